@@ -1,0 +1,42 @@
+//! Spans become trajectories.
+//!
+//! `tree` puts the spans of a group in order and folds spans that record the same thing; `runs` finds the requests in
+//! it; `steps` reads each request's thoughts, calls and observations; `request` finds the query and the answer; `tools`
+//! the tools on offer. `link` says, before any of that, which traces belong together. The result does not depend on
+//! the order in which spans came in.
+
+mod conversation;
+mod link;
+mod observations;
+mod request;
+mod runs;
+mod steps;
+mod tools;
+mod tree;
+
+pub use conversation::{assemble_messages, assemble_transcript};
+pub use link::{Linker, TraceLink};
+pub use tools::definitions as tool_definitions;
+
+use crate::span::Span;
+use crate::trajectory::{Defect, Trajectory};
+
+/// What a group of spans yields.
+#[derive(Clone, Debug, Default)]
+pub struct Assembled {
+    pub trajectories: Vec<Trajectory>,
+    /// Defects of spans that belong to no trajectory.
+    pub defects: Vec<Defect>,
+}
+
+/// Assembles the spans of traces that belong together.
+pub fn assemble(spans: &[Span<'_>]) -> Assembled {
+    let tree = tree::Tree::build(spans);
+    let (runs, defects) = runs::find(&tree);
+    let mut trajectories: Vec<Trajectory> = Vec::with_capacity(runs.len());
+    for run in &runs {
+        trajectories.push(steps::read(&tree, run));
+    }
+    runs::connect(&tree, &runs, &mut trajectories);
+    Assembled { trajectories, defects }
+}

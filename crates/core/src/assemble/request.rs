@@ -1,0 +1,185 @@
+//! Finds what the user asked and what the agent answered.
+//!
+//! The framework's outermost span often has both, plain; but just as often it has something else in the same place.
+//! So its text is believed when the conversation with the model confirms it, and the conversation speaks otherwise.
+
+use serde_json::Value as Json;
+
+use crate::dialect::{Facts, Kind};
+use crate::literal;
+use crate::message::{Message, Role, messages_from_json};
+use crate::react;
+
+use super::runs::Run;
+use super::tree::Tree;
+
+/// The index of the last message in which a user really speaks: not an observation, not a framework's complaint.
+pub(super) fn last_user(input: &[Message<'_>]) -> Option<usize> {
+    input.iter().rposition(|message| {
+        message.role == Role::User && message.tool_results().next().is_none() && {
+            let text = message.joined_text();
+            !text.trim().is_empty() && !is_feedback(&text)
+        }
+    })
+}
+
+/// Messages of role user that frameworks write themselves.
+pub(super) fn is_feedback(text: &str) -> bool {
+    let text = text.trim_start();
+    const OPENINGS: [&str; 6] = [
+        "Error while parsing the output",
+        "Error:",
+        "Now let's retry",
+        "Validation feedback:",
+        "Fix the errors and try again",
+        "Handle the requests as specified in the System Instruction",
+    ];
+    react::starts_like_observation(text)
+        || OPENINGS.iter().any(|opening| text.starts_with(opening))
+        || (text.starts_with("Call id:") && text.contains("Observation:"))
+}
+
+/// The user's request of a run.
+pub(super) fn query(tree: &Tree<'_>, run: &Run) -> Option<String> {
+    let inputs = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
+    let spoken = inputs.and_then(|input| last_user(input).map(|at| (input, at)));
+    let asked: Vec<String> = match &spoken {
+        Some((input, _)) => input.iter().filter(|message| message.role == Role::User).map(|m| m.joined_text().into_owned()).collect(),
+        None => Vec::new(),
+    };
+    let confirmed = |text: &str| asked.is_empty() || asked.iter().any(|message| contains_folded(message, text));
+    for at in &run.frames {
+        if let Some(request) = of_frame(&tree.nodes[*at].facts).filter(|text| confirmed(text)) {
+            return Some(request);
+        }
+    }
+    let (input, at) = spoken?;
+    Some(out_of_template(&input[at].joined_text()).to_owned())
+}
+
+/// The request that a frame records.
+pub(super) fn of_frame(facts: &Facts<'_>) -> Option<String> {
+    if let Some(query) = &facts.query {
+        return Some(query.trim().to_owned());
+    }
+    if let Some(at) = last_user(&facts.input) {
+        return Some(facts.input[at].joined_text().trim().to_owned());
+    }
+    let text = facts.input_text.as_deref()?.trim();
+    const KEYS: [&str; 15] = [
+        "input", "query", "question", "task", "message", "user_msg", "user_message", "user_input", "prompt", "request",
+        "new_message", "text", "content", "messages", "inputs",
+    ];
+    from_text(text, &KEYS, Role::User)
+}
+
+/// The answer of a run, and the calls that gave it. `spoken` is the text of the model's last reply that asks for no
+/// tool.
+pub(super) fn answer(tree: &Tree<'_>, run: &Run, spoken: Option<&str>) -> Option<String> {
+    let reply = spoken.map(str::trim).filter(|text| !text.is_empty());
+    for at in &run.frames {
+        let facts = &tree.nodes[*at].facts;
+        if tree.nodes[*at].span.is_error() && reply.is_none() {
+            continue;
+        }
+        let recorded = facts.answer.as_deref().map(str::to_owned).or_else(|| of_frame_output(facts));
+        let Some(recorded) = recorded.filter(|text| !text.trim().is_empty()) else { continue };
+        match reply {
+            Some(reply) if contains_folded(reply, &recorded) => return Some(recorded.trim().to_owned()),
+            None if facts.kind == Kind::Agent || at == &run.frames[0] => return Some(recorded.trim().to_owned()),
+            _ => {}
+        }
+    }
+    reply.map(str::to_owned)
+}
+
+fn of_frame_output(facts: &Facts<'_>) -> Option<String> {
+    if let Some(message) = facts.output.last().filter(|message| !message.has_tool_calls()) {
+        let text = message.joined_text().trim().to_owned();
+        return (!text.is_empty()).then_some(text);
+    }
+    let text = facts.output_text.as_deref()?.trim();
+    const KEYS: [&str; 14] = [
+        "output", "raw", "result", "response", "answer", "final_answer", "final_output", "content", "text", "message",
+        "return_values", "chat_message", "messages", "outputs",
+    ];
+    from_text(text, &KEYS, Role::Assistant)
+}
+
+/// Finds a plain text in what a frame recorded: the text itself, or a field of it.
+fn from_text(text: &str, keys: &[&str], role: Role) -> Option<String> {
+    if text.is_empty() {
+        return None;
+    }
+    if text.starts_with(['{', '[']) {
+        return literal::parse(text).and_then(|json| from_json(json, keys, role, 0));
+    }
+    (!looks_like_repr(text)).then(|| text.to_owned())
+}
+
+fn from_json(json: Json, keys: &[&str], role: Role, depth: usize) -> Option<String> {
+    if depth > 4 {
+        return None;
+    }
+    match json {
+        Json::String(text) => {
+            let text = text.trim();
+            (!text.is_empty() && !looks_like_repr(text)).then(|| text.to_owned())
+        }
+        Json::Array(_) => {
+            let messages = messages_from_json(json);
+            let found = match role {
+                Role::User => last_user(&messages),
+                _ => messages.iter().rposition(|message| message.role == Role::Assistant && !message.joined_text().trim().is_empty()),
+            };
+            found.map(|at| messages[at].joined_text().trim().to_owned())
+        }
+        Json::Object(mut object) => {
+            if object.contains_key("parts") || object.contains_key("role") {
+                let messages = messages_from_json(Json::Object(object));
+                let text = messages.first()?.joined_text().trim().to_owned();
+                return (!text.is_empty()).then_some(text);
+            }
+            keys.iter().find_map(|key| object.remove(*key).and_then(|inner| from_json(inner, keys, role, depth + 1)))
+        }
+        _ => None,
+    }
+}
+
+/// `StopEvent(result=AgentOutput(...` and `<object at 0x..>`: how Python prints objects.
+fn looks_like_repr(text: &str) -> bool {
+    let name = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'.').count();
+    (name > 0 && text.as_bytes()[0].is_ascii_uppercase() && text[name..].starts_with('(') && text.contains('='))
+        || (text.starts_with('<') && text.contains(" at 0x"))
+}
+
+/// Removes what well-known prompts put around the request.
+fn out_of_template(text: &str) -> &str {
+    let text = text.trim();
+    for opening in ["New task:", "Current Task:", "Task:", "User:", "Human:"] {
+        if let Some(rest) = text.strip_prefix(opening) {
+            // CrewAI goes on with what it expects.
+            let end = rest.find("\n\nThis is the expect").unwrap_or(rest.len());
+            return rest[..end].trim();
+        }
+    }
+    if let Some(begin) = text.rfind("Begin!")
+        && let Some(question) = text[begin..].find("Question:")
+    {
+        let rest = &text[begin + question + "Question:".len()..];
+        let end = rest.find("\nThought:").unwrap_or(rest.len());
+        return rest[..end].trim();
+    }
+    let end = text.find("\n\nThis was your previous work").or_else(|| text.find("(reminder to respond in a JSON blob"));
+    end.map_or(text, |end| text[..end].trim())
+}
+
+/// Whether a text contains another, white space aside.
+fn contains_folded(text: &str, part: &str) -> bool {
+    let part = part.trim();
+    if part.is_empty() || text.contains(part) {
+        return true;
+    }
+    let fold = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    fold(text).contains(&fold(part))
+}

@@ -1,0 +1,434 @@
+//! Reads one run into a trajectory: what the model asked for, in order, each with its thought and what came back.
+//!
+//! A call that the model asked for is an [`Ask`]. Asks come from the model's replies; where a reply was not recorded,
+//! from the history that a later request repeats. Tool spans and tool messages are then joined to them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde_json::Value as Json;
+
+use crate::literal;
+use crate::message::{Arguments, Message, Role};
+use crate::react::{self, TextStep};
+use crate::trajectory::{Defect, DefectKind, Step, Tokens, Trajectory};
+
+use super::observations;
+use super::request;
+use super::runs::{Run, outside_steps};
+use super::tools;
+use super::tree::Tree;
+
+/// A tool call that the model asked for.
+#[derive(Debug, Default)]
+pub(super) struct Ask {
+    pub thought: Option<String>,
+    pub tool: String,
+    pub id: Option<String>,
+    pub arguments: Option<Json>,
+    pub raw: Option<String>,
+    pub parallel: bool,
+    /// The number of the model call in its run; the one that repeats it, for asks out of the history.
+    pub call: Option<usize>,
+    /// The reply's text, for asks written as text.
+    pub reply: Option<String>,
+    /// What a later request shows as the result.
+    pub seen: Option<String>,
+    pub seen_is_error: bool,
+    /// Nodes of the tool's spans.
+    pub runs: Vec<usize>,
+}
+
+/// Reads a run.
+pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
+    let mut reader = Reader { tree, run, asks: Vec::new(), defects: run.defects.clone(), spoken: None, speakers: Vec::new(), code: Vec::new() };
+    for number in 0..run.calls.len() {
+        reader.call(number);
+    }
+    observations::join(tree, run, &mut reader.asks, &reader.code, &mut reader.defects);
+    reader.finish()
+}
+
+struct Reader<'t, 's> {
+    tree: &'t Tree<'s>,
+    run: &'t Run,
+    asks: Vec<Ask>,
+    defects: Vec<Defect>,
+    /// The text of the last reply that asks for no tool.
+    spoken: Option<String>,
+    /// The calls that ask for no tool.
+    speakers: Vec<usize>,
+    /// Replies that act by code: number of the call, thought, code.
+    code: Vec<CodeReply>,
+}
+
+/// A reply of a code agent; its calls are known by the spans of the tools, or by reading the code.
+#[derive(Debug)]
+pub(super) struct CodeReply {
+    pub call: usize,
+    pub thought: Option<String>,
+    pub code: String,
+}
+
+impl Reader<'_, '_> {
+    fn call(&mut self, number: usize) {
+        let node = &self.tree.nodes[self.run.calls[number]];
+        let input = &node.facts.input[self.turn_start(number)..];
+        self.history(number, input);
+        observations::see(input, &mut self.asks);
+        self.reply(number);
+    }
+
+    /// Where the messages of this turn begin in a call's input: behind the user's request.
+    fn turn_start(&self, number: usize) -> usize {
+        let input = |number: usize| &self.tree.nodes[self.run.calls[number]].facts.input;
+        let this = input(number);
+        let first = (0..=number).find_map(|number| request::last_user(input(number)).map(|at| (number, at)));
+        let Some((first, at)) = first else { return 0 };
+        let asked = &input(first)[at];
+        let same = |at: &usize| this.get(*at).is_some_and(|message| message.role == Role::User && message.parts == asked.parts);
+        if same(&at) {
+            return at + 1;
+        }
+        let place = (0..this.len()).rev().find(same).or_else(|| request::last_user(this));
+        place.map_or(0, |at| at + 1)
+    }
+
+    /// Calls that the history shows and no reply did: their own span is lost.
+    fn history(&mut self, number: usize, input: &[Message<'_>]) {
+        let mut before = 0;
+        let mut thought: Option<String> = None;
+        for message in input.iter().filter(|message| message.role == Role::Assistant) {
+            let said = said(std::slice::from_ref(message));
+            if !message.has_tool_calls() {
+                thought = said;
+                continue;
+            }
+            let said = said.or(thought.take());
+            for (index, call) in message.tool_calls().enumerate() {
+                let known = match &call.id {
+                    Some(id) => self.asks.iter().any(|ask| ask.id.as_deref() == Some(id)),
+                    None => before < self.asks.len(),
+                };
+                before += 1;
+                if !known {
+                    self.ask(number, said.clone(), call, index > 0);
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, number: usize) {
+        let node = &self.tree.nodes[self.run.calls[number]];
+        let output = &node.facts.output;
+        let said = said(output);
+        let in_history = |id: &str| {
+            node.facts.input.iter().any(|message| message.tool_calls().any(|call| call.id.as_deref() == Some(id)))
+        };
+        // A span that several calls wrote to keeps calls of earlier replies; the history shows them as past.
+        let fresh: Vec<_> = output.iter().flat_map(Message::tool_calls).filter(|call| call.id.as_deref().is_none_or(|id| !in_history(id))).collect();
+        if let [only] = fresh.as_slice()
+            && tools::is_final_answer(&only.name)
+        {
+            self.speakers.push(number);
+            return;
+        }
+        if !fresh.is_empty() {
+            let mut parallel = false;
+            for call in fresh {
+                if !tools::is_final_answer(&call.name) {
+                    self.ask(number, said.clone(), call, parallel);
+                    parallel = true;
+                }
+            }
+            return;
+        }
+        let text = join_texts(output);
+        if text.trim().is_empty() {
+            if node.facts.has_content() || node.span.is_error() {
+                self.speakers.push(number);
+            } else {
+                self.defect_at(number, DefectKind::ModelCallWithoutContent, "no messages recorded");
+            }
+            return;
+        }
+        self.text_reply(number, &text, said);
+    }
+
+    /// A reply without structured calls: code, ReAct text, or an answer.
+    fn text_reply(&mut self, number: usize, text: &str, said: Option<String>) {
+        if let Some((thought, code)) = react::code_block(text) {
+            let thought = Some(thought.to_owned()).filter(|thought| !thought.is_empty());
+            self.code.push(CodeReply { call: number, thought, code: code.to_owned() });
+            return;
+        }
+        let transcript = react::read(text);
+        for (kind, detail) in &transcript.defects {
+            self.defect_at(number, *kind, detail);
+        }
+        let mut steps = transcript.steps.into_iter();
+        let Some(first) = steps.next() else {
+            match transcript.answer {
+                Some(answer) => self.spoken = Some(answer.into_owned()),
+                None if transcript.is_react => {
+                    self.defect_at(number, DefectKind::MissingAction, "a ReAct reply with neither an action nor an answer");
+                    self.spoken = Some(text.trim().to_owned());
+                }
+                None => self.spoken = said.or(Some(text.trim().to_owned())),
+            }
+            self.speakers.push(number);
+            return;
+        };
+        let written = first.observation.is_some();
+        self.text_ask(number, first, text);
+        for step in steps.by_ref().take_while(|step| step.parallel) {
+            self.text_ask(number, step, text);
+        }
+        if written {
+            // The framework acts on the first action; what the model imagined behind it did not happen.
+            self.defect_at(number, DefectKind::SelfWrittenObservation, "the reply goes on behind its action with an observation of its own");
+        }
+    }
+
+    fn ask(&mut self, number: usize, thought: Option<String>, call: &crate::message::ToolCall<'_>, parallel: bool) {
+        let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
+        if malformed {
+            self.defect_at(number, DefectKind::MalformedArguments, raw.as_deref().unwrap_or_default());
+        }
+        self.asks.push(Ask {
+            thought,
+            tool: call.name.to_string(),
+            id: call.id.as_deref().map(str::to_owned),
+            arguments,
+            raw,
+            parallel,
+            call: Some(number),
+            ..Ask::default()
+        });
+    }
+
+    fn text_ask(&mut self, number: usize, step: TextStep<'_>, text: &str) {
+        self.asks.push(Ask {
+            thought: step.thought.map(Cow::into_owned),
+            tool: step.tool.into_owned(),
+            arguments: step.input.json,
+            raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
+            parallel: step.parallel,
+            call: Some(number),
+            reply: Some(text.trim().to_owned()),
+            ..Ask::default()
+        });
+    }
+
+    fn defect_at(&mut self, number: usize, kind: DefectKind, detail: &str) {
+        let node = &self.tree.nodes[self.run.calls[number]];
+        self.defects.push(Defect::new(kind, shorten(detail), Some(node.span.span_id)));
+    }
+
+    fn finish(mut self) -> Trajectory {
+        let (tree, run) = (self.tree, self.run);
+        let nodes = || run.calls.iter().chain(&run.tools).chain(&run.frames).map(|at| &tree.nodes[*at]);
+        let mut trajectory = Trajectory {
+            trace_ids: run.traces.iter().map(ToString::to_string).collect(),
+            query: request::query(tree, run),
+            tools: tools::offered(tree, run),
+            ..Trajectory::default()
+        };
+        let fact = |get: fn(&crate::dialect::Facts<'_>) -> Option<String>| {
+            run.frames.iter().chain(&run.calls).chain(&run.tools).find_map(|at| get(&tree.nodes[*at].facts))
+        };
+        trajectory.session_id = fact(|facts| facts.session.as_deref().map(str::to_owned));
+        trajectory.agent = fact(|facts| facts.agent.as_deref().map(str::to_owned));
+        trajectory.agent_version = fact(|facts| facts.agent_version.as_deref().map(str::to_owned));
+        let model = run.calls.iter().find_map(|at| tree.nodes[*at].facts.model.as_deref());
+        trajectory.model = model.map(str::to_owned);
+        trajectory.project = nodes().find_map(|node| node.span.resource.project()).map(str::to_owned);
+        for at in &run.calls {
+            let facts = &tree.nodes[*at].facts;
+            trajectory.tokens.prompt += facts.prompt_tokens.unwrap_or_default();
+            trajectory.tokens.completion += facts.completion_tokens.unwrap_or_default();
+            if let Some(cost) = facts.cost_usd {
+                *trajectory.cost_usd.get_or_insert_default() += cost;
+            }
+        }
+        let root = run.frames.first().or(run.calls.first()).or(run.tools.first()).map(|at| &tree.nodes[*at]);
+        trajectory.root_span_id = root.map(|root| root.span.span_id.to_string());
+        trajectory.start = nodes().map(|node| node.span.start_ns).min().and_then(timestamp);
+        trajectory.end = nodes().map(|node| node.span.end_ns).max().and_then(timestamp);
+        self.answer(&mut trajectory);
+        self.steps(&mut trajectory);
+        self.complain(&mut trajectory, root.is_some_and(|root| root.span.is_error()));
+        trajectory
+    }
+
+    fn answer(&mut self, trajectory: &mut Trajectory) {
+        // Only what was said behind the last call is an answer.
+        let last_ask = self.asks.iter().filter_map(|ask| ask.call).max();
+        let answered = self.speakers.last().is_some_and(|speaker| last_ask.is_none_or(|ask| *speaker >= ask));
+        let spoken = self.spoken.as_deref().filter(|_| answered);
+        let finished = tools::final_answer(self.tree, self.run);
+        trajectory.final_answer = match finished {
+            Some(answer) => Some(answer),
+            None => request::answer(self.tree, self.run, spoken),
+        };
+        let code_answer = self.code.last().map(|reply| reply.call).filter(|call| last_ask.is_none_or(|ask| *call > ask));
+        let speaker = if answered { self.speakers.last().copied() } else { None };
+        for number in [speaker, code_answer].into_iter().flatten() {
+            let ids = self.tree.nodes[self.run.calls[number]].span_ids.iter().map(ToString::to_string);
+            trajectory.answer_span_ids.extend(ids);
+        }
+        trajectory.answer_span_ids.extend(tools::final_answer_spans(self.tree, self.run));
+        for &number in &self.speakers {
+            if Some(number) != speaker {
+                let at = self.run.calls[number];
+                self.defects.push(outside_steps(self.tree, at, "a reply that asks for no tool and is not the answer"));
+            }
+        }
+    }
+
+    fn steps(&mut self, trajectory: &mut Trajectory) {
+        let mut told: HashMap<usize, ()> = HashMap::new();
+        for (index, ask) in std::mem::take(&mut self.asks).into_iter().enumerate() {
+            let call = ask.call.map(|number| &self.tree.nodes[self.run.calls[number]]);
+            let runs: Vec<_> = ask.runs.iter().map(|at| &self.tree.nodes[*at]).collect();
+            let last = runs.last();
+            let (observation, is_error) = observations::choose(&ask, last.map(|node| &node.facts.tool));
+            let from_span = last.and_then(|node| node.facts.tool.arguments.as_ref());
+            let (mut arguments, mut raw) = (ask.arguments, ask.raw);
+            if raw.is_none() && arguments.is_none() && let Some(recorded) = from_span {
+                (arguments, raw, _) = read_arguments(Some(recorded));
+            }
+            let tokens = match ask.call {
+                Some(number) if told.insert(number, ()).is_none() => call.map(|node| Tokens {
+                    prompt: node.facts.prompt_tokens.unwrap_or_default(),
+                    completion: node.facts.completion_tokens.unwrap_or_default(),
+                }),
+                _ => None,
+            };
+            let spans = call.into_iter().chain(runs.iter().copied());
+            let start = spans.clone().map(|node| node.span.start_ns).min();
+            let end = spans.clone().map(|node| node.span.end_ns).max();
+            trajectory.steps.push(Step {
+                index: index as u32 + 1,
+                thought: ask.thought.filter(|thought| !thought.trim().is_empty()),
+                tool: ask.tool,
+                tool_call_id: ask.id.or_else(|| last.and_then(|node| node.facts.tool.call_id.as_deref().map(str::to_owned))),
+                arguments,
+                arguments_raw: raw,
+                observation,
+                is_error,
+                parallel_with_previous: ask.parallel,
+                span_ids: spans.flat_map(|node| &node.span_ids).map(ToString::to_string).collect(),
+                start: start.and_then(timestamp),
+                end: end.and_then(timestamp),
+                tokens: tokens.unwrap_or_default(),
+            });
+        }
+    }
+
+    /// Says what is missing.
+    fn complain(mut self, trajectory: &mut Trajectory, failed: bool) {
+        let span = |step: &Step| step.span_ids.first().cloned();
+        for step in &trajectory.steps {
+            let mut miss = |kind, what: &str| {
+                let detail = format!("step {} ({}) has no {what}", step.index, step.tool);
+                self.defects.push(Defect { kind, detail, span_id: span(step) });
+            };
+            if step.thought.is_none() {
+                miss(DefectKind::MissingThought, "thought");
+            }
+            if step.observation.is_none() {
+                miss(DefectKind::MissingObservation, "observation");
+            }
+        }
+        let root = trajectory.root_span_id.clone();
+        let mut miss = |kind, detail: &str| self.defects.push(Defect { kind, detail: detail.to_owned(), span_id: root.clone() });
+        if trajectory.query.is_none() {
+            miss(DefectKind::MissingQuery, "the request is not in the spans");
+        }
+        if failed {
+            trajectory.is_error = true;
+            miss(DefectKind::RunFailed, "the run ended in an error");
+        }
+        if trajectory.final_answer.is_none() {
+            miss(DefectKind::MissingAnswer, "there is no final answer");
+        }
+        for id in &self.tree.orphans {
+            if self.run.calls.iter().chain(&self.run.tools).chain(&self.run.frames).any(|at| self.tree.nodes[*at].span.span_id == *id) {
+                self.defects.push(Defect::new(DefectKind::OrphanSpan, "its parent span is not there", Some(*id)));
+            }
+        }
+        for id in &self.tree.conflicting {
+            if self.run.calls.iter().chain(&self.run.tools).chain(&self.run.frames).any(|at| self.tree.nodes[*at].span_ids.contains(id)) {
+                self.defects.push(Defect::new(DefectKind::ConflictingSpan, "came twice with different content; the later one counts", Some(*id)));
+            }
+        }
+        trajectory.defects = self.defects;
+    }
+}
+
+/// What the model said in a reply: its text, else its reasoning.
+pub(super) fn said(output: &[Message<'_>]) -> Option<String> {
+    let text = join_texts(output);
+    let (think, rest) = react::split_think(&text);
+    let rest = rest.trim();
+    if !rest.is_empty() {
+        // A native tool call whose text is labelled like ReAct.
+        let rest = rest.strip_prefix("Thought:").unwrap_or(rest).trim();
+        if !rest.is_empty() {
+            return Some(rest.to_owned());
+        }
+    }
+    if let Some(think) = think {
+        return Some(think.to_owned());
+    }
+    let reasoning: Vec<_> = output.iter().map(Message::joined_reasoning).filter(|text| !text.trim().is_empty()).collect();
+    (!reasoning.is_empty()).then(|| reasoning.join("\n").trim().to_owned())
+}
+
+fn join_texts(output: &[Message<'_>]) -> String {
+    let texts: Vec<_> = output.iter().map(Message::joined_text).filter(|text| !text.is_empty()).collect();
+    texts.join("\n")
+}
+
+/// Arguments as JSON, as text, and whether they are malformed.
+pub(super) fn read_arguments(arguments: Option<&Arguments<'_>>) -> (Option<Json>, Option<String>, bool) {
+    match arguments {
+        None => (None, None, false),
+        Some(Arguments::Json(json)) => (Some(json.clone()), Some(json.to_string()), false),
+        Some(Arguments::Text(text)) => {
+            let raw = text.trim();
+            let mut json = literal::parse(raw);
+            // Some instrumentations encode the arguments twice.
+            let mut written = raw.to_owned();
+            if let Some(Json::String(inner)) = &json
+                && inner.trim_start().starts_with('{')
+            {
+                written = inner.clone();
+                json = literal::parse(inner).or(json.clone());
+            }
+            let malformed = json.is_none() && raw.starts_with(['{', '[']);
+            if json.is_none() && !malformed && !raw.is_empty() {
+                json = Some(Json::String(raw.to_owned()));
+            }
+            (json, Some(written).filter(|raw| !raw.is_empty()), malformed)
+        }
+    }
+}
+
+pub(super) fn timestamp(ns: u64) -> Option<String> {
+    if ns == 0 {
+        return None;
+    }
+    let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).ok()?;
+    Some(time.to_string())
+}
+
+/// Defects quote at most this much.
+fn shorten(detail: &str) -> String {
+    const LONGEST: usize = 160;
+    match detail.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &detail[..end]),
+        None => detail.to_owned(),
+    }
+}

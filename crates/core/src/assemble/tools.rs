@@ -1,0 +1,177 @@
+//! The tools on offer, and which names are tools at all.
+
+use std::collections::HashSet;
+
+use serde_json::Value as Json;
+
+use crate::dialect::OfferedTools;
+use crate::message::{Role, result_text};
+use crate::trajectory::ToolDefinition;
+
+use super::runs::Run;
+use super::steps::read_arguments;
+use super::tree::Tree;
+
+/// Frameworks that answer by calling a tool call it this.
+pub(super) fn is_final_answer(name: &str) -> bool {
+    matches!(name, "final_answer" | "FinalAnswer" | "finish" | "Finish" | "final_result")
+}
+
+/// Names that a model can use. Frameworks record their own bookkeeping under names like `_Exception`.
+pub(super) fn can_be_called(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('_') && !name.starts_with('(') && !name.contains(char::is_whitespace) && name != "invalid_tool"
+}
+
+/// What a run's finishing tool was given.
+pub(super) fn final_answer(tree: &Tree<'_>, run: &Run) -> Option<String> {
+    let at = run.tools.iter().rev().find(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer))?;
+    let tool = &tree.nodes[*at].facts.tool;
+    if let Some(result) = tool.result.as_deref().filter(|result| !result.is_empty()) {
+        return Some(result.to_owned());
+    }
+    match read_arguments(tool.arguments.as_ref()).0? {
+        Json::Object(mut object) => {
+            let value = object.remove("answer").or_else(|| object.remove("args").and_then(|args| args.get(0).cloned()))?;
+            Some(result_text(value))
+        }
+        other => Some(result_text(other)),
+    }
+}
+
+pub(super) fn final_answer_spans(tree: &Tree<'_>, run: &Run) -> Vec<String> {
+    let finishing = run.tools.iter().filter(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer));
+    finishing.flat_map(|at| &tree.nodes[*at].span_ids).map(ToString::to_string).collect()
+}
+
+/// Every tool that the agent could use, in the order of first mention.
+pub(super) fn offered(tree: &Tree<'_>, run: &Run) -> Vec<ToolDefinition> {
+    let mut list = ToolList::default();
+    for at in run.calls.iter().chain(&run.frames) {
+        for source in &tree.nodes[*at].facts.offered_tools {
+            list.read(source);
+        }
+    }
+    for at in &run.tools {
+        let tool = &tree.nodes[*at].facts.tool;
+        let Some(name) = tool.name.as_deref().filter(|name| can_be_called(name)) else { continue };
+        let schema = tool.schema.as_deref().and_then(|schema| serde_json::from_str(schema).ok());
+        list.add(ToolDefinition { name: name.to_owned(), description: tool.description.as_deref().map(str::to_owned), schema });
+    }
+    if list.tools.iter().all(|tool| tool.schema.is_none()) {
+        let prompt = run.calls.first().and_then(|at| {
+            let input = &tree.nodes[*at].facts.input;
+            input.iter().find(|message| matches!(message.role, Role::System | Role::User)).map(|message| message.joined_text().into_owned())
+        });
+        for tool in prompt.as_deref().map(in_prompt).unwrap_or_default() {
+            list.add(tool);
+        }
+    }
+    list.tools
+}
+
+/// Reads tool definitions in any of the shapes that requests use.
+pub fn definitions(json: Json) -> Vec<ToolDefinition> {
+    let mut list = ToolList::default();
+    list.json(json);
+    list.tools
+}
+
+#[derive(Default)]
+struct ToolList {
+    tools: Vec<ToolDefinition>,
+    /// Sources that were read already: the same definitions stand on every call.
+    seen: HashSet<u64>,
+}
+
+impl ToolList {
+    fn read(&mut self, source: &OfferedTools<'_>) {
+        match source {
+            OfferedTools::Name(name) => self.add(ToolDefinition { name: (*name).to_owned(), ..ToolDefinition::default() }),
+            OfferedTools::Json(text) => {
+                if self.seen.insert(xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
+                    && let Ok(json) = serde_json::from_str(text)
+                {
+                    self.json(json);
+                }
+            }
+            OfferedTools::Value(value) => self.json(value.to_json()),
+        }
+    }
+
+    fn json(&mut self, json: Json) {
+        match json {
+            Json::Array(items) => items.into_iter().for_each(|item| self.json(item)),
+            Json::String(text) => {
+                if let Ok(json @ (Json::Array(_) | Json::Object(_))) = serde_json::from_str(&text) {
+                    self.json(json);
+                }
+            }
+            Json::Object(mut object) => {
+                for key in ["tools", "function_declarations", "functionDeclarations"] {
+                    if let Some(inner) = object.remove(key) {
+                        return self.json(inner);
+                    }
+                }
+                if let Some(inner @ Json::Object(_)) = object.remove("function") {
+                    return self.json(inner);
+                }
+                let Some(Json::String(name)) = object.remove("name") else { return };
+                let description = object.remove("description").and_then(|text| text.as_str().map(str::to_owned));
+                let keys = ["parameters", "input_schema", "inputSchema", "parameters_json_schema", "args_schema", "schema"];
+                let schema = keys.iter().find_map(|key| object.remove(*key)).filter(Json::is_object);
+                self.add(ToolDefinition { name, description, schema });
+            }
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, tool: ToolDefinition) {
+        match self.tools.iter_mut().find(|known| known.name == tool.name) {
+            Some(known) => {
+                known.description = known.description.take().or(tool.description);
+                known.schema = known.schema.take().or(tool.schema);
+            }
+            None => self.tools.push(tool),
+        }
+    }
+}
+
+/// Tools that a text prompt lists, in the manners of LlamaIndex, CrewAI, LangChain and smolagents.
+fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
+    let mut tools: Vec<ToolDefinition> = Vec::new();
+    for line in prompt.lines() {
+        let line = line.trim();
+        let bare = line.trim_start_matches(['>', ' ', '-']);
+        if let Some(name) = bare.strip_prefix("Tool Name:") {
+            tools.push(ToolDefinition { name: name.trim().to_owned(), ..ToolDefinition::default() });
+        } else if let Some(description) = bare.strip_prefix("Tool Description:") {
+            if let Some(tool) = tools.last_mut() {
+                tool.description = Some(description.trim().to_owned());
+            }
+        } else if let Some(arguments) = bare.strip_prefix("Tool Args:").or_else(|| bare.strip_prefix("Tool Arguments:")) {
+            if let Some(tool) = tools.last_mut() {
+                tool.schema = crate::literal::parse(arguments).filter(Json::is_object);
+            }
+        } else if let Some(signature) = line.strip_prefix("def ").and_then(|rest| rest.split_once('(')) {
+            tools.push(ToolDefinition { name: signature.0.trim().to_owned(), ..ToolDefinition::default() });
+        } else if let Some((signature, description)) = line.split_once(") - ")
+            && let Some((name, _)) = signature.split_once('(')
+            && is_identifier(name)
+        {
+            tools.push(ToolDefinition { name: name.to_owned(), description: Some(description.trim().to_owned()), schema: None });
+        } else if let Some((name, rest)) = line.split_once(": ")
+            && let Some((description, arguments)) = rest.rsplit_once(", args: ")
+            && is_identifier(name)
+        {
+            let properties = crate::literal::parse(arguments).filter(Json::is_object);
+            let schema = properties.map(|properties| serde_json::json!({"type": "object", "properties": properties}));
+            tools.push(ToolDefinition { name: name.to_owned(), description: Some(description.trim().to_owned()), schema });
+        }
+    }
+    tools.retain(|tool| !is_final_answer(&tool.name));
+    tools
+}
+
+fn is_identifier(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+}

@@ -1,0 +1,238 @@
+//! OpenTelemetry GenAI, current and earlier names. Content is in attributes, in span events or in log events (which
+//! have become events of their span before this is read).
+
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+
+use crate::message::{Arguments, Message, Role, message_from_json, messages_from_json};
+use crate::span::{Event, Span, Value};
+
+use super::wrapped::unwrap_result;
+use super::{Facts, Kind, OfferedTools, arguments, fill, json, text, text_or_json};
+
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+    let mut operation = "";
+    let mut list_request = false;
+    let (mut system, mut input, mut output) = (None, None, None);
+    for (key, value) in span.attributes.iter() {
+        if let Some(rest) = key.strip_prefix("gen_ai.") {
+            match rest {
+                "operation.name" => operation = value.as_str().unwrap_or_default(),
+                "agent.name" => fill(&mut facts.agent, text(value)),
+                "agent.version" => fill(&mut facts.agent_version, text(value)),
+                "conversation.id" => fill(&mut facts.session, text(value)),
+                "request.model" => fill(&mut facts.model, text(value)),
+                "usage.input_tokens" | "usage.prompt_tokens" => fill(&mut facts.prompt_tokens, value.as_u64()),
+                "usage.output_tokens" | "usage.completion_tokens" => fill(&mut facts.completion_tokens, value.as_u64()),
+                "usage.cost" => fill(&mut facts.cost_usd, value.as_f64()),
+                "system_instructions" => system = json(value),
+                "input.messages" | "prompt" => input = Some(value),
+                "output.messages" | "completion" => output = Some(value),
+                "tool.definitions" => facts.offered_tools.push(offered(value)),
+                "tool.name" => fill(&mut facts.tool.name, text(value)),
+                "tool.call.id" => fill(&mut facts.tool.call_id, text(value)),
+                "tool.description" => fill(&mut facts.tool.description, text(value)),
+                "tool.json_schema" | "tool.parameters" => fill(&mut facts.tool.schema, text_or_json(value)),
+                "tool.call.arguments" => fill(&mut facts.tool.arguments, arguments(value)),
+                "tool.call.result" | "tool.message" => fill(&mut facts.tool.result, result(value)),
+                _ => {}
+            }
+        } else if key == "mcp.method.name" {
+            list_request = value.as_str() != Some("tools/call");
+        }
+    }
+    if facts.kind == Kind::Other && !list_request {
+        facts.kind = kind(operation, span);
+    }
+    if facts.kind == Kind::Tool {
+        read_tool_events(span, facts);
+        return;
+    }
+    let model_call = matches!(facts.kind, Kind::Model | Kind::Other);
+    if let Some(value) = output {
+        facts.add_output(messages(value, Role::Assistant));
+    }
+    if let Some(value) = input {
+        let mut messages = messages(value, Role::User);
+        if let Some(text) = system.and_then(|system| messages_from_json(system).first().map(|m| m.joined_text().into_owned())) {
+            messages.insert(0, Message::text(Role::System, text));
+        }
+        facts.add_input(messages);
+    }
+    if model_call || facts.kind == Kind::Agent {
+        read_message_events(span, facts);
+    }
+}
+
+fn offered<'s>(value: &'s Value<'_>) -> OfferedTools<'s> {
+    match value {
+        Value::Str(text) => OfferedTools::Json(text),
+        other => OfferedTools::Value(other),
+    }
+}
+
+fn kind(operation: &str, span: &Span<'_>) -> Kind {
+    match operation {
+        "chat" | "generate_content" | "text_completion" | "completion" => Kind::Model,
+        "execute_tool" => Kind::Tool,
+        "invoke_agent" | "invoke_workflow" | "agent_step" => Kind::Agent,
+        "" => {
+            // Instrumentations from before operations had names.
+            let has = |key: &str| span.attributes.get(key).is_some();
+            if has("gen_ai.tool.name") && !has("gen_ai.request.model") {
+                Kind::Tool
+            } else if has("gen_ai.request.model") && (has("gen_ai.system") || has("gen_ai.provider.name")) {
+                Kind::Model
+            } else {
+                Kind::Other
+            }
+        }
+        _ => Kind::Other,
+    }
+}
+
+fn messages(value: &Value<'_>, role: Role) -> Vec<Message<'static>> {
+    match json(value) {
+        Some(json) => {
+            let mut messages = messages_from_json(json);
+            if role == Role::Assistant {
+                messages.iter_mut().for_each(|message| message.role = Role::Assistant);
+            }
+            messages
+        }
+        None => value.as_str().map(|text| Message::text(role, text.to_owned())).into_iter().collect(),
+    }
+}
+
+fn result<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+    match value {
+        Value::Str(text) => Some(unwrap_result(text).text),
+        Value::Null => None,
+        other => Some(Cow::Owned(crate::message::result_text(other.to_json()))),
+    }
+}
+
+/// Some SDKs record a tool's input and output as events of its span.
+fn read_tool_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+    for event in &span.events {
+        match event.name.as_ref() {
+            "gen_ai.tool.message" => {
+                fill(&mut facts.tool.arguments, event.attributes.get("content").and_then(arguments));
+                fill(&mut facts.tool.call_id, event.attributes.get("id").and_then(text));
+            }
+            "gen_ai.choice" => {
+                let message = event.attributes.get("message").and_then(json);
+                let text = message.map(crate::message::result_text);
+                fill(&mut facts.tool.result, text.map(Cow::Owned));
+            }
+            "gen_ai.client.inference.operation.details" => {
+                let messages = |key: &str| event.attributes.get(key).and_then(json).map(messages_from_json);
+                for message in messages("gen_ai.input.messages").unwrap_or_default() {
+                    for call in message.tool_calls() {
+                        fill(&mut facts.tool.arguments, call.arguments.clone());
+                    }
+                }
+                for message in messages("gen_ai.output.messages").unwrap_or_default() {
+                    for result in message.tool_results() {
+                        fill(&mut facts.tool.result, Some(Cow::Owned(result.content.clone().into_owned())));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if let Some(Arguments::Text(text)) = &facts.tool.arguments
+        && text.trim().is_empty()
+    {
+        facts.tool.arguments = None;
+    }
+}
+
+/// `gen_ai.user.message` and its like: one event a message, the reply as `gen_ai.choice`.
+fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+    let mut input = Vec::new();
+    let mut output = Vec::new();
+    for event in &span.events {
+        let Some(name) = event.name.strip_prefix("gen_ai.") else { continue };
+        match name {
+            "client.inference.operation.details" => {
+                for (key, list) in [("gen_ai.input.messages", &mut input), ("gen_ai.output.messages", &mut output)] {
+                    list.extend(event.attributes.get(key).and_then(json).map(messages_from_json).unwrap_or_default());
+                }
+                if let Some(value) = event.attributes.get("gen_ai.tool.definitions") {
+                    facts.offered_tools.push(offered(value));
+                }
+            }
+            "content.prompt" => input.extend(event_text(event, "gen_ai.prompt", Role::User)),
+            "content.completion" => output.extend(event_text(event, "gen_ai.completion", Role::Assistant)),
+            "choice" => output.extend(event_message(event, Role::Assistant)),
+            "assistant.message" => input.extend(event_message(event, Role::Assistant)),
+            "user.message" => input.extend(event_message(event, Role::User)),
+            "system.message" => input.extend(event_message(event, Role::System)),
+            "tool.message" => input.extend(event_message(event, Role::Tool)),
+            _ => {}
+        }
+    }
+    output.iter_mut().for_each(|message: &mut Message<'_>| message.role = Role::Assistant);
+    facts.add_output(output);
+    facts.add_input(input);
+}
+
+fn event_text(event: &Event<'_>, key: &str, role: Role) -> Vec<Message<'static>> {
+    event.attributes.get(key).map(|value| messages(value, role)).unwrap_or_default()
+}
+
+/// A message in an event: its body (a log record) or its attributes (a span event).
+fn event_message(event: &Event<'_>, role: Role) -> Option<Message<'static>> {
+    let mut object = match &event.body {
+        Some(body) => match body.to_json() {
+            Json::Object(object) => object,
+            Json::String(text) => return Some(Message::text(role, text)),
+            _ => return None,
+        },
+        None => event.attributes.iter().map(|(key, value)| (key.to_owned(), attribute(value))).collect(),
+    };
+    if let Some(Json::String(text)) = object.get("message")
+        && !text.trim_start().starts_with(['{', '['])
+    {
+        let text = text.clone();
+        object.insert("content".to_owned(), Json::String(text));
+        object.remove("message");
+    }
+    // The list form of a message is its content.
+    if let Some(Json::Array(_)) = object.get("message") {
+        let content = object.remove("message").unwrap_or_default();
+        object.insert("content".to_owned(), content);
+    }
+    if role == Role::Tool
+        && !object.contains_key("tool_call_id")
+        && let Some(id) = object.remove("id")
+    {
+        object.insert("tool_call_id".to_owned(), id);
+    }
+    object.insert("role".to_owned(), Json::String(role_name(role).to_owned()));
+    if let Some(Json::Object(inner)) = object.get_mut("message") {
+        inner.insert("role".to_owned(), Json::String(role_name(role).to_owned()));
+    }
+    message_from_json(Json::Object(object))
+}
+
+/// Event attributes are flat: lists and objects travel as JSON text.
+fn attribute(value: &Value<'_>) -> Json {
+    match value {
+        Value::Str(text) if text.trim_start().starts_with(['{', '[']) => {
+            serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_string()))
+        }
+        other => other.to_json(),
+    }
+}
+
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    }
+}

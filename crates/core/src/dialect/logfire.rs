@@ -1,0 +1,52 @@
+//! pydantic-ai and Logfire: message events as JSON lists in `events` and `all_messages_events`, `tool_arguments`,
+//! `tool_response`, `final_result`.
+
+use std::borrow::Cow;
+
+use crate::message::{Role, messages_from_json};
+use crate::span::Span;
+
+use super::wrapped::unwrap_result;
+use super::{Facts, Kind, arguments, fill, json, text, text_or_json};
+
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+    let value = |key: &str| span.attributes.get(key);
+    if value("tool_arguments").is_some() || value("tool_response").is_some() {
+        facts.kind = Kind::Tool;
+        fill(&mut facts.tool.arguments, value("tool_arguments").and_then(arguments));
+        if let Some(response) = value("tool_response").and_then(|value| value.as_str()) {
+            fill(&mut facts.tool.result, Some(unwrap_result(response).text));
+        }
+    }
+    fill(&mut facts.agent, value("agent_name").and_then(text));
+    let whole_run = value("all_messages_events").or_else(|| value("pydantic_ai.all_messages"));
+    if whole_run.is_some() || value("final_result").is_some() {
+        if facts.kind == Kind::Other {
+            facts.kind = Kind::Agent;
+        }
+        fill(&mut facts.answer, value("final_result").and_then(text_or_json));
+        // The run's usage is the sum of its calls'.
+        (facts.prompt_tokens, facts.completion_tokens) = (None, None);
+        return;
+    }
+    if let Some(events) = value("events").and_then(json) {
+        let (mut input, mut output) = (Vec::new(), Vec::new());
+        for event in events.as_array().into_iter().flatten() {
+            let is_reply = event.get("event.name").is_some_and(|name| name == "gen_ai.choice");
+            for mut message in messages_from_json(event.clone()) {
+                if is_reply {
+                    message.role = Role::Assistant;
+                    output.push(message);
+                } else {
+                    input.push(message);
+                }
+            }
+        }
+        facts.add_input(input);
+        facts.add_output(output);
+    }
+    if facts.kind == Kind::Other && span.name == "running tool" {
+        facts.kind = Kind::Tool;
+        fill(&mut facts.tool.name, value("gen_ai.tool.name").and_then(text).map(|name| Cow::Owned(name.into_owned())));
+    }
+}

@@ -1,0 +1,267 @@
+//! Attribute conventions, one file each, read into neutral terms.
+//!
+//! A span can speak several dialects at once (an instrumentation on top of a framework's own spans), so each one fills
+//! in what the ones before it did not know. Keys are looked at in a single pass to see which dialects are spoken.
+
+mod adk;
+mod genai;
+mod logfire;
+mod openinference;
+mod traceloop;
+mod vercel;
+mod wrapped;
+
+use std::borrow::Cow;
+
+use crate::message::{Arguments, Message, Part, Role};
+use crate::span::{Span, Value};
+
+use wrapped::Wrapped;
+
+/// What a span stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// A call of a model.
+    Model,
+    /// A run of a tool.
+    Tool,
+    /// An agent, a workflow or a step of one.
+    Agent,
+    /// Chains, parsers, prompts, HTTP: structure around the work.
+    #[default]
+    Other,
+}
+
+/// A span in neutral terms. Texts are borrowed from the span.
+#[derive(Clone, Debug, Default)]
+pub struct Facts<'s> {
+    pub kind: Kind,
+    pub input: Vec<Message<'s>>,
+    pub output: Vec<Message<'s>>,
+    /// What went in and came out, uninterpreted: `input.value` and its like.
+    pub input_text: Option<Cow<'s, str>>,
+    pub output_text: Option<Cow<'s, str>>,
+    pub tool: ToolFacts<'s>,
+    /// Tool definitions as recorded; the same ones stand on every call, so they are read once per trajectory.
+    pub offered_tools: Vec<OfferedTools<'s>>,
+    pub model: Option<Cow<'s, str>>,
+    pub agent: Option<Cow<'s, str>>,
+    pub agent_version: Option<Cow<'s, str>>,
+    pub session: Option<Cow<'s, str>>,
+    /// The user's request, where a convention names it outright.
+    pub query: Option<Cow<'s, str>>,
+    /// The final answer, where a convention names it outright.
+    pub answer: Option<Cow<'s, str>>,
+    pub prompt_tokens: Option<u64>,
+    pub completion_tokens: Option<u64>,
+    pub cost_usd: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ToolFacts<'s> {
+    pub name: Option<Cow<'s, str>>,
+    pub call_id: Option<Cow<'s, str>>,
+    pub arguments: Option<Arguments<'s>>,
+    pub result: Option<Cow<'s, str>>,
+    pub is_error: bool,
+    pub description: Option<Cow<'s, str>>,
+    pub schema: Option<Cow<'s, str>>,
+}
+
+/// Where tool definitions were recorded.
+#[derive(Clone, Debug)]
+pub enum OfferedTools<'s> {
+    /// One definition or a list of them, as JSON text.
+    Json(&'s str),
+    /// The same, structured.
+    Value(&'s Value<'s>),
+    /// Only a name is known.
+    Name(&'s str),
+}
+
+/// Reads a span with every dialect it speaks.
+pub fn read<'s>(span: &'s Span<'_>) -> Facts<'s> {
+    let mut facts = Facts::default();
+    let spoken = Spoken::of(span);
+    if spoken.openinference {
+        openinference::read(span, &mut facts);
+    }
+    if spoken.vercel {
+        vercel::read(span, &mut facts);
+    }
+    if spoken.adk {
+        adk::read(span, &mut facts);
+    }
+    if spoken.logfire {
+        logfire::read(span, &mut facts);
+    }
+    if spoken.genai {
+        genai::read(span, &mut facts);
+    }
+    if spoken.traceloop {
+        traceloop::read(span, &mut facts);
+    }
+    facts.settle(span);
+    facts
+}
+
+#[derive(Default)]
+struct Spoken {
+    openinference: bool,
+    genai: bool,
+    traceloop: bool,
+    vercel: bool,
+    adk: bool,
+    logfire: bool,
+}
+
+impl Spoken {
+    fn of(span: &Span<'_>) -> Spoken {
+        let mut spoken = Spoken::default();
+        for (key, _) in span.attributes.iter() {
+            match key.as_bytes().first() {
+                Some(b'g') if key.starts_with("gen_ai.prompt.") || key.starts_with("gen_ai.completion.") => {
+                    spoken.traceloop = true;
+                    spoken.genai = true;
+                }
+                Some(b'g') if key.starts_with("gen_ai.") => spoken.genai = true,
+                Some(b'g') if key.starts_with("gcp.vertex.agent.") => spoken.adk = true,
+                Some(b'a') if key.starts_with("ai.") => spoken.vercel = true,
+                Some(b't') if key.starts_with("traceloop.") => spoken.traceloop = true,
+                Some(b't') if matches!(key, "tool_arguments" | "tool_response") => spoken.logfire = true,
+                Some(b'p') if key.starts_with("pydantic_ai.") => spoken.logfire = true,
+                Some(b'l') if matches!(key, "llm.request.type") => spoken.traceloop = true,
+                Some(b'l') if key.starts_with("logfire.") => spoken.logfire = true,
+                Some(b'l') if key.starts_with("llm.") => spoken.openinference = true,
+                Some(b'm') if key.starts_with("mcp.") => spoken.genai = true,
+                _ => match key {
+                    "openinference.span.kind" | "input.value" | "output.value" | "session.id" | "tool.name" => {
+                        spoken.openinference = true;
+                    }
+                    "all_messages_events" | "events" | "final_result" | "agent_name" => spoken.logfire = true,
+                    _ => {}
+                },
+            }
+        }
+        spoken.genai |= span.events.iter().any(|event| event.name.starts_with("gen_ai."));
+        spoken
+    }
+}
+
+impl<'s> Facts<'s> {
+    /// Whether the span says anything about what was said to or by a model.
+    pub fn has_content(&self) -> bool {
+        !self.input.is_empty() || !self.output.is_empty()
+    }
+
+    /// Takes messages for the model's reply. Where another dialect already gave them, only what is missing is added.
+    fn add_output(&mut self, messages: Vec<Message<'s>>) {
+        if self.output.is_empty() {
+            self.output = messages;
+            return;
+        }
+        let said = |parts: &[Message<'_>]| {
+            parts.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::Text(_) | Part::Reasoning(_)))
+        };
+        let called = |messages: &[Message<'_>]| messages.iter().any(Message::has_tool_calls);
+        if !said(&self.output) {
+            let texts = messages.iter().flat_map(|message| &message.parts);
+            let texts: Vec<Part<'s>> =
+                texts.filter(|part| matches!(part, Part::Text(_) | Part::Reasoning(_))).cloned().collect();
+            self.output[0].parts.splice(0..0, texts);
+        }
+        if !called(&self.output) && called(&messages) {
+            let calls = messages.into_iter().flat_map(|message| message.parts);
+            self.output[0].parts.extend(calls.filter(|part| matches!(part, Part::ToolCall(_))));
+        }
+    }
+
+    fn add_input(&mut self, messages: Vec<Message<'s>>) {
+        if self.input.is_empty() {
+            self.input = messages;
+        }
+    }
+
+    /// What no dialect decides alone: errors recorded on the span, and free text of model calls.
+    fn settle(&mut self, span: &'s Span<'_>) {
+        if self.kind == Kind::Tool {
+            self.tool.is_error |= span.is_error();
+            if self.tool.result.is_none() && span.is_error() {
+                let message = span.exception_message().or(Some(span.status.message.as_ref()));
+                self.tool.result = message.filter(|message| !message.is_empty()).map(Cow::Borrowed);
+            }
+        }
+        if self.kind == Kind::Model {
+            self.read_free_text();
+        }
+        // A span that carries a model's messages is a model call, whatever it is called.
+        if self.kind == Kind::Other && !self.output.is_empty() && self.prompt_tokens.is_some() {
+            self.kind = Kind::Model;
+        }
+    }
+
+    /// Instrumentations that know no message list put the request and the reply into one text each; others put the
+    /// thought there and nowhere else.
+    fn read_free_text(&mut self) {
+        let thoughtless = self.output.iter().all(|message| {
+            message.parts.iter().all(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)))
+        });
+        if thoughtless && let Some(text) = self.output_text.clone() {
+            let mut messages = wrapped::messages_in_text(&text, Role::Assistant);
+            if !self.output.is_empty() {
+                // Plain text beside tool calls may be anything; only a structured reply is trusted.
+                messages.retain(|message| message.role == Role::Assistant && text.trim_start().starts_with(['{', '[']));
+            }
+            for message in &mut messages {
+                message.role = Role::Assistant;
+            }
+            self.add_output(messages);
+        }
+        if self.input.is_empty() && let Some(text) = &self.input_text {
+            let messages = wrapped::messages_in_text(text, Role::User);
+            self.input = messages;
+        }
+    }
+}
+
+/// A text attribute, borrowed.
+fn text<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+    match value {
+        Value::Str(text) if !text.is_empty() => Some(Cow::Borrowed(text.as_ref())),
+        _ => None,
+    }
+}
+
+/// A text attribute, or a structured one written as JSON.
+fn text_or_json<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+    match value {
+        Value::Str(_) => text(value),
+        Value::Null => None,
+        other => Some(Cow::Owned(other.to_json().to_string())),
+    }
+}
+
+/// A value that may be JSON text or structured.
+fn json(value: &Value<'_>) -> Option<serde_json::Value> {
+    match value {
+        Value::Str(text) => serde_json::from_str(text).ok(),
+        Value::Null => None,
+        other => Some(other.to_json()),
+    }
+}
+
+fn arguments<'s>(value: &'s Value<'_>) -> Option<Arguments<'s>> {
+    match value {
+        Value::Str(text) if text.is_empty() => None,
+        Value::Str(text) => Some(Arguments::Text(Cow::Borrowed(text.as_ref()))),
+        Value::Null => None,
+        other => Some(Arguments::Json(other.to_json())),
+    }
+}
+
+/// Fills an empty place.
+fn fill<T>(place: &mut Option<T>, value: Option<T>) {
+    if place.is_none() {
+        *place = value;
+    }
+}

@@ -1,0 +1,272 @@
+//! OpenInference: `openinference.span.kind`, flattened message lists, `tool.*`, `input.value`/`output.value`.
+
+use std::borrow::Cow;
+
+use crate::message::{Arguments, Message, Part, Role, ToolCall, ToolResult, messages_from_json};
+use crate::span::{Span, Value};
+
+use super::wrapped::{is_schema, unwrap_arguments, unwrap_result};
+use super::{Facts, Kind, OfferedTools, arguments, fill, json, text, text_or_json};
+
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+    let mut input = MessageTable::default();
+    let mut output = MessageTable::default();
+    let mut parameters = None;
+    for (key, value) in span.attributes.iter() {
+        if let Some(rest) = key.strip_prefix("llm.") {
+            if let Some(rest) = rest.strip_prefix("input_messages") {
+                input.add(rest, value);
+            } else if let Some(rest) = rest.strip_prefix("output_messages") {
+                output.add(rest, value);
+            } else {
+                read_llm(rest, value, facts, &mut input, &mut output);
+            }
+            continue;
+        }
+        match key {
+            "openinference.span.kind" => facts.kind = kind(value),
+            "input.value" => fill(&mut facts.input_text, text_or_json(value)),
+            "output.value" => fill(&mut facts.output_text, text_or_json(value)),
+            "session.id" => fill(&mut facts.session, text(value)),
+            "agent.name" => fill(&mut facts.agent, text(value)),
+            "agent.version" => fill(&mut facts.agent_version, text(value)),
+            "tool.name" | "tool_call.function.name" => fill(&mut facts.tool.name, text(value)),
+            "tool.description" => fill(&mut facts.tool.description, text(value)),
+            "tool.json_schema" => fill(&mut facts.tool.schema, text_or_json(value)),
+            "tool.parameters" => parameters = text_or_json(value),
+            "tool.id" | "tool_call.id" => fill(&mut facts.tool.call_id, text(value)),
+            "tool_call.function.arguments" => fill(&mut facts.tool.arguments, arguments(value)),
+            "metadata" => fill(&mut facts.session, thread_of(value)),
+            // CrewAI: the tasks of a crew; the first one's description is the request.
+            "crew_tasks" => fill(&mut facts.query, first_description(value)),
+            _ => {}
+        }
+    }
+    facts.input = input.into_messages();
+    facts.output = output.into_messages();
+    if facts.kind == Kind::Tool {
+        read_tool(parameters, facts);
+    }
+}
+
+fn read_llm<'s>(
+    key: &'s str,
+    value: &'s Value<'_>,
+    facts: &mut Facts<'s>,
+    input: &mut MessageTable<'s>,
+    output: &mut MessageTable<'s>,
+) {
+    match key {
+        "model_name" | "response.model_name" => fill(&mut facts.model, text(value)),
+        "request.model_name" => fill(&mut facts.model, text(value)),
+        "token_count.prompt" => fill(&mut facts.prompt_tokens, value.as_u64()),
+        "token_count.completion" => fill(&mut facts.completion_tokens, value.as_u64()),
+        "cost.total" => fill(&mut facts.cost_usd, value.as_f64()),
+        "tools" => facts.offered_tools.push(offered(value)),
+        _ => {
+            if let Some(rest) = key.strip_prefix("tools.") {
+                if rest.ends_with(".tool.json_schema") {
+                    facts.offered_tools.push(offered(value));
+                }
+            } else if let Some(rest) = key.strip_prefix("prompts.") {
+                if let Some((index, "prompt.text")) = split_index(rest) {
+                    input.entries.push((index, "message.content", value));
+                }
+            } else if let Some(rest) = key.strip_prefix("choices.")
+                && let Some((index, "completion.text")) = split_index(rest)
+            {
+                output.entries.push((index, "message.content", value));
+                output.role = Role::Assistant;
+            }
+        }
+    }
+}
+
+fn offered<'s>(value: &'s Value<'_>) -> OfferedTools<'s> {
+    match value {
+        Value::Str(text) => OfferedTools::Json(text),
+        other => OfferedTools::Value(other),
+    }
+}
+
+fn kind(value: &Value<'_>) -> Kind {
+    match value.as_str().unwrap_or_default() {
+        "LLM" => Kind::Model,
+        "TOOL" => Kind::Tool,
+        "AGENT" => Kind::Agent,
+        _ => Kind::Other,
+    }
+}
+
+fn thread_of<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+    let metadata = value.as_str().filter(|text| text.contains("thread_id"))?;
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+    metadata.get("thread_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
+}
+
+fn first_description<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+    let description = json(value)?.get(0)?.get("description")?.as_str()?.to_owned();
+    Some(Cow::Owned(description))
+}
+
+fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut Facts<'s>) {
+    let from_input = facts.input_text.clone().and_then(unwrap_arguments);
+    match parameters {
+        Some(text) if is_schema(&text) => fill(&mut facts.tool.schema, Some(text)),
+        // The arguments themselves, unless the input says more: {"repo": "str"} only names types.
+        Some(text) if from_input.is_none() => fill(&mut facts.tool.arguments, Some(Arguments::Text(text))),
+        _ => {}
+    }
+    fill(&mut facts.tool.arguments, from_input);
+    if let Some(text) = &facts.output_text {
+        let result = match text {
+            Cow::Borrowed(text) => unwrap_result(text),
+            Cow::Owned(text) => {
+                let result = unwrap_result(text);
+                super::Wrapped { text: Cow::Owned(result.text.into_owned()), ..result }
+            }
+        };
+        facts.tool.is_error |= result.is_error;
+        fill(&mut facts.tool.call_id, result.call_id.map(Cow::Owned));
+        facts.tool.result = Some(result.text);
+    }
+}
+
+/// A flattened list of messages: `llm.input_messages.<i>.message.<field>`.
+#[derive(Default)]
+struct MessageTable<'s> {
+    entries: Vec<(usize, &'s str, &'s Value<'s>)>,
+    /// Messages that were recorded structured, under the bare key.
+    structured: Vec<Message<'s>>,
+    role: Role,
+}
+
+impl<'s> MessageTable<'s> {
+    fn add(&mut self, rest: &'s str, value: &'s Value<'_>) {
+        match rest.strip_prefix('.').map(split_index) {
+            Some(Some((index, field))) => self.entries.push((index, field, value)),
+            None if rest.is_empty() => self.structured = json(value).map(messages_from_json).unwrap_or_default(),
+            _ => {}
+        }
+    }
+
+    fn into_messages(mut self) -> Vec<Message<'s>> {
+        if self.entries.is_empty() {
+            return self.structured;
+        }
+        // Exporters keep the order; sorting what is sorted costs one pass.
+        self.entries.sort_by_key(|(index, _, _)| *index);
+        self.entries.chunk_by(|a, b| a.0 == b.0).map(|fields| message(fields, self.role)).filter(|m| !m.is_empty()).collect()
+    }
+}
+
+fn split_index(key: &str) -> Option<(usize, &str)> {
+    let (index, rest) = key.split_once('.').unwrap_or((key, ""));
+    Some((index.parse().ok()?, rest))
+}
+
+fn message<'s>(fields: &[(usize, &'s str, &'s Value<'s>)], default_role: Role) -> Message<'s> {
+    let mut message = Message::new(default_role);
+    let mut parts: Vec<(usize, &'s str, &'s Value<'s>)> = Vec::new();
+    let mut calls: Vec<(usize, &'s str, &'s Value<'s>)> = Vec::new();
+    let (mut content, mut thought, mut call_id, mut name) = (None, None, None, None);
+    let mut legacy_call = ToolCall::default();
+    let mut results = Vec::new();
+    for &(_, field, value) in fields {
+        let field = field.strip_prefix("message.").unwrap_or(field);
+        match field {
+            "role" => message.role = Role::parse(value.as_str().unwrap_or_default()),
+            "content" => content = text_or_json(value),
+            "name" => name = text(value),
+            "tool_call_id" => call_id = text(value),
+            "thought" | "reasoning_content" | "reasoning" => thought = text(value),
+            "function_call_name" => legacy_call.name = text(value).unwrap_or_default(),
+            "function_call_arguments_json" => legacy_call.arguments = arguments(value),
+            _ => {
+                if let Some(rest) = field.strip_prefix("contents.") {
+                    parts.extend(split_index(rest).map(|(index, rest)| (index, rest, value)));
+                } else if let Some(rest) = field.strip_prefix("tool_calls.") {
+                    calls.extend(split_index(rest).map(|(index, rest)| (index, rest, value)));
+                } else if field.starts_with("function.") {
+                    // AutoGen writes each result of a tool message as one JSON text.
+                    results.extend(json(value).and_then(crate::message::message_from_json).map(|result| result.parts));
+                }
+            }
+        }
+    }
+    message.parts.extend(thought.map(Part::Reasoning));
+    let plain = content.is_some();
+    message.parts.extend(content.map(Part::Text));
+    parts.sort_by_key(|(index, _, _)| *index);
+    for fields in parts.chunk_by(|a, b| a.0 == b.0) {
+        content_part(fields, plain, &mut message, &mut calls);
+    }
+    calls.sort_by_key(|(index, _, _)| *index);
+    for fields in calls.chunk_by(|a, b| a.0 == b.0) {
+        push_call(tool_call(fields), &mut message);
+    }
+    if !legacy_call.name.is_empty() {
+        push_call(legacy_call, &mut message);
+    }
+    message.parts.extend(results.into_iter().flatten());
+    if message.role == Role::Tool {
+        fold_into_result(&mut message, call_id, name);
+    }
+    message
+}
+
+/// The same call may stand among the contents and among the calls.
+fn push_call<'s>(call: ToolCall<'s>, message: &mut Message<'s>) {
+    let known = call.id.is_some() && message.tool_calls().any(|other| other.id == call.id);
+    if !known && !call.name.is_empty() {
+        message.parts.push(Part::ToolCall(call));
+    }
+}
+
+fn content_part<'s>(
+    fields: &[(usize, &'s str, &'s Value<'s>)],
+    plain: bool,
+    message: &mut Message<'s>,
+    calls: &mut Vec<(usize, &'s str, &'s Value<'s>)>,
+) {
+    let (mut kind, mut body) = ("text", None);
+    for &(index, field, value) in fields {
+        match field {
+            "message_content.type" => kind = value.as_str().unwrap_or_default(),
+            "message_content.text" | "message_content.reasoning" => body = text(value),
+            // Ordered parts: behind the calls that have an own list.
+            _ if field.starts_with("tool_call.") => calls.push((1_000_000 + index, field, value)),
+            _ => {}
+        }
+    }
+    match (kind, body) {
+        ("reasoning" | "thinking", Some(body)) => message.parts.push(Part::Reasoning(body)),
+        (_, Some(body)) if !plain => message.parts.push(Part::Text(body)),
+        _ => {}
+    }
+}
+
+fn tool_call<'s>(fields: &[(usize, &'s str, &'s Value<'s>)]) -> ToolCall<'s> {
+    let mut call = ToolCall::default();
+    for &(_, field, value) in fields {
+        match field.strip_prefix("tool_call.").unwrap_or(field) {
+            "id" => call.id = text(value),
+            "function.name" | "name" => call.name = text(value).unwrap_or_default(),
+            "function.arguments" | "arguments" => call.arguments = arguments(value),
+            _ => {}
+        }
+    }
+    call
+}
+
+/// A message of role tool is a result.
+fn fold_into_result<'s>(message: &mut Message<'s>, id: Option<Cow<'s, str>>, name: Option<Cow<'s, str>>) {
+    if message.parts.iter().any(|part| !matches!(part, Part::Text(_))) {
+        return;
+    }
+    let content = match message.parts.as_mut_slice() {
+        [Part::Text(text)] => std::mem::take(text),
+        _ => Cow::Owned(message.joined_text().into_owned()),
+    };
+    message.parts = vec![Part::ToolResult(ToolResult { id, name, content, is_error: false })];
+}

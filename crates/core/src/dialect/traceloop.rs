@@ -1,0 +1,160 @@
+//! Traceloop/OpenLLMetry: `traceloop.*` around the work, `gen_ai.prompt.N.*` and `gen_ai.completion.N.*` for messages.
+
+use std::borrow::Cow;
+
+use crate::message::{Message, Part, Role, ToolCall, ToolResult};
+use crate::span::{Span, Value};
+
+use super::wrapped::{unwrap_arguments, unwrap_result};
+use super::{Facts, Kind, OfferedTools, arguments, fill, json, text, text_or_json};
+
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+    let mut prompts: Vec<Entry<'s>> = Vec::new();
+    let mut completions: Vec<Entry<'s>> = Vec::new();
+    let mut functions: Vec<Entry<'s>> = Vec::new();
+    let (mut span_kind, mut entity) = ("", None);
+    for (key, value) in span.attributes.iter() {
+        if let Some(rest) = key.strip_prefix("gen_ai.prompt.") {
+            prompts.extend(entry(rest, value));
+        } else if let Some(rest) = key.strip_prefix("gen_ai.completion.") {
+            completions.extend(entry(rest, value));
+        } else if let Some(rest) = key.strip_prefix("llm.request.functions.") {
+            functions.extend(entry(rest, value));
+        } else {
+            match key {
+                "traceloop.span.kind" => span_kind = value.as_str().unwrap_or_default(),
+                "traceloop.entity.name" => entity = text(value),
+                "traceloop.entity.input" => fill(&mut facts.input_text, text_or_json(value)),
+                "traceloop.entity.output" => fill(&mut facts.output_text, text_or_json(value)),
+                "traceloop.association.properties.session_id" | "traceloop.association.properties.thread_id" => {
+                    fill(&mut facts.session, text(value));
+                }
+                "llm.request.type" if facts.kind == Kind::Other && value.as_str() != Some("embedding") => {
+                    facts.kind = Kind::Model;
+                }
+                _ => {}
+            }
+        }
+    }
+    if facts.kind == Kind::Other {
+        facts.kind = match span_kind {
+            "tool" => Kind::Tool,
+            "agent" | "workflow" => Kind::Agent,
+            _ => Kind::Other,
+        };
+    }
+    match facts.kind {
+        Kind::Tool => read_tool(entity, facts),
+        Kind::Agent if span_kind == "agent" => fill(&mut facts.agent, entity),
+        _ => {}
+    }
+    functions.sort_by_key(|(index, _, _)| *index);
+    for function in functions.chunk_by(|a, b| a.0 == b.0) {
+        let name = function.iter().find(|(_, field, _)| *field == "name").and_then(|(_, _, value)| value.as_str());
+        facts.offered_tools.extend(name.map(OfferedTools::Name));
+    }
+    facts.add_input(messages(prompts, Role::User));
+    facts.add_output(messages(completions, Role::Assistant));
+}
+
+/// Index of the message, field, value.
+type Entry<'s> = (usize, &'s str, &'s Value<'s>);
+
+fn entry<'s>(rest: &'s str, value: &'s Value<'_>) -> Option<Entry<'s>> {
+    let (index, field) = rest.split_once('.')?;
+    Some((index.parse().ok()?, field, value))
+}
+
+fn messages<'s>(mut entries: Vec<Entry<'s>>, role: Role) -> Vec<Message<'s>> {
+    entries.sort_by_key(|(index, _, _)| *index);
+    entries.chunk_by(|a, b| a.0 == b.0).map(|fields| message(fields, role)).filter(|message| !message.is_empty()).collect()
+}
+
+fn message<'s>(fields: &[Entry<'s>], default_role: Role) -> Message<'s> {
+    let mut message = Message::new(default_role);
+    let (mut content, mut call_id, mut reasoning) = (None, None, None);
+    let mut calls: Vec<Entry<'s>> = Vec::new();
+    for &(_, field, value) in fields {
+        match field {
+            "role" => message.role = Role::parse(value.as_str().unwrap_or_default()),
+            "content" => content = Some(value),
+            "reasoning" | "reasoning_content" => reasoning = text(value),
+            "tool_call_id" => call_id = text(value),
+            _ => calls.extend(field.strip_prefix("tool_calls.").and_then(|rest| entry(rest, value))),
+        }
+    }
+    message.parts.extend(reasoning.map(Part::Reasoning));
+    if let Some(value) = content {
+        message.parts.extend(content_parts(value));
+    }
+    if message.role == Role::Tool {
+        let content = Cow::Owned(message.joined_text().into_owned());
+        message.parts = vec![Part::ToolResult(ToolResult { id: call_id, content, ..ToolResult::default() })];
+    }
+    calls.sort_by_key(|(index, _, _)| *index);
+    for fields in calls.chunk_by(|a, b| a.0 == b.0) {
+        let mut call = ToolCall::default();
+        for &(_, field, value) in fields {
+            match field {
+                "id" => call.id = text(value),
+                "name" | "function.name" => call.name = text(value).unwrap_or_default(),
+                "arguments" | "function.arguments" => call.arguments = arguments(value),
+                _ => {}
+            }
+        }
+        if !call.name.is_empty() {
+            message.parts.push(Part::ToolCall(call));
+        }
+    }
+    message
+}
+
+/// Content is a text, or a list of typed blocks written as JSON.
+fn content_parts<'s>(value: &'s Value<'_>) -> Vec<Part<'s>> {
+    let looks_typed = value.as_str().is_some_and(|text| text.starts_with("[{\"type\"") || text.starts_with("{\"type\""));
+    if looks_typed && let Some(blocks) = json(value) {
+        let wrapped = serde_json::json!({"role": "assistant", "content": blocks});
+        if let Some(message) = crate::message::message_from_json(wrapped)
+            && !message.is_empty()
+        {
+            return message.parts;
+        }
+    }
+    text(value).map(Part::Text).into_iter().collect()
+}
+
+fn read_tool<'s>(entity: Option<Cow<'s, str>>, facts: &mut Facts<'s>) {
+    fill(&mut facts.tool.name, entity.map(|name| match name.strip_suffix(".tool") {
+        Some(stem) => Cow::Owned(stem.to_owned()),
+        None => name,
+    }));
+    fill(&mut facts.tool.arguments, facts.input_text.clone().and_then(entity_arguments));
+    if facts.tool.result.is_none()
+        && let Some(text) = facts.output_text.clone()
+    {
+        facts.tool.result = Some(Cow::Owned(entity_result(&text)));
+    }
+}
+
+/// `{"input_str": "{'a': 1}", "inputs": {"a": 1}, "tags": ...}`: LangChain's callback, as OpenLLMetry writes it.
+fn entity_arguments(text: Cow<'_, str>) -> Option<crate::message::Arguments<'_>> {
+    if let Ok(serde_json::Value::Object(mut object)) = serde_json::from_str::<serde_json::Value>(&text) {
+        if let Some(inputs @ serde_json::Value::Object(_)) = object.remove("inputs") {
+            return Some(crate::message::Arguments::Json(inputs));
+        }
+        if let Some(serde_json::Value::String(input)) = object.remove("input_str") {
+            return unwrap_arguments(Cow::Owned(input));
+        }
+    }
+    unwrap_arguments(text)
+}
+
+fn entity_result(text: &str) -> String {
+    if let Ok(serde_json::Value::Object(mut object)) = serde_json::from_str::<serde_json::Value>(text)
+        && let Some(output) = object.remove("output")
+    {
+        let inner = crate::message::result_text(output);
+        return unwrap_result(&inner).text.into_owned();
+    }
+    unwrap_result(text).text.into_owned()
+}

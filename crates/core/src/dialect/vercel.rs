@@ -1,0 +1,90 @@
+//! Vercel AI SDK: `ai.operationId`, `ai.prompt*`, `ai.response.*`, `ai.toolCall.*`.
+
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+
+use crate::message::{Message, Part, Role, messages_from_json};
+use crate::span::{Span, Value};
+
+use super::wrapped::unwrap_result;
+use super::{Facts, Kind, OfferedTools, arguments, fill, json, text};
+
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+    let operation = span.text("ai.operationId").unwrap_or_default();
+    let kind = match operation {
+        "ai.toolCall" => Kind::Tool,
+        _ if operation.ends_with(".doGenerate") || operation.ends_with(".doStream") => Kind::Model,
+        "" => Kind::Other,
+        _ => Kind::Agent,
+    };
+    if facts.kind == Kind::Other {
+        facts.kind = kind;
+    }
+    let mut reply = Message::new(Role::Assistant);
+    let mut calls = Vec::new();
+    for (key, value) in span.attributes.iter() {
+        let Some(rest) = key.strip_prefix("ai.") else { continue };
+        match rest {
+            "model.id" => fill(&mut facts.model, text(value)),
+            "usage.inputTokens" | "usage.promptTokens" => fill(&mut facts.prompt_tokens, value.as_u64()),
+            "usage.outputTokens" | "usage.completionTokens" => fill(&mut facts.completion_tokens, value.as_u64()),
+            "prompt" | "prompt.messages" => facts.add_input(json(value).map(prompt_messages).unwrap_or_default()),
+            "prompt.tools" => read_tools(value, facts),
+            "response.text" => reply.parts.extend(text(value).map(Part::Text)),
+            "response.reasoning" => reply.parts.extend(text(value).map(Part::Reasoning)),
+            "response.toolCalls" => {
+                let list = json(value).map(|calls| serde_json::json!({"role": "assistant", "tool_calls": calls}));
+                calls = list.map(messages_from_json).unwrap_or_default();
+            }
+            "toolCall.name" => fill(&mut facts.tool.name, text(value)),
+            "toolCall.id" => fill(&mut facts.tool.call_id, text(value)),
+            "toolCall.args" | "toolCall.input" => fill(&mut facts.tool.arguments, arguments(value)),
+            "toolCall.result" | "toolCall.output" => {
+                fill(&mut facts.tool.result, value.as_str().map(|text| unwrap_result(text).text));
+            }
+            _ => {
+                // Applications choose the name of their session in the metadata.
+                if let Some(name) = rest.strip_prefix("telemetry.metadata.")
+                    && matches!(name, "session.id" | "sessionId" | "session_id" | "threadId" | "thread_id" | "conversationId" | "chatId")
+                {
+                    fill(&mut facts.session, text(value));
+                }
+            }
+        }
+    }
+    reply.parts.extend(calls.into_iter().flat_map(|message| message.parts));
+    if facts.kind == Kind::Agent {
+        // The outer span repeats the first prompt and the last reply; they are its request and its answer.
+        fill(&mut facts.answer, Some(reply.joined_text().into_owned()).filter(|text| !text.is_empty()).map(Cow::Owned));
+    } else if !reply.is_empty() {
+        facts.add_output(vec![reply]);
+    }
+}
+
+/// `{"system", "prompt"}`, `{"messages": [...]}` or the list itself.
+fn prompt_messages(json: Json) -> Vec<Message<'static>> {
+    match json {
+        Json::Object(mut object) if object.get("prompt").is_some_and(|prompt| !prompt.is_null()) => {
+            let mut messages = Vec::new();
+            if let Some(Json::String(system)) = object.remove("system") {
+                messages.push(Message::text(Role::System, system));
+            }
+            messages.extend(object.remove("prompt").map(messages_from_json).unwrap_or_default());
+            messages
+        }
+        json => messages_from_json(json),
+    }
+}
+
+/// A list of tools, each a JSON text.
+fn read_tools<'s>(value: &'s Value<'_>, facts: &mut Facts<'s>) {
+    match value {
+        Value::Array(items) => facts.offered_tools.extend(items.iter().map(|item| match item {
+            Value::Str(text) => OfferedTools::Json(text),
+            other => OfferedTools::Value(other),
+        })),
+        Value::Str(text) => facts.offered_tools.push(OfferedTools::Json(text)),
+        _ => {}
+    }
+}

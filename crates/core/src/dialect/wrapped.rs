@@ -1,0 +1,211 @@
+//! The envelopes that frameworks put around a tool's arguments, a tool's result and a model's reply when they write
+//! them into one text. Recognised by shape, because instrumentations do not say which one they used.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value as Json};
+
+use crate::literal;
+use crate::message::{Arguments, Message, Role, messages_from_json, result_text};
+
+/// A tool's result out of its envelope.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Wrapped<'s> {
+    pub text: Cow<'s, str>,
+    pub call_id: Option<String>,
+    pub is_error: bool,
+}
+
+/// Takes a tool's result out of whatever it was wrapped in.
+pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
+    let plain = Wrapped { text: Cow::Borrowed(text), ..Wrapped::default() };
+    let trimmed = text.trim_start();
+    match trimmed.as_bytes().first() {
+        Some(b'{') if !may_be_envelope(trimmed) => plain,
+        Some(b'{') => match serde_json::from_str(trimmed) {
+            Ok(Json::Object(object)) => unwrap_object(object, text),
+            _ => plain,
+        },
+        // [true, {"name", "role", "content"}]: AG2's pair of success and message.
+        Some(b'[') if trimmed.starts_with("[true,") || trimmed.starts_with("[false,") => {
+            match serde_json::from_str::<(bool, Json)>(trimmed) {
+                Ok((ok, Json::Object(mut message))) if message.contains_key("content") => Wrapped {
+                    text: Cow::Owned(result_text(message.remove("content").unwrap_or_default())),
+                    call_id: message.get("tool_call_id").and_then(Json::as_str).map(str::to_owned),
+                    is_error: !ok,
+                },
+                _ => plain,
+            }
+        }
+        Some(b'[') if trimmed.starts_with("[{\"type\": \"text\"") || trimmed.starts_with("[{\"type\":\"text\"") => {
+            match serde_json::from_str(trimmed) {
+                Ok(json) => Wrapped { text: Cow::Owned(result_text(json)), ..Wrapped::default() },
+                Err(_) => plain,
+            }
+        }
+        // A text that was JSON-encoded once more.
+        Some(b'"') => match serde_json::from_str::<String>(trimmed) {
+            Ok(inner) => {
+                let Wrapped { text, call_id, is_error } = unwrap_result(&inner);
+                Wrapped { text: Cow::Owned(text.into_owned()), call_id, is_error }
+            }
+            Err(_) => plain,
+        },
+        _ => plain,
+    }
+}
+
+/// Reading a result as JSON costs more than everything else about it, so only those are read that begin like an
+/// envelope.
+fn may_be_envelope(text: &str) -> bool {
+    const FIRST_KEYS: [&str; 13] = [
+        "blocks", "content", "type", "id", "name", "result", "response", "output", "error", "tool_call_id", "message", "isError",
+        "lc",
+    ];
+    let inside = text[1..].trim_start();
+    let Some(key) = inside.strip_prefix('"') else { return false };
+    FIRST_KEYS.iter().any(|first| key.strip_prefix(first).is_some_and(|rest| rest.starts_with('"')))
+}
+
+fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str) -> Wrapped<'s> {
+    let owned = |json: Json, call_id: Option<String>, is_error: bool| {
+        let inner = result_text(json);
+        Wrapped { text: Cow::Owned(inner), call_id, is_error }
+    };
+    let plain = Wrapped { text: Cow::Borrowed(text), ..Wrapped::default() };
+    let text_of = |object: &Map<String, Json>, key: &str| object.get(key).and_then(Json::as_str).map(str::to_owned);
+    let flagged = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true);
+    // LlamaIndex's ToolOutput: {"blocks": [{"text"}], "tool_name", "raw_input", ...}, earlier {"content", "tool_name", ...}.
+    if object.contains_key("tool_name") && object.contains_key("raw_input") {
+        if let Some(blocks) = object.remove("blocks") {
+            return owned(blocks, None, flagged);
+        }
+        if let Some(content) = object.remove("content") {
+            return owned(content, None, flagged);
+        }
+    }
+    // LangChain's ToolMessage: {"type": "tool", "data": {"content", "tool_call_id", "status"}}.
+    if object.get("type").is_some_and(|kind| kind == "tool" || kind == "ToolMessage") || object.contains_key("lc") {
+        let data = object.get_mut("data").or(None);
+        let mut message = match data {
+            Some(Json::Object(data)) => std::mem::take(data),
+            _ => match object.remove("kwargs") {
+                Some(Json::Object(kwargs)) => kwargs,
+                _ => object.clone(),
+            },
+        };
+        if let Some(content) = message.remove("content") {
+            let failed = message.get("status").is_some_and(|status| status == "error");
+            return owned(content, text_of(&message, "tool_call_id"), failed || flagged);
+        }
+        return plain;
+    }
+    // Gemini: {"id", "name", "response": {"result"}}.
+    if object.contains_key("response") && object.contains_key("name") {
+        let id = text_of(&object, "id");
+        let failed = object["response"].get("error").is_some();
+        return owned(object.remove("response").unwrap_or_default(), id, failed);
+    }
+    // MCP: {"content": [{"type": "text", "text"}], "isError"}.
+    if object.contains_key("isError") && object.contains_key("content") {
+        return owned(object.remove("content").unwrap_or_default(), None, flagged);
+    }
+    // A tool message: {"role": "tool", "content", "tool_call_id"}.
+    if object.contains_key("content") && (object.contains_key("tool_call_id") || object.get("role").is_some_and(|r| r == "tool")) {
+        let id = text_of(&object, "tool_call_id");
+        return owned(object.remove("content").unwrap_or_default(), id, flagged);
+    }
+    if object.get("type").is_some_and(|kind| kind == "text") && object.len() <= 4 && object.contains_key("text") {
+        return owned(object.remove("text").unwrap_or_default(), None, false);
+    }
+    // {"result": "text"}: what a function returned that had to be an object.
+    if object.len() == 1 {
+        for (key, failed) in [("result", false), ("error", true), ("output", false)] {
+            match object.get(key) {
+                Some(Json::String(inner)) => {
+                    return Wrapped { text: Cow::Owned(inner.clone()), call_id: None, is_error: failed };
+                }
+                Some(_) if key == "result" => return owned(object.remove(key).unwrap_or_default(), None, failed),
+                _ => {}
+            }
+        }
+    }
+    plain
+}
+
+/// Takes a tool's arguments out of whatever they were wrapped in.
+pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
+    let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return None;
+    }
+    if !trimmed.starts_with('{') {
+        return Some(Arguments::Text(text));
+    }
+    let Ok(Json::Object(mut object)) = serde_json::from_str::<Json>(trimmed) else {
+        return match literal::parse(trimmed) {
+            Some(json) => Some(Arguments::Json(json)),
+            None => Some(Arguments::Text(text)),
+        };
+    };
+    let only = |keys: &[&str], object: &Map<String, Json>| object.keys().all(|key| keys.contains(&key.as_str()));
+    // {"kwargs": {...}} (LlamaIndex), {"args": [], "sanitize_inputs_outputs": .., "kwargs": {...}} (smolagents).
+    if object.contains_key("kwargs") && only(&["args", "kwargs", "sanitize_inputs_outputs", "ctx"], &object) {
+        let args = object.remove("args").and_then(|args| args.as_array().cloned()).unwrap_or_default();
+        let mut kwargs = match object.remove("kwargs") {
+            Some(Json::Object(kwargs)) => kwargs,
+            _ => Map::new(),
+        };
+        if kwargs.is_empty() && args.len() == 1 && args[0].is_object() {
+            return args.into_iter().next().map(Arguments::Json);
+        }
+        if !args.is_empty() {
+            kwargs.insert("args".to_owned(), Json::Array(args));
+        }
+        return Some(Arguments::Json(Json::Object(kwargs)));
+    }
+    // {"arguments": "<JSON>", "name"} (AG2), {"name", "args", "id", "type"} (LangChain's tool call).
+    for key in ["arguments", "args"] {
+        if object.contains_key(key) && object.contains_key("name") && only(&["id", "name", "type", "arguments", "args"], &object) {
+            return match object.remove(key) {
+                Some(Json::String(text)) => Some(Arguments::Text(Cow::Owned(text))),
+                Some(json) => Some(Arguments::Json(json)),
+                None => None,
+            };
+        }
+    }
+    Some(Arguments::Json(Json::Object(object)))
+}
+
+/// Whether a text is the JSON schema of arguments and not the arguments: instrumentations use one attribute for both.
+pub(crate) fn is_schema(text: &str) -> bool {
+    let trimmed = text.trim_start();
+    if !trimmed.starts_with('{') {
+        return false;
+    }
+    let Ok(Json::Object(object)) = serde_json::from_str::<Json>(trimmed) else { return false };
+    if object.get("properties").is_some_and(Json::is_object) || object.get("type").is_some_and(|kind| kind == "object") {
+        return true;
+    }
+    // {"repo": {"type": "string", "description": ...}}: smolagents' form of a schema.
+    !object.is_empty() && object.values().all(|value| value.get("type").is_some_and(|kind| kind.is_string() || kind.is_array()))
+}
+
+/// Messages in a text of unknown form: a structured request or reply, or just the text.
+pub(crate) fn messages_in_text(text: &str, role: Role) -> Vec<Message<'static>> {
+    let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return Vec::new();
+    }
+    if trimmed.starts_with(['{', '['])
+        && let Ok(json) = serde_json::from_str::<Json>(trimmed)
+    {
+        let messages = messages_from_json(json);
+        if messages.iter().any(|message| !message.is_empty()) {
+            return messages;
+        }
+    }
+    // "assistant: text" is how LlamaIndex prints a reply.
+    let text = trimmed.strip_prefix("assistant: ").unwrap_or(text);
+    vec![Message::text(role, text.to_owned())]
+}

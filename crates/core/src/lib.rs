@@ -1,0 +1,14 @@
+//! The domain of Gradus: spans in, trajectories out.
+pub mod assemble;
+pub mod dialect;
+pub mod literal;
+pub mod message;
+pub mod react;
+pub mod span;
+pub mod span_json;
+pub mod trajectory;
+
+/// A stable digest of bytes, for ids of things that have none.
+pub fn digest(bytes: &[u8]) -> u128 {
+    xxhash_rust::xxh3::xxh3_128(bytes)
+}

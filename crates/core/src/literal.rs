@@ -1,0 +1,256 @@
+//! Reads one value written as JSON or as a Python literal, the two ways in which models write arguments.
+//!
+//! Linear time, bounded depth, never panics. Strict JSON goes to `serde_json`; this reader is for the rest: single
+//! quotes, `True`/`None`, trailing commas, comments, tuples and text behind the value.
+
+use serde_json::{Map, Number, Value as Json};
+
+/// Deeper nesting than this is not an argument list.
+const MAX_DEPTH: usize = 64;
+
+/// Reads a value and requires that nothing follows it.
+pub fn parse(text: &str) -> Option<Json> {
+    let text = text.trim();
+    if let Ok(json) = serde_json::from_str(text) {
+        return Some(json);
+    }
+    let (value, rest) = parse_prefix(text)?;
+    rest.trim().is_empty().then_some(value)
+}
+
+/// Reads the value that `text` begins with, and returns what is behind it.
+pub fn parse_prefix(text: &str) -> Option<(Json, &str)> {
+    let mut reader = Reader { text, at: 0 };
+    let value = reader.value(0)?;
+    Some((value, &text[reader.at..]))
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn value(&mut self, depth: usize) -> Option<Json> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        self.skip_space();
+        match self.peek()? {
+            b'{' => self.object(depth),
+            b'[' => self.list(b']', depth),
+            b'(' => self.list(b')', depth),
+            b'"' | b'\'' => self.string().map(Json::String),
+            b'-' | b'+' | b'.' | b'0'..=b'9' => self.number(),
+            _ => self.word(),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Option<Json> {
+        self.at += 1;
+        let mut object = Map::new();
+        loop {
+            self.skip_space();
+            if self.eat(b'}') {
+                return Some(Json::Object(object));
+            }
+            let key = match self.peek()? {
+                b'"' | b'\'' => self.string()?,
+                _ => match self.value(depth + 1)? {
+                    Json::String(key) => key,
+                    other => other.to_string(),
+                },
+            };
+            self.skip_space();
+            if !self.eat(b':') {
+                return None;
+            }
+            let value = self.value(depth + 1)?;
+            object.insert(key, value);
+            self.skip_space();
+            if !self.eat(b',') && self.peek()? != b'}' {
+                return None;
+            }
+        }
+    }
+
+    fn list(&mut self, close: u8, depth: usize) -> Option<Json> {
+        self.at += 1;
+        let mut items = Vec::new();
+        loop {
+            self.skip_space();
+            if self.eat(close) {
+                return Some(Json::Array(items));
+            }
+            items.push(self.value(depth + 1)?);
+            self.skip_space();
+            if !self.eat(b',') && self.peek()? != close {
+                return None;
+            }
+        }
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let quote = self.peek()?;
+        let triple = if quote == b'"' { "\"\"\"" } else { "'''" };
+        if self.text[self.at..].starts_with(triple) {
+            return self.triple_quoted(triple);
+        }
+        self.at += 1;
+        let mut out = String::new();
+        loop {
+            let rest = &self.text[self.at..];
+            let stop = rest.find(|c: char| c == '\\' || c as u32 == u32::from(quote))?;
+            out.push_str(&rest[..stop]);
+            self.at += stop;
+            if self.eat(quote) {
+                return Some(out);
+            }
+            self.at += 1;
+            self.escape(&mut out)?;
+        }
+    }
+
+    fn triple_quoted(&mut self, quotes: &str) -> Option<String> {
+        let body = &self.text[self.at + 3..];
+        let end = body.find(quotes)?;
+        self.at += 3 + end + 3;
+        Some(body[..end].to_owned())
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self, out: &mut String) -> Option<()> {
+        let c = self.text[self.at..].chars().next()?;
+        self.at += c.len_utf8();
+        match c {
+            'n' => out.push('\n'),
+            't' => out.push('\t'),
+            'r' => out.push('\r'),
+            'b' => out.push('\u{8}'),
+            'f' => out.push('\u{c}'),
+            'x' => out.push(self.code_point(2)?),
+            'u' => {
+                let first = self.code_unit(4)?;
+                if (0xd800..0xdc00).contains(&first) && self.text[self.at..].starts_with("\\u") {
+                    self.at += 2;
+                    let second = self.code_unit(4)?;
+                    let low = second.checked_sub(0xdc00)?;
+                    out.push(char::from_u32(0x10000 + ((first - 0xd800) << 10) + low)?);
+                } else {
+                    out.push(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+                }
+            }
+            'U' => out.push(self.code_point(8)?),
+            '\n' => {}
+            '\\' | '"' | '\'' | '/' => out.push(c),
+            // Python keeps the backslash of an escape it does not know.
+            other => out.extend(['\\', other]),
+        }
+        Some(())
+    }
+
+    fn code_unit(&mut self, digits: usize) -> Option<u32> {
+        let hex = self.text.get(self.at..self.at + digits)?;
+        self.at += digits;
+        u32::from_str_radix(hex, 16).ok()
+    }
+
+    fn code_point(&mut self, digits: usize) -> Option<char> {
+        char::from_u32(self.code_unit(digits)?)
+    }
+
+    fn number(&mut self) -> Option<Json> {
+        let rest = &self.text[self.at..];
+        let end = rest.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E' | '_')).unwrap_or(rest.len());
+        let digits = rest[..end].replace('_', "");
+        let number = match digits.parse::<i64>() {
+            Ok(integer) => Number::from(integer),
+            Err(_) => Number::from_f64(digits.parse().ok()?)?,
+        };
+        self.at += end;
+        Some(Json::Number(number))
+    }
+
+    fn word(&mut self) -> Option<Json> {
+        let rest = &self.text[self.at..];
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let value = match &rest[..end] {
+            "true" | "True" => Json::Bool(true),
+            "false" | "False" => Json::Bool(false),
+            "null" | "None" | "undefined" => Json::Null,
+            _ => return None,
+        };
+        self.at += end;
+        Some(value)
+    }
+
+    /// Passes over white space and comments.
+    fn skip_space(&mut self) {
+        loop {
+            let rest = &self.text[self.at..];
+            let trimmed = rest.trim_start();
+            self.at += rest.len() - trimmed.len();
+            let comment = if trimmed.starts_with("/*") {
+                trimmed.find("*/").map(|end| end + 2)
+            } else if trimmed.starts_with("//") || trimmed.starts_with('#') {
+                Some(trimmed.find('\n').unwrap_or(trimmed.len()))
+            } else {
+                None
+            };
+            match comment {
+                Some(length) => self.at += length,
+                None => return,
+            }
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        let hit = self.peek() == Some(byte);
+        self.at += usize::from(hit);
+        hit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_and_python_literals_mean_the_same() {
+        let want = json!({"repo": "octo/api", "labels": ["bug"], "draft": true, "assignee": null, "n": 3, "x": 1.5});
+        for text in [
+            r#"{"repo": "octo/api", "labels": ["bug"], "draft": true, "assignee": null, "n": 3, "x": 1.5}"#,
+            r"{'repo': 'octo/api', 'labels': ['bug'], 'draft': True, 'assignee': None, 'n': 3, 'x': 1.5}",
+            r"{'repo': 'octo/api', 'labels': ('bug',), 'draft': True, 'assignee': None, 'n': 3, 'x': 1.5,}",
+            "{'repo': 'octo/api', /* the label */ 'labels': ['bug'], # yes\n 'draft': True, 'assignee': None, 'n': 3, 'x': 1.5}",
+        ] {
+            assert_eq!(parse(text), Some(want.clone()), "{text}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_read() {
+        assert_eq!(parse(r"{'a': 'it\'s\n\u00e9 \x41 \ud83d\udc1b'}"), Some(json!({"a": "it's\né A 🐛"})));
+        assert_eq!(parse("{'a': '''x\n'y' '''}"), Some(json!({"a": "x\n'y' "})));
+    }
+
+    #[test]
+    fn text_behind_the_value_is_returned() {
+        let (value, rest) = parse_prefix("{'a': 1}, along those lines.").unwrap();
+        assert_eq!((value, rest), (json!({"a": 1}), ", along those lines."));
+        assert_eq!(parse("{'a': 1}, along those lines."), None);
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused() {
+        for text in ["", "{", "{\"a\": ", "{'a' 1}", "[1, 2", "hello", "'open", "{\"a\": \"cut off", "\\", "-", "'\\u12'"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        assert_eq!(parse(&"[".repeat(100_000)), None);
+    }
+}

@@ -1,0 +1,463 @@
+//! A chat message in neutral terms, and how the many JSON shapes of messages are read into it: OpenAI chat and
+//! Responses items, Anthropic blocks, GenAI parts, Gemini contents, Vercel AI parts and LangChain's serialised objects.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value as Json};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Role {
+    System,
+    #[default]
+    User,
+    Assistant,
+    Tool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Message<'a> {
+    pub role: Role,
+    pub parts: Vec<Part<'a>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part<'a> {
+    Text(Cow<'a, str>),
+    Reasoning(Cow<'a, str>),
+    ToolCall(ToolCall<'a>),
+    ToolResult(ToolResult<'a>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolCall<'a> {
+    pub id: Option<Cow<'a, str>>,
+    pub name: Cow<'a, str>,
+    pub arguments: Option<Arguments<'a>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolResult<'a> {
+    pub id: Option<Cow<'a, str>>,
+    pub name: Option<Cow<'a, str>>,
+    pub content: Cow<'a, str>,
+    pub is_error: bool,
+}
+
+/// Arguments as they were recorded: the model's own text, or already taken apart.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arguments<'a> {
+    Text(Cow<'a, str>),
+    Json(Json),
+}
+
+impl Role {
+    pub fn parse(name: &str) -> Role {
+        match name {
+            "system" | "developer" => Role::System,
+            "assistant" | "model" | "ai" | "AIMessage" | "AIMessageChunk" | "tool-call" | "tool_call" => Role::Assistant,
+            "tool" | "function" | "tool-response" | "tool_response" | "ToolMessage" | "FunctionMessage" => Role::Tool,
+            "SystemMessage" => Role::System,
+            _ => Role::User,
+        }
+    }
+}
+
+impl<'a> Message<'a> {
+    pub fn new(role: Role) -> Self {
+        Message { role, parts: Vec::new() }
+    }
+
+    pub fn text(role: Role, text: impl Into<Cow<'a, str>>) -> Self {
+        Message { role, parts: vec![Part::Text(text.into())] }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// All text parts, one below the other. Borrowed when there is only one.
+    pub fn joined_text(&self) -> Cow<'_, str> {
+        join(self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_ref()),
+            _ => None,
+        }))
+    }
+
+    pub fn joined_reasoning(&self) -> Cow<'_, str> {
+        join(self.parts.iter().filter_map(|part| match part {
+            Part::Reasoning(text) => Some(text.as_ref()),
+            _ => None,
+        }))
+    }
+
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall<'a>> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult<'a>> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::ToolResult(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    pub fn has_tool_calls(&self) -> bool {
+        self.tool_calls().next().is_some()
+    }
+}
+
+fn join<'t>(mut texts: impl Iterator<Item = &'t str>) -> Cow<'t, str> {
+    let Some(first) = texts.next() else { return Cow::Borrowed("") };
+    let mut all = Cow::Borrowed(first);
+    for text in texts {
+        let joined = all.to_mut();
+        joined.push('\n');
+        joined.push_str(text);
+    }
+    all
+}
+
+/// Reads a list of messages: a JSON array, or an object that wraps one.
+pub fn messages_from_json(json: Json) -> Vec<Message<'static>> {
+    match json {
+        Json::Array(items) => {
+            // LangChain batches: a list of lists, of which agents use one.
+            if let [Json::Array(_)] = items.as_slice() {
+                return items.into_iter().next().map(messages_from_json).unwrap_or_default();
+            }
+            items.into_iter().filter_map(message_from_json).collect()
+        }
+        Json::Object(mut object) => {
+            for key in ["messages", "contents", "input", "output", "choices", "generations"] {
+                if matches!(object.get(key), Some(Json::Array(_) | Json::Object(_))) {
+                    let list = object.remove(key).unwrap_or_default();
+                    let mut messages = Vec::new();
+                    if key != "output" && key != "choices" {
+                        messages.extend(system_of(&mut object));
+                    }
+                    messages.extend(messages_from_json(list));
+                    return messages;
+                }
+            }
+            message_from_json(Json::Object(object)).into_iter().collect()
+        }
+        Json::String(text) => vec![Message::text(Role::User, text)],
+        _ => Vec::new(),
+    }
+}
+
+/// Anthropic keeps the system prompt beside the messages, Gemini inside the configuration.
+fn system_of(object: &mut Map<String, Json>) -> Option<Message<'static>> {
+    let system = object.remove("system").or_else(|| object.remove("instructions")).or_else(|| {
+        let config = object.get_mut("config")?.as_object_mut()?;
+        config.remove("system_instruction")
+    })?;
+    let text = plain_text(system)?;
+    Some(Message::text(Role::System, text))
+}
+
+/// Reads one message in any of the known shapes; `None` for what is no message.
+pub fn message_from_json(json: Json) -> Option<Message<'static>> {
+    let mut object = match json {
+        Json::Object(object) => object,
+        // LangChain's short form: ["user", "text"].
+        Json::Array(pair) => match <[Json; 2]>::try_from(pair) {
+            Ok([Json::String(role), Json::String(text)]) => return Some(Message::text(Role::parse(&role), text)),
+            _ => return None,
+        },
+        Json::String(text) => return Some(Message::text(Role::User, text)),
+        _ => return None,
+    };
+    for wrapper in ["message", "kwargs", "data"] {
+        if let Some(Json::Object(inner)) = object.get_mut(wrapper) {
+            let mut inner = std::mem::take(inner);
+            if !inner.contains_key("role")
+                && let Some(role) = role_name(&object)
+            {
+                inner.insert("role".to_owned(), Json::String(role));
+            }
+            return message_from_json(Json::Object(inner));
+        }
+    }
+    let role = role_name(&object).map(|name| Role::parse(&name));
+    let mut reader = PartReader { parts: Vec::new(), role };
+    reader.object(&mut object);
+    if reader.parts.is_empty() && role.is_none() {
+        return None;
+    }
+    let role = role.unwrap_or_else(|| reader.implied_role());
+    Some(Message { role, parts: reader.parts })
+}
+
+fn role_name(object: &Map<String, Json>) -> Option<String> {
+    let text = |key: &str| object.get(key).and_then(Json::as_str);
+    if let Some(role) = text("role").or_else(|| text("message.role")) {
+        return Some(role.to_owned());
+    }
+    // pydantic-ai's first format names the event, LangChain the class.
+    if let Some(event) = text("event.name").and_then(|name| name.strip_prefix("gen_ai.")) {
+        return Some(event.strip_suffix(".message").unwrap_or("assistant").to_owned());
+    }
+    match text("type") {
+        Some(kind @ ("human" | "ai" | "system" | "tool" | "AIMessageChunk" | "function")) => Some(kind.to_owned()),
+        _ => object.get("id")?.as_array()?.last()?.as_str().filter(|name| name.ends_with("Message")).map(str::to_owned),
+    }
+}
+
+/// Collects the parts of one message.
+struct PartReader {
+    parts: Vec<Part<'static>>,
+    role: Option<Role>,
+}
+
+impl PartReader {
+    fn object(&mut self, object: &mut Map<String, Json>) {
+        if self.item(object) {
+            return;
+        }
+        let tool_call_id = take_text(object, &["tool_call_id", "toolCallId", "message.tool_call_id"]);
+        for key in ["reasoning_content", "reasoning", "thinking", "thought"] {
+            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
+                self.parts.push(Part::Reasoning(Cow::Owned(text)));
+            }
+        }
+        let name = take_text(object, &["name"]).map(Cow::Owned);
+        let is_error = object.get("status").is_some_and(|status| status == "error")
+            || object.get("is_error").is_some_and(|flag| flag == true);
+        let before = self.parts.len();
+        for key in ["content", "parts", "contents", "text", "message.content"] {
+            if let Some(content) = object.remove(key) {
+                self.content(content);
+            }
+        }
+        if self.role == Some(Role::Tool) || tool_call_id.is_some() {
+            self.fold_into_result(before, tool_call_id.map(Cow::Owned), name, is_error);
+        }
+        self.tool_calls(object);
+    }
+
+    /// A tool message is a result, however its content was written.
+    fn fold_into_result(
+        &mut self,
+        before: usize,
+        id: Option<Cow<'static, str>>,
+        name: Option<Cow<'static, str>>,
+        is_error: bool,
+    ) {
+        if self.parts[before..].iter().any(|part| matches!(part, Part::ToolResult(_) | Part::ToolCall(_))) {
+            return;
+        }
+        let texts = Message { role: Role::Tool, parts: self.parts.split_off(before) };
+        let content = Cow::Owned(texts.joined_text().into_owned());
+        self.parts.push(Part::ToolResult(ToolResult { id, name, content, is_error }));
+    }
+
+    fn content(&mut self, content: Json) {
+        match content {
+            Json::String(text) if text.is_empty() => {}
+            Json::String(text) => self.parts.push(Part::Text(Cow::Owned(text))),
+            Json::Array(items) => items.into_iter().for_each(|item| self.content(item)),
+            Json::Object(mut object) => {
+                if !self.item(&mut object) {
+                    self.object_text(object);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// One typed part or one Responses item. False when the object is none.
+    fn item(&mut self, object: &mut Map<String, Json>) -> bool {
+        for key in ["function_call", "functionCall"] {
+            if !object.contains_key("role")
+                && let Some(Json::Object(mut call)) = object.remove(key)
+            {
+                return self.call(&mut call);
+            }
+        }
+        for key in ["function_response", "functionResponse"] {
+            if let Some(Json::Object(mut response)) = object.remove(key) {
+                return self.result(&mut response);
+            }
+        }
+        for (key, value) in [("toolUse", true), ("toolResult", false)] {
+            if let Some(Json::Object(mut inner)) = object.remove(key) {
+                return if value { self.call(&mut inner) } else { self.result(&mut inner) };
+            }
+        }
+        let kind = object.get("type").and_then(Json::as_str).unwrap_or_default().to_owned();
+        match kind.as_str() {
+            "tool_call" | "tool-call" | "tool_use" | "function_call" | "server_tool_call" | "server_tool_use" => {
+                self.call(object)
+            }
+            "function" if object.contains_key("function") => self.call(object),
+            "tool_call_response" | "tool-result" | "tool_result" | "function_call_output" | "tool-error"
+            | "server_tool_call_response" => self.result(object),
+            "reasoning" | "thinking" | "redacted_thinking" => self.reasoning(object),
+            "text" | "output_text" | "input_text" | "refusal" => {
+                let text = ["text", "content", "refusal", "value"].iter().find_map(|key| object.remove(*key));
+                if let Some(text) = text.and_then(plain_text).filter(|text| !text.is_empty()) {
+                    let thought = object.get("thought").is_some_and(|flag| flag == true);
+                    let text = Cow::Owned(text);
+                    self.parts.push(if thought { Part::Reasoning(text) } else { Part::Text(text) });
+                }
+                true
+            }
+            "" if object.contains_key("text") && !object.contains_key("role") => {
+                let thought = object.get("thought").is_some_and(|flag| flag == true);
+                if let Some(text) = object.remove("text").and_then(plain_text).filter(|text| !text.is_empty()) {
+                    let text = Cow::Owned(text);
+                    self.parts.push(if thought { Part::Reasoning(text) } else { Part::Text(text) });
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn object_text(&mut self, mut object: Map<String, Json>) {
+        for key in ["text", "content", "value"] {
+            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.is_empty()) {
+                self.parts.push(Part::Text(Cow::Owned(text)));
+                return;
+            }
+        }
+    }
+
+    fn reasoning(&mut self, object: &mut Map<String, Json>) -> bool {
+        for key in ["content", "text", "thinking", "reasoning", "summary"] {
+            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
+                self.parts.push(Part::Reasoning(Cow::Owned(text)));
+                break;
+            }
+        }
+        true
+    }
+
+    fn tool_calls(&mut self, object: &mut Map<String, Json>) {
+        let nested = object.get_mut("additional_kwargs").and_then(|kwargs| {
+            let kwargs = kwargs.as_object_mut()?;
+            kwargs.remove("tool_calls")
+        });
+        // LangChain repeats calls in additional_kwargs, and only there when their JSON was bad.
+        let own = object.remove("tool_calls").filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()));
+        for list in [own.or(nested), object.remove("invalid_tool_calls"), object.remove("toolCalls")].into_iter().flatten() {
+            for call in list.as_array().into_iter().flatten() {
+                if let Json::Object(call) = call {
+                    self.call(&mut call.clone());
+                }
+            }
+        }
+        if let Some(Json::Object(mut call)) = object.remove("function_call") {
+            self.call(&mut call);
+        }
+    }
+
+    fn call(&mut self, object: &mut Map<String, Json>) -> bool {
+        let id = take_text(object, &["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"]).map(Cow::Owned);
+        if let Some(Json::Object(inner)) = object.get_mut("function") {
+            *object = std::mem::take(inner);
+        }
+        let Some(name) = take_text(object, &["name", "toolName", "tool_name"]) else { return false };
+        let arguments = ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
+        let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
+            Json::String(text) => Arguments::Text(Cow::Owned(text)),
+            json => Arguments::Json(json),
+        });
+        let duplicate = id.is_some() && self.parts.iter().any(|part| matches!(part, Part::ToolCall(call) if call.id == id));
+        if !duplicate {
+            self.parts.push(Part::ToolCall(ToolCall { id, name: Cow::Owned(name), arguments }));
+        }
+        true
+    }
+
+    fn result(&mut self, object: &mut Map<String, Json>) -> bool {
+        let keys = ["tool_use_id", "call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
+        let id = take_text(object, &keys).map(Cow::Owned);
+        let name = take_text(object, &["name", "toolName", "tool_name"]).map(Cow::Owned);
+        let mut is_error = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true)
+            || object.get("status").is_some_and(|status| status == "error")
+            || object.get("type").is_some_and(|kind| kind == "tool-error");
+        let keys = ["response", "result", "output", "content", "error"];
+        let content = keys.iter().find_map(|key| object.remove(*key).filter(|value| !value.is_null()));
+        let content = content.unwrap_or_default();
+        if let Some(kind) = content.get("type").and_then(Json::as_str) {
+            is_error |= kind.starts_with("error");
+        }
+        let content = Cow::Owned(result_text(content));
+        self.parts.push(Part::ToolResult(ToolResult { id, name, content, is_error }));
+        true
+    }
+
+    fn implied_role(&self) -> Role {
+        match self.parts.first() {
+            Some(Part::ToolResult(_)) => Role::Tool,
+            Some(Part::ToolCall(_) | Part::Reasoning(_)) => Role::Assistant,
+            _ => Role::User,
+        }
+    }
+}
+
+/// The text of a tool's result: unwraps the envelopes frameworks put around it, else writes it as JSON.
+pub fn result_text(json: Json) -> String {
+    match json {
+        Json::String(text) => text,
+        Json::Null => String::new(),
+        Json::Array(items) if !items.is_empty() && items.iter().all(is_text_block) => {
+            let texts: Vec<String> = items.into_iter().filter_map(plain_text).collect();
+            texts.join("\n")
+        }
+        Json::Object(mut object) => {
+            // {"type": "text", "value": ...} (Vercel) and {"type": "text", "text": ...} (MCP, Anthropic).
+            if object.get("type").is_some_and(Json::is_string) && object.len() == 2 {
+                for key in ["value", "text"] {
+                    if let Some(inner) = object.remove(key) {
+                        return result_text(inner);
+                    }
+                }
+            }
+            // {"result": ...} and {"error": ...}: how Gemini's protocol wraps what a function returned.
+            if object.len() == 1 {
+                for key in ["result", "error", "output"] {
+                    if let Some(inner) = object.remove(key) {
+                        return result_text(inner);
+                    }
+                }
+            }
+            Json::Object(object).to_string()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn is_text_block(json: &Json) -> bool {
+    json.as_object().is_some_and(|object| {
+        object.get("text").is_some_and(Json::is_string)
+            && object.keys().all(|key| matches!(key.as_str(), "type" | "text" | "annotations" | "meta" | "_meta" | "id"))
+    })
+}
+
+/// The text in a string, a text block, or a list of those.
+fn plain_text(json: Json) -> Option<String> {
+    match json {
+        Json::String(text) => Some(text),
+        Json::Object(mut object) => {
+            ["text", "content", "value", "parts", "thinking"].iter().find_map(|key| object.remove(*key)).and_then(plain_text)
+        }
+        Json::Array(items) => {
+            let texts: Vec<String> = items.into_iter().filter_map(plain_text).collect();
+            (!texts.is_empty()).then(|| texts.join("\n"))
+        }
+        _ => None,
+    }
+}
+
+fn take_text(object: &mut Map<String, Json>, keys: &[&str]) -> Option<String> {
+    keys.iter().find_map(|key| match object.get(*key) {
+        Some(Json::String(text)) if !text.is_empty() => Some(text.clone()),
+        _ => None,
+    })
+}

@@ -1,0 +1,199 @@
+//! Reads what stands behind `Action:` and `Action Input:`.
+
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+
+use crate::literal;
+use crate::trajectory::DefectKind;
+
+use super::strip_decoration;
+
+/// An action's arguments as written, and as read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ActionInput<'t> {
+    pub raw: Cow<'t, str>,
+    /// `None` when the text looks like JSON and is not.
+    pub json: Option<Json>,
+    pub defect: Option<DefectKind>,
+}
+
+/// Reads the text behind `Action Input:`.
+pub fn read_input(text: &str) -> ActionInput<'_> {
+    let raw = unfence(text.trim());
+    let input = |json, defect| ActionInput { raw: Cow::Borrowed(raw), json, defect };
+    if raw.is_empty() {
+        return input(None, None);
+    }
+    if !raw.starts_with(['{', '[']) {
+        // A quoted text is a text; anything else is taken as it stands.
+        return match literal::parse(raw) {
+            Some(json) => input(Some(json), None),
+            None => input(Some(Json::String(raw.to_owned())), None),
+        };
+    }
+    if let Some(json) = literal::parse(raw) {
+        return input(Some(json), None);
+    }
+    match literal::parse_prefix(raw) {
+        // Text behind the arguments ("..., along those lines.") does not spoil them.
+        Some((json, _)) => input(Some(json), Some(DefectKind::TextAfterArguments)),
+        None => input(None, Some(DefectKind::MalformedArguments)),
+    }
+}
+
+/// What stands behind one `Action:` label.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum ActionForm<'t> {
+    /// `Action: tool`, with the input behind its own label.
+    Name(&'t str),
+    /// `Action: tool[input]` or a JSON object: complete in itself.
+    Complete(Vec<(Cow<'t, str>, ActionInput<'t>)>),
+    /// Nothing that names a tool.
+    Unreadable,
+}
+
+/// Reads the text behind `Action:`; `has_input` says that an `Action Input:` follows.
+pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
+    let text = text.trim();
+    let body = unfence(text);
+    if body.starts_with(['{', '['])
+        && let Some(json) = literal::parse(body).or_else(|| literal::parse_prefix(body).map(|(json, _)| json))
+        && let Some(calls) = calls_in_json(json)
+    {
+        return ActionForm::Complete(calls);
+    }
+    let first_line = text.lines().next().unwrap_or_default();
+    if has_input {
+        return match strip_decoration(first_line) {
+            "" => ActionForm::Unreadable,
+            name => ActionForm::Name(name),
+        };
+    }
+    if let Some((name, argument)) = bracketed(text) {
+        let input = ActionInput { raw: Cow::Borrowed(argument), json: Some(Json::String(argument.to_owned())), defect: None };
+        return ActionForm::Complete(vec![(Cow::Borrowed(name), input)]);
+    }
+    if let Some((name, arguments)) = called(first_line) {
+        return ActionForm::Complete(vec![(Cow::Borrowed(name), arguments)]);
+    }
+    match strip_decoration(first_line) {
+        name if is_tool_name(name) && !is_nothing(name) => ActionForm::Name(name),
+        _ => ActionForm::Unreadable,
+    }
+}
+
+/// A name that a tool can have: one word.
+pub(super) fn is_tool_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 128 && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'))
+}
+
+/// Models write these when they want no tool.
+pub(super) fn is_nothing(name: &str) -> bool {
+    ["none", "n/a", "null", "nothing", "-"].iter().any(|word| name.eq_ignore_ascii_case(word))
+}
+
+/// `Search[some text]`: the name, and the text up to the last bracket of the action.
+fn bracketed(text: &str) -> Option<(&str, &str)> {
+    let open = text.find('[')?;
+    let name = strip_decoration(&text[..open]);
+    if !is_tool_name(name) {
+        return None;
+    }
+    let rest = &text[open + 1..];
+    // A model that ran into its length limit leaves the bracket open.
+    Some((name, rest.rfind(']').map_or(rest, |close| &rest[..close]).trim()))
+}
+
+/// `search("text", page=2)`: a call in the manner of Python.
+fn called(line: &str) -> Option<(&str, ActionInput<'_>)> {
+    let line = line.trim().trim_matches('`');
+    let open = line.find('(')?;
+    let name = &line[..open];
+    if !is_tool_name(name) || !line.ends_with(')') {
+        return None;
+    }
+    let raw = &line[open + 1..line.len() - 1];
+    let json = super::code::read_arguments(raw);
+    let defect = json.is_none().then_some(DefectKind::MalformedArguments);
+    Some((name, ActionInput { raw: Cow::Borrowed(raw), json, defect }))
+}
+
+/// `{"action": ..., "action_input": ...}`, under the names that prompts use, alone or in a list.
+fn calls_in_json(json: Json) -> Option<Vec<(Cow<'static, str>, ActionInput<'static>)>> {
+    let objects = match json {
+        Json::Array(items) if !items.is_empty() => items,
+        object @ Json::Object(_) => vec![object],
+        _ => return None,
+    };
+    objects.into_iter().map(call_in_json).collect()
+}
+
+fn call_in_json(json: Json) -> Option<(Cow<'static, str>, ActionInput<'static>)> {
+    let Json::Object(mut object) = json else { return None };
+    let name = ["action", "tool", "tool_name", "name", "function"].iter().find_map(|key| object.remove(*key))?;
+    let name = name.as_str()?.to_owned();
+    let keys = ["action_input", "tool_input", "arguments", "input", "parameters", "args"];
+    let input = keys.iter().find_map(|key| object.remove(*key)).unwrap_or(Json::Null);
+    let input = match input {
+        Json::String(text) => {
+            let read = read_input(&text);
+            ActionInput { raw: Cow::Owned(text.clone()), json: read.json, defect: read.defect }
+        }
+        Json::Null => ActionInput::default(),
+        json => ActionInput { raw: Cow::Owned(json.to_string()), json: Some(json), defect: None },
+    };
+    Some((Cow::Owned(name), input))
+}
+
+/// The inside of a code fence, if the text is one; the text itself otherwise.
+pub(super) fn unfence(text: &str) -> &str {
+    let Some(rest) = text.strip_prefix("```") else { return text };
+    let body = match rest.find('\n') {
+        Some(end) if rest[..end].chars().all(|c| c.is_alphanumeric() || c == ' ' || c == '\r') => &rest[end + 1..],
+        _ => rest,
+    };
+    body.rfind("```").map_or(body, |end| &body[..end]).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn inputs_are_read_in_every_form() {
+        for (text, want) in [
+            (r#"{"a": 1}"#, Some(json!({"a": 1}))),
+            ("{'a': None}", Some(json!({"a": null}))),
+            ("```json\n{\"a\": 1}\n```", Some(json!({"a": 1}))),
+            ("NBA", Some(json!("NBA"))),
+            ("\"NBA\"", Some(json!("NBA"))),
+            ("", None),
+            (r#"{"a": "cut of"#, None),
+        ] {
+            assert_eq!(read_input(text).json, want, "{text}");
+        }
+        assert_eq!(read_input(r#"{"a": "#).defect, Some(DefectKind::MalformedArguments));
+        assert_eq!(read_input("{'a': 1}, along those lines.").defect, Some(DefectKind::TextAfterArguments));
+    }
+
+    #[test]
+    fn actions_are_read_in_every_form() {
+        let name = |text| match read_action(text, false) {
+            ActionForm::Complete(calls) => calls.into_iter().map(|(name, input)| (name.into_owned(), input.raw.into_owned())).collect(),
+            ActionForm::Name(name) => vec![(name.to_owned(), String::new())],
+            ActionForm::Unreadable => vec![],
+        };
+        let one = |name: &str, raw: &str| vec![(name.to_owned(), raw.to_owned())];
+        assert_eq!(name("Search[Stronger Together (book)]"), one("Search", "Stronger Together (book)"));
+        assert_eq!(name("click[20\"x20\"]"), one("click", "20\"x20\""));
+        assert_eq!(name("think[an open end"), one("think", "an open end"));
+        assert_eq!(name("reset"), one("reset", ""));
+        assert_eq!(name("`reset`"), one("reset", ""));
+        assert_eq!(name("```\n{\"action\": \"find\", \"action_input\": {\"q\": 1}}\n```"), one("find", "{\"q\":1}"));
+        assert_eq!(name("find(q=1)"), one("find", "q=1"));
+        assert_eq!(name("I should think about it"), vec![]);
+        assert_eq!(name("None"), vec![]);
+    }
+}

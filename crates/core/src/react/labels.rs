@@ -1,0 +1,113 @@
+//! Finds the labelled lines of a ReAct text.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Label {
+    Question,
+    Thought,
+    Action,
+    ActionInput,
+    Observation,
+    FinalAnswer,
+    /// LlamaIndex's `Answer:`; an ordinary word elsewhere, so it counts only where an answer can stand.
+    Answer,
+}
+
+/// A line that begins with a label.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LabelledLine {
+    pub label: Label,
+    /// `Thought 3:` has the number 3.
+    pub number: Option<u32>,
+    /// Where the line begins.
+    pub start: usize,
+    /// Where the content behind the label begins.
+    pub content: usize,
+}
+
+/// All lines that begin with a label, in order.
+pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if let Some((label, number, length)) = read_label(line) {
+            found.push(LabelledLine { label, number, start, content: start + length });
+        }
+        start += line.len();
+    }
+    found
+}
+
+/// Longest first: `Action Input` before `Action`.
+const WORDS: [(&str, Label); 12] = [
+    ("final answer", Label::FinalAnswer),
+    ("action input", Label::ActionInput),
+    ("action_input", Label::ActionInput),
+    ("actioninput", Label::ActionInput),
+    ("observation", Label::Observation),
+    ("question", Label::Question),
+    ("thoughts", Label::Thought),
+    ("thought", Label::Thought),
+    ("finally", Label::FinalAnswer),
+    ("action", Label::Action),
+    ("answer", Label::Answer),
+    ("claim", Label::Question),
+];
+
+/// The label a line begins with, its number, and the length of it all.
+fn read_label(line: &str) -> Option<(Label, Option<u32>, usize)> {
+    let bare = line.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '>'));
+    let (word, label) = WORDS.iter().find(|(word, _)| starts_with_ignoring_case(bare, word))?;
+    let written = &bare[..word.len()];
+    // Common words must look like a label; only ReAct's own words may be in lower case.
+    let common = matches!(label, Label::Question | Label::Answer) || *word == "finally";
+    if common && !written.starts_with(|c: char| c.is_ascii_uppercase()) {
+        return None;
+    }
+    let rest = bare[word.len()..].trim_start_matches(['*', '_']);
+    let digits_at = rest.trim_start_matches([' ', '#']);
+    let digits = digits_at.bytes().take_while(u8::is_ascii_digit).count();
+    let number = digits_at[..digits].parse().ok();
+    let after = if number.is_some() { &digits_at[digits..] } else { rest };
+    let after = after.trim_start_matches([' ', '*', '_']);
+    let after = after.strip_prefix(':').or_else(|| after.strip_prefix('：'))?;
+    let after = after.strip_prefix("**").unwrap_or(after);
+    Some((*label, number, line.len() - after.len()))
+}
+
+fn starts_with_ignoring_case(text: &str, word: &str) -> bool {
+    text.as_bytes().get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(text: &str) -> Vec<(Label, Option<u32>, &str)> {
+        let lines = labelled_lines(text);
+        lines.iter().map(|line| (line.label, line.number, text[line.content..].lines().next().unwrap_or("").trim())).collect()
+    }
+
+    #[test]
+    fn labels_are_found_in_every_dress() {
+        use Label::*;
+        for (text, want) in [
+            ("Thought: hm", (Thought, None, "hm")),
+            ("  Action 12: Search[x]", (Action, Some(12), "Search[x]")),
+            ("**Action Input:** {}", (ActionInput, None, "{}")),
+            ("**Observation**: ok", (Observation, None, "ok")),
+            ("### Thought 2: hm", (Thought, Some(2), "hm")),
+            ("FINAL ANSWER: 42", (FinalAnswer, None, "42")),
+            ("thought: lower case", (Thought, None, "lower case")),
+            ("Action：全角", (Action, None, "全角")),
+        ] {
+            assert_eq!(labels(text), vec![want], "{text}");
+        }
+    }
+
+    #[test]
+    fn words_that_are_no_labels_are_left_alone() {
+        for text in ["Thoughtful: no", "Action items", "answer: lower", "Actions: many", "the Action: is inside", "Action 1"] {
+            assert_eq!(labels(text), vec![], "{text}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Reads ReAct text: `Thought` / `Action` / `Action Input` / `Observation` / `Final Answer` in the styles that
+//! LlamaIndex, LangChain, CrewAI, smolagents and the papers use.
+//!
+//! One reader serves a model's single reply and a whole transcript. It first finds the labelled lines (`labels`), then
+//! folds them into steps (`transcript`), and reads each action's form (`action`). Every pass is linear in the text:
+//! there is no backtracking, and the search for the end of an argument has a budget.
+
+mod action;
+mod code;
+mod labels;
+mod transcript;
+
+pub use action::{ActionInput, read_input};
+pub use code::{CodeCall, code_block, code_calls};
+pub use transcript::{TextStep, Transcript, read, starts_like_observation};
+
+use std::borrow::Cow;
+
+/// Text in front of which a model's hidden reasoning stands: `<think>...</think>`.
+pub fn split_think(text: &str) -> (Option<&str>, &str) {
+    for (open, close) in [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>")] {
+        if let Some(rest) = text.trim_start().strip_prefix(open)
+            && let Some(end) = rest.find(close)
+        {
+            let think = rest[..end].trim();
+            return ((!think.is_empty()).then_some(think), &rest[end + close.len()..]);
+        }
+    }
+    (None, text)
+}
+
+/// Removes decoration that models put around names: quotes, back-ticks, asterisks.
+fn strip_decoration(text: &str) -> &str {
+    text.trim().trim_matches(|c: char| matches!(c, '`' | '*' | '"' | '\'')).trim()
+}
+
+fn non_empty(text: &str) -> Option<Cow<'_, str>> {
+    let text = text.trim();
+    (!text.is_empty()).then_some(Cow::Borrowed(text))
+}

@@ -1,0 +1,359 @@
+//! Folds labelled lines into steps.
+
+use std::borrow::Cow;
+
+use crate::trajectory::DefectKind;
+
+use super::action::{ActionForm, ActionInput, is_nothing, is_tool_name, read_action, read_input};
+use super::labels::{Label, LabelledLine, labelled_lines};
+use super::{non_empty, split_think};
+
+/// A ReAct text in parts: a whole run, or one reply of a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transcript<'t> {
+    pub question: Option<Cow<'t, str>>,
+    pub steps: Vec<TextStep<'t>>,
+    /// The thought that led to the answer, or to nothing.
+    pub last_thought: Option<Cow<'t, str>>,
+    pub answer: Option<Cow<'t, str>>,
+    /// What could not be read, with the text in question.
+    pub defects: Vec<(DefectKind, Cow<'t, str>)>,
+    /// False when the text has none of ReAct's labels.
+    pub is_react: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TextStep<'t> {
+    pub thought: Option<Cow<'t, str>>,
+    pub tool: Cow<'t, str>,
+    pub input: ActionInput<'t>,
+    pub observation: Option<Cow<'t, str>>,
+    /// Asked for in the same action as the step before.
+    pub parallel: bool,
+}
+
+/// Reads a ReAct text. Total: any text gives a transcript.
+pub fn read(text: &str) -> Transcript<'_> {
+    let (think, body) = split_think(text);
+    let sections = sections(body);
+    let mut folder = Folder { think, ..Folder::default() };
+    folder.transcript.is_react = !sections.is_empty();
+    if let Some(first) = sections.first()
+        && let Some(preamble) = non_empty(&body[..first.line.start])
+    {
+        // Models often think before they remember the label.
+        folder.preamble = Some(preamble);
+    }
+    for (index, section) in sections.iter().enumerate() {
+        let content = &body[section.line.content..section.end];
+        let next = sections.get(index + 1).map(|next| next.line.label);
+        folder.section(section.line.label, content, next);
+    }
+    folder.finish()
+}
+
+/// Whether a message of role user is in truth a tool's answer.
+pub fn starts_like_observation(text: &str) -> bool {
+    let text = text.trim_start();
+    text.starts_with("Observation:") || text.starts_with("Observation\n") || {
+        let lines = labelled_lines(text.lines().next().unwrap_or_default());
+        matches!(lines.first(), Some(line) if line.label == Label::Observation)
+    }
+}
+
+struct Section {
+    line: LabelledLine,
+    end: usize,
+}
+
+/// Decides which labelled lines begin a section and which are only text: labels inside arguments, inside a thought or
+/// out of turn.
+fn sections(text: &str) -> Vec<Section> {
+    let lines = labelled_lines(text);
+    let belongs_to_thought = answers_inside_thoughts(&lines);
+    let mut turn = Turn { numbered: lines.iter().filter(|line| line.number.is_some()).count() * 2 > lines.len(), ..Turn::default() };
+    let mut scanner = ArgumentScanner { text, budget: 4 * text.len() };
+    let mut sections: Vec<Section> = Vec::new();
+    // Labels before this place are inside an argument.
+    let mut blocked_until = 0;
+    for (line, in_thought) in lines.iter().zip(belongs_to_thought) {
+        if line.start < blocked_until || in_thought || !turn.may_open(line) {
+            continue;
+        }
+        if matches!(line.label, Label::ActionInput | Label::Action) {
+            blocked_until = scanner.end_of_argument(line.content);
+        }
+        if let Some(open) = sections.last_mut() {
+            open.end = line.start;
+        }
+        turn.open(line);
+        sections.push(Section { line: *line, end: text.len() });
+    }
+    sections
+}
+
+/// For each line, whether it is an answer's label that an action with its input still follows in the same turn: then
+/// the line is part of the thought.
+fn answers_inside_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
+    let mut inside = vec![false; lines.len()];
+    let (mut action_ahead, mut input_ahead) = (false, false);
+    for (line, inside) in lines.iter().zip(&mut inside).rev() {
+        match line.label {
+            Label::Question | Label::Observation => (action_ahead, input_ahead) = (false, false),
+            Label::ActionInput => (action_ahead, input_ahead) = (false, true),
+            Label::Action => action_ahead |= input_ahead,
+            Label::FinalAnswer | Label::Answer => *inside = action_ahead,
+            Label::Thought => {}
+        }
+    }
+    inside
+}
+
+/// What has been opened so far decides what may come next.
+#[derive(Default)]
+struct Turn {
+    numbered: bool,
+    asked: bool,
+    current: Option<LabelledLine>,
+}
+
+impl Turn {
+    fn open(&mut self, line: &LabelledLine) {
+        self.asked |= line.label == Label::Question;
+        self.current = Some(*line);
+    }
+
+    fn may_open(&self, line: &LabelledLine) -> bool {
+        let Some(current) = self.current else { return true };
+        if self.numbered && line.number.is_none() && line.label != Label::FinalAnswer {
+            return false;
+        }
+        match (current.label, line.label) {
+            // An observation answers an action; in a thought the word is only a word.
+            (Label::Thought | Label::Question, Label::Observation) => false,
+            (Label::Observation, Label::Observation | Label::ActionInput | Label::Answer) => false,
+            // In a numbered run an observation ends where the next step begins.
+            (Label::Observation, _) if self.numbered => line.number > current.number || line.label == Label::FinalAnswer,
+            (Label::FinalAnswer | Label::Answer, Label::Question | Label::Thought) => true,
+            (Label::FinalAnswer | Label::Answer, _) => false,
+            (Label::Question, Label::Answer) => true,
+            (Label::Action | Label::ActionInput, Label::Answer) => false,
+            // Only a text that began with a question can come to a second one.
+            (_, Label::Question) => self.asked && current.label == Label::Observation && !self.numbered,
+            _ => true,
+        }
+    }
+}
+
+/// Finds the end of arguments that begin with a bracket, so that labels inside their texts do not count.
+struct ArgumentScanner<'t> {
+    text: &'t str,
+    /// Bytes that may still be looked at: keeps the whole search linear on texts full of open brackets.
+    budget: usize,
+}
+
+impl ArgumentScanner<'_> {
+    /// The end of the bracketed argument at `start`; `start` itself if there is none or it never closes.
+    fn end_of_argument(&mut self, start: usize) -> usize {
+        let rest = &self.text[start..];
+        let trimmed = rest.trim_start();
+        let mut at = start + (rest.len() - trimmed.len());
+        if trimmed.starts_with("```") {
+            let Some(line_end) = trimmed.find('\n') else { return start };
+            let body = trimmed[line_end..].trim_start();
+            at += trimmed.len() - body.len();
+        }
+        let bytes = &self.text.as_bytes()[at..];
+        if !matches!(bytes.first(), Some(b'{' | b'[')) {
+            return start;
+        }
+        let (mut depth, mut quote, mut escaped) = (0usize, None, false);
+        for (index, &byte) in bytes.iter().enumerate() {
+            if self.budget == 0 {
+                return start;
+            }
+            self.budget -= 1;
+            match (quote, byte) {
+                (Some(_), _) if escaped => escaped = false,
+                (Some(_), b'\\') => escaped = true,
+                (Some(open), _) if byte == open => quote = None,
+                (Some(_), _) => {}
+                (None, b'"') => quote = Some(byte),
+                // An apostrophe opens a text only where a value or key can begin.
+                (None, b'\'') if opens_text(&bytes[..index]) => quote = Some(byte),
+                (None, b'{' | b'[') => depth += 1,
+                (None, b'}' | b']') => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return at + index + 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        start
+    }
+}
+
+fn opens_text(before: &[u8]) -> bool {
+    let last = before.iter().rev().take(64).find(|byte| !byte.is_ascii_whitespace());
+    matches!(last, Some(b'{' | b'[' | b',' | b':' | b'('))
+}
+
+/// Builds the transcript from sections in order.
+#[derive(Default)]
+struct Folder<'t> {
+    transcript: Transcript<'t>,
+    think: Option<&'t str>,
+    preamble: Option<Cow<'t, str>>,
+    thought: Option<Cow<'t, str>>,
+    /// `Action: name` waiting for its input.
+    pending: Option<&'t str>,
+    /// The first step that the next observation belongs to.
+    unanswered: Option<usize>,
+}
+
+impl<'t> Folder<'t> {
+    fn section(&mut self, label: Label, content: &'t str, next: Option<Label>) {
+        match label {
+            Label::Question => {
+                self.settle_pending();
+                self.transcript.question = non_empty(content).or(self.transcript.question.take());
+            }
+            Label::Thought => {
+                self.settle_pending();
+                self.unanswered = None;
+                self.add_thought(content);
+            }
+            Label::Action => self.action(content, next),
+            Label::ActionInput => match self.pending.take() {
+                Some(name) => self.push(Cow::Borrowed(name), read_input(content), false),
+                None => self.defect(DefectKind::MissingToolName, content),
+            },
+            Label::Observation => {
+                self.settle_pending();
+                self.observation(content);
+            }
+            Label::FinalAnswer | Label::Answer => {
+                self.settle_pending();
+                self.transcript.answer = Some(Cow::Borrowed(content.trim()));
+                self.transcript.last_thought = self.take_thought();
+            }
+        }
+    }
+
+    fn action(&mut self, content: &'t str, next: Option<Label>) {
+        if let Some(name) = self.pending.take() {
+            // Two actions before one input: the earlier line was part of the thought.
+            self.add_thought_line("Action: ", name);
+        }
+        self.unanswered = None;
+        match read_action(content, next == Some(Label::ActionInput)) {
+            ActionForm::Name(name) if is_nothing(name) => {}
+            ActionForm::Name(name) => self.pending = Some(name),
+            ActionForm::Complete(calls) => {
+                for (index, (name, input)) in calls.into_iter().enumerate() {
+                    self.push(name, input, index > 0);
+                }
+            }
+            // A line of the thought that happens to begin with the word.
+            ActionForm::Unreadable if next == Some(Label::Action) => self.add_thought_line("Action: ", content.trim()),
+            ActionForm::Unreadable => self.defect(DefectKind::MissingToolName, content),
+        }
+    }
+
+    /// An action that got no input is complete without one.
+    fn settle_pending(&mut self) {
+        if let Some(name) = self.pending.take() {
+            self.push(Cow::Borrowed(name), ActionInput::default(), false);
+        }
+    }
+
+    fn push(&mut self, tool: Cow<'t, str>, input: ActionInput<'t>, parallel: bool) {
+        if tool.eq_ignore_ascii_case("finish") || tool == "final_answer" || tool.eq_ignore_ascii_case("final answer") {
+            self.transcript.last_thought = self.take_thought();
+            self.transcript.answer = Some(answer_of(input));
+            return;
+        }
+        if tool.eq_ignore_ascii_case("think") {
+            // Some agents think by calling a tool that does nothing.
+            self.thought = Some(input.raw).filter(|thought| !thought.is_empty());
+            self.unanswered = None;
+            return;
+        }
+        if !is_tool_name(&tool) {
+            self.transcript.defects.push((DefectKind::UnusualToolName, tool.clone()));
+        }
+        if let Some(kind) = input.defect {
+            self.transcript.defects.push((kind, input.raw.clone()));
+        }
+        let thought = if parallel {
+            self.transcript.steps.last().and_then(|step| step.thought.clone())
+        } else {
+            self.take_thought()
+        };
+        self.unanswered.get_or_insert(self.transcript.steps.len());
+        self.transcript.steps.push(TextStep { thought, tool, input, observation: None, parallel });
+    }
+
+    fn observation(&mut self, content: &'t str) {
+        let Some(first) = self.unanswered.take() else { return };
+        for step in &mut self.transcript.steps[first..] {
+            step.observation = Some(Cow::Borrowed(content.trim()));
+        }
+    }
+
+    fn add_thought(&mut self, content: &'t str) {
+        let content = content.trim();
+        match &mut self.thought {
+            None => self.thought = non_empty(content),
+            Some(thought) if !content.is_empty() => {
+                let thought = thought.to_mut();
+                thought.push('\n');
+                thought.push_str(content);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn add_thought_line(&mut self, label: &str, line: &str) {
+        let thought = self.thought.get_or_insert_default().to_mut();
+        if !thought.is_empty() {
+            thought.push('\n');
+        }
+        thought.push_str(label);
+        thought.push_str(line);
+    }
+
+    /// The thought so far: what was labelled, else hidden reasoning, else the text in front of the labels.
+    fn take_thought(&mut self) -> Option<Cow<'t, str>> {
+        let think = self.think.take().map(Cow::Borrowed);
+        let preamble = self.preamble.take();
+        self.thought.take().or(think).or(preamble)
+    }
+
+    fn defect(&mut self, kind: DefectKind, text: &'t str) {
+        self.transcript.defects.push((kind, Cow::Borrowed(text.trim())));
+    }
+
+    fn finish(mut self) -> Transcript<'t> {
+        self.settle_pending();
+        if self.transcript.answer.is_none() {
+            let thought = self.take_thought();
+            if thought.is_some() && self.transcript.is_react {
+                self.transcript.last_thought = thought;
+            }
+        }
+        self.transcript
+    }
+}
+
+/// The answer in a finishing action: the text itself, or the only argument.
+fn answer_of(input: ActionInput<'_>) -> Cow<'_, str> {
+    match input.json {
+        Some(serde_json::Value::Object(object)) if object.len() == 1 => {
+            Cow::Owned(object.into_iter().next().map(|(_, value)| crate::message::result_text(value)).unwrap_or_default())
+        }
+        _ => input.raw,
+    }
+}

@@ -1,0 +1,256 @@
+//! The neutral span: one recorded operation, whichever wire format it came in.
+//!
+//! Texts are borrowed from the bytes they were decoded from wherever that is possible: most of a trace is never
+//! looked at, so it should not be copied either. Decoding lives in `gradus-otlp` and in `span_json`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// A trace's 16-byte identifier. All zero means "none", as in OTLP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct TraceId(pub u128);
+
+/// A span's 8-byte identifier. All zero means "none", as in OTLP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct SpanId(pub u64);
+
+/// One recorded operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Span<'a> {
+    pub trace_id: TraceId,
+    pub span_id: SpanId,
+    pub parent_id: Option<SpanId>,
+    pub name: Cow<'a, str>,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub status: Status<'a>,
+    pub attributes: Attributes<'a>,
+    pub events: Vec<Event<'a>>,
+    /// Name of the instrumentation that made the span.
+    pub scope: Cow<'a, str>,
+    pub resource: Arc<Resource>,
+}
+
+/// What emitted the span: shared by all spans of one request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resource {
+    pub attributes: Attributes<'static>,
+}
+
+/// Something that happened at one moment of a span; log records that name a span become events of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Event<'a> {
+    pub name: Cow<'a, str>,
+    pub time_ns: u64,
+    pub attributes: Attributes<'a>,
+    /// A log record's body; span events have none.
+    pub body: Option<Value<'a>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status<'a> {
+    pub code: StatusCode,
+    pub message: Cow<'a, str>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusCode {
+    #[default]
+    Unset,
+    Ok,
+    Error,
+}
+
+/// An attribute's value, as OTLP's `AnyValue`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Str(Cow<'a, str>),
+    Bytes(Cow<'a, [u8]>),
+    Array(Vec<Value<'a>>),
+    Map(Vec<(Cow<'a, str>, Value<'a>)>),
+}
+
+/// Attributes in the order they were recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attributes<'a>(pub Vec<(Cow<'a, str>, Value<'a>)>);
+
+impl<'a> Span<'a> {
+    /// The text of an attribute; `None` when it is missing, empty or not a text.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.attributes.text(key)
+    }
+
+    pub fn is_error(&self) -> bool {
+        self.status.code == StatusCode::Error
+    }
+
+    /// The message of the exception that was recorded on this span, if there is one.
+    pub fn exception_message(&self) -> Option<&str> {
+        let event = self.events.iter().find(|event| event.name == "exception")?;
+        event.attributes.text("exception.message")
+    }
+}
+
+impl<'a> Attributes<'a> {
+    pub fn get(&self, key: &str) -> Option<&Value<'a>> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// The text of an attribute; `None` when it is missing, empty or not a text.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match self.get(key) {
+            Some(Value::Str(text)) if !text.is_empty() => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value<'a>)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value))
+    }
+
+    pub fn into_owned(self) -> Attributes<'static> {
+        Attributes(self.0.into_iter().map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned())).collect())
+    }
+}
+
+impl Resource {
+    /// The project the spans belong to: Phoenix's resource attribute, else the service's name.
+    pub fn project(&self) -> Option<&str> {
+        let project = self.attributes.text("openinference.project.name");
+        project.or_else(|| self.attributes.text("service.name").filter(|name| !name.starts_with("unknown_service")))
+    }
+}
+
+impl<'a> Value<'a> {
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Value::Int(number) => u64::try_from(*number).ok(),
+            // A count that travelled as a double or a text is still a count.
+            Value::Double(number) if *number >= 0.0 => Some(*number as u64),
+            Value::Str(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Value::Int(number) => Some(*number as f64),
+            Value::Double(number) => Some(*number),
+            Value::Str(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Value::Null => Value::Null,
+            Value::Bool(value) => Value::Bool(value),
+            Value::Int(value) => Value::Int(value),
+            Value::Double(value) => Value::Double(value),
+            Value::Str(text) => Value::Str(Cow::Owned(text.into_owned())),
+            Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
+            Value::Array(items) => Value::Array(items.into_iter().map(Value::into_owned).collect()),
+            Value::Map(entries) => Value::Map(
+                entries.into_iter().map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned())).collect(),
+            ),
+        }
+    }
+
+    /// The value as JSON. A text stays a text: whether it holds JSON itself is for the reader of the attribute to know.
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value as Json;
+        match self {
+            Value::Null => Json::Null,
+            Value::Bool(value) => Json::Bool(*value),
+            Value::Int(value) => Json::from(*value),
+            Value::Double(value) => Json::from(*value),
+            Value::Str(text) => Json::String(text.to_string()),
+            Value::Bytes(bytes) => Json::String(String::from_utf8_lossy(bytes).into_owned()),
+            Value::Array(items) => Json::Array(items.iter().map(Value::to_json).collect()),
+            Value::Map(entries) => {
+                Json::Object(entries.iter().map(|(key, value)| (key.to_string(), value.to_json())).collect())
+            }
+        }
+    }
+
+    /// The reverse of `to_json`.
+    pub fn from_json(json: serde_json::Value) -> Value<'static> {
+        use serde_json::Value as Json;
+        match json {
+            Json::Null => Value::Null,
+            Json::Bool(value) => Value::Bool(value),
+            Json::Number(number) => match number.as_i64() {
+                Some(integer) => Value::Int(integer),
+                None => Value::Double(number.as_f64().unwrap_or_default()),
+            },
+            Json::String(text) => Value::Str(Cow::Owned(text)),
+            Json::Array(items) => Value::Array(items.into_iter().map(Value::from_json).collect()),
+            Json::Object(entries) => {
+                Value::Map(entries.into_iter().map(|(key, value)| (Cow::Owned(key), Value::from_json(value))).collect())
+            }
+        }
+    }
+}
+
+impl TraceId {
+    /// Reads 32 hexadecimal digits; anything else that is not empty is hashed, so that foreign ids stay distinct.
+    pub fn parse(text: &str) -> TraceId {
+        match u128::from_str_radix(text, 16) {
+            Ok(number) if text.len() <= 32 => TraceId(number),
+            _ if text.is_empty() => TraceId::default(),
+            _ => TraceId(xxhash_rust::xxh3::xxh3_128(text.as_bytes())),
+        }
+    }
+}
+
+impl SpanId {
+    /// Reads 16 hexadecimal digits; anything else that is not empty is hashed, so that foreign ids stay distinct.
+    pub fn parse(text: &str) -> SpanId {
+        match u64::from_str_radix(text, 16) {
+            Ok(number) if text.len() <= 16 => SpanId(number),
+            _ if text.is_empty() => SpanId::default(),
+            _ => SpanId(xxhash_rust::xxh3::xxh3_64(text.as_bytes())),
+        }
+    }
+
+    /// `None` for the all-zero id, which OTLP uses for "no parent".
+    pub fn non_zero(self) -> Option<SpanId> {
+        (self.0 != 0).then_some(self)
+    }
+}
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TraceId({self})")
+    }
+}
+
+impl fmt::Debug for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpanId({self})")
+    }
+}

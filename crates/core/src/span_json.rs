@@ -1,0 +1,143 @@
+//! Spans in JSON forms that are not OTLP: Phoenix's listing, and trace dumps that nest children inside their parents.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use crate::span::{Attributes, Event, Resource, Span, SpanId, Status, StatusCode, TraceId, Value};
+
+/// Whether an object is a span as Phoenix lists it.
+pub fn is_phoenix_span(object: &Map<String, Json>) -> bool {
+    object.get("context").is_some_and(|context| context.get("span_id").is_some())
+}
+
+/// Whether an object is a span of a nested dump.
+pub fn is_nested_span(object: &Map<String, Json>) -> bool {
+    object.contains_key("span_id") && (object.contains_key("span_attributes") || object.contains_key("child_spans"))
+}
+
+/// Reads a span as Phoenix lists it.
+pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
+    let context = &object["context"];
+    let mut attributes = Attributes::default();
+    if let Some(Json::Object(recorded)) = object.get("attributes") {
+        flatten_into("", recorded, &mut attributes);
+    }
+    // Phoenix keeps the kind beside the attributes.
+    if let Some(kind) = text(object, "span_kind").filter(|kind| *kind != "UNKNOWN")
+        && attributes.get("openinference.span.kind").is_none()
+    {
+        attributes.0.push((Cow::Borrowed("openinference.span.kind"), Value::Str(Cow::Owned(kind.to_owned()))));
+    }
+    Span {
+        trace_id: TraceId::parse(context.get("trace_id").and_then(Json::as_str).unwrap_or_default()),
+        span_id: SpanId::parse(context.get("span_id").and_then(Json::as_str).unwrap_or_default()),
+        parent_id: text(object, "parent_id").map(SpanId::parse).and_then(SpanId::non_zero),
+        name: Cow::Owned(text(object, "name").unwrap_or_default().to_owned()),
+        start_ns: time(object, "start_time"),
+        end_ns: time(object, "end_time"),
+        status: status(object),
+        attributes,
+        events: events(object),
+        scope: Cow::Borrowed(""),
+        resource: Arc::default(),
+    }
+}
+
+/// Reads a span of a nested dump and all spans below it.
+pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
+    let mut spans = Vec::new();
+    let mut waiting = vec![(object, None)];
+    while let Some((object, parent)) = waiting.pop() {
+        let span = nested_span(object, parent);
+        if let Some(Json::Array(children)) = object.get("child_spans") {
+            waiting.extend(children.iter().rev().filter_map(Json::as_object).map(|child| (child, Some(span.span_id))));
+        }
+        spans.push(span);
+    }
+    spans
+}
+
+fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'static> {
+    let attributes = |key: &str| {
+        let mut attributes = Attributes::default();
+        if let Some(Json::Object(recorded)) = object.get(key) {
+            flatten_into("", recorded, &mut attributes);
+        }
+        attributes
+    };
+    let start_ns = time(object, "timestamp").max(time(object, "start_time"));
+    let duration = text(object, "duration").and_then(|text| text.parse::<jiff::SignedDuration>().ok());
+    let end_ns = duration.map_or_else(|| time(object, "end_time"), |duration| start_ns + duration.as_nanos().max(0) as u64);
+    Span {
+        trace_id: TraceId::parse(text(object, "trace_id").unwrap_or_default()),
+        span_id: SpanId::parse(text(object, "span_id").unwrap_or_default()),
+        parent_id: text(object, "parent_span_id").map(SpanId::parse).and_then(SpanId::non_zero).or(parent),
+        name: Cow::Owned(text(object, "span_name").or(text(object, "name")).unwrap_or_default().to_owned()),
+        start_ns,
+        end_ns,
+        status: status(object),
+        attributes: attributes("span_attributes"),
+        events: events(object),
+        scope: Cow::Owned(text(object, "scope_name").unwrap_or_default().to_owned()),
+        resource: Arc::new(Resource { attributes: attributes("resource_attributes") }),
+    }
+}
+
+/// Attributes under these names are values, however they are nested.
+const LEAVES: [&str; 8] =
+    ["json_schema", "parameters", "arguments", "metadata", "value", "invocation_parameters", "variables", "definitions"];
+
+/// Nested attributes become dotted keys with indices, the form that instrumentations recorded.
+fn flatten_into(prefix: &str, object: &Map<String, Json>, out: &mut Attributes<'static>) {
+    for (key, value) in object {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        flatten(path, value, out);
+    }
+}
+
+fn flatten(path: String, value: &Json, out: &mut Attributes<'static>) {
+    let last = path.rsplit('.').next().unwrap_or_default();
+    match value {
+        Json::Object(object) if !LEAVES.contains(&last) => flatten_into(&path, object, out),
+        Json::Array(items) if items.iter().any(Json::is_object) && !LEAVES.contains(&last) => {
+            for (index, item) in items.iter().enumerate() {
+                flatten(format!("{path}.{index}"), item, out);
+            }
+        }
+        other => out.0.push((Cow::Owned(path), Value::from_json(other.clone()))),
+    }
+}
+
+fn events(object: &Map<String, Json>) -> Vec<Event<'static>> {
+    let Some(Json::Array(events)) = object.get("events") else { return Vec::new() };
+    let events = events.iter().filter_map(Json::as_object).map(|event| {
+        let mut attributes = Attributes::default();
+        if let Some(Json::Object(recorded)) = event.get("attributes").or_else(|| event.get("event_attributes")) {
+            flatten_into("", recorded, &mut attributes);
+        }
+        let name = text(event, "name").or(text(event, "event_name")).unwrap_or_default().to_owned();
+        Event { name: Cow::Owned(name), time_ns: time(event, "timestamp"), attributes, body: None }
+    });
+    events.collect()
+}
+
+fn status(object: &Map<String, Json>) -> Status<'static> {
+    let code = match text(object, "status_code").unwrap_or_default().to_ascii_uppercase().as_str() {
+        "OK" => StatusCode::Ok,
+        "ERROR" => StatusCode::Error,
+        _ => StatusCode::Unset,
+    };
+    Status { code, message: Cow::Owned(text(object, "status_message").unwrap_or_default().to_owned()) }
+}
+
+fn time(object: &Map<String, Json>, key: &str) -> u64 {
+    let Some(text) = text(object, key) else { return 0 };
+    let parsed = text.parse::<jiff::Timestamp>().or_else(|_| format!("{text}Z").parse());
+    parsed.map_or(0, |time| u64::try_from(time.as_nanosecond()).unwrap_or_default())
+}
+
+fn text<'j>(object: &'j Map<String, Json>, key: &str) -> Option<&'j str> {
+    object.get(key).and_then(Json::as_str).filter(|text| !text.is_empty())
+}

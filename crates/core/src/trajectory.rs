@@ -1,0 +1,140 @@
+//! What extraction yields: one user request with its ordered steps. This is also the line format of
+//! `gradus traces --format jsonl`; field names are a promise to the tools built on it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+/// One user request: the query, what the agent did about it, and the answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Trajectory {
+    /// Stable for the same spans, whatever order they came in.
+    pub trajectory_id: String,
+    pub trace_ids: Vec<String>,
+    pub session_id: Option<String>,
+    pub project: Option<String>,
+    pub agent: Option<String>,
+    pub agent_version: Option<String>,
+    pub model: Option<String>,
+    pub query: Option<String>,
+    pub final_answer: Option<String>,
+    pub steps: Vec<Step>,
+    /// The tools on offer, as the agent saw them.
+    pub tools: Vec<ToolDefinition>,
+    pub tokens: Tokens,
+    pub cost_usd: Option<f64>,
+    pub defects: Vec<Defect>,
+    /// The trajectory whose agent called or handed over to this one.
+    pub parent_trajectory_id: Option<String>,
+    /// The step of the parent that this trajectory belongs to.
+    pub parent_step_index: Option<u32>,
+    /// The model calls that made the final answer.
+    pub answer_span_ids: Vec<String>,
+    /// The span that stands for the whole request.
+    pub root_span_id: Option<String>,
+    pub start: Option<String>,
+    pub end: Option<String>,
+    /// True when the run ended in an error instead of an answer.
+    pub is_error: bool,
+}
+
+/// One tool call: why, what, and what came back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// Counts from 1.
+    pub index: u32,
+    /// What the agent said before it acted. Calls made in one reply share their thought.
+    pub thought: Option<String>,
+    pub tool: String,
+    pub tool_call_id: Option<String>,
+    /// The arguments as JSON; null when they are missing or malformed.
+    pub arguments: Option<Json>,
+    /// The arguments as the model wrote them.
+    pub arguments_raw: Option<String>,
+    pub observation: Option<String>,
+    pub is_error: bool,
+    /// True when the model asked for this call in the same reply as the step before.
+    pub parallel_with_previous: bool,
+    /// The spans that hold this step: the model call first, then the tool's.
+    pub span_ids: Vec<String>,
+    pub start: Option<String>,
+    pub end: Option<String>,
+    /// Tokens of the model call that asked for this step; zero for calls that share a reply with the step before.
+    pub tokens: Tokens,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolDefinition {
+    pub name: String,
+    pub description: Option<String>,
+    /// JSON Schema of the arguments.
+    pub schema: Option<Json>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tokens {
+    pub prompt: u64,
+    pub completion: u64,
+}
+
+/// Something missing or malformed that extraction met: never silent, never fatal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Defect {
+    pub kind: DefectKind,
+    pub detail: String,
+    pub span_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DefectKind {
+    /// A record of the source could not be read.
+    UnreadableRecord,
+    /// A span names a parent that is not there.
+    OrphanSpan,
+    /// The same span came twice with different content; the later one counts.
+    ConflictingSpan,
+    /// A log record names a span that is not there.
+    OrphanLog,
+    /// A model call carries no messages.
+    ModelCallWithoutContent,
+    /// A model call that belongs to no step: planning, summaries, a tool's own call.
+    ModelCallOutsideSteps,
+    /// A tool's span that answers no call: framework bookkeeping, hand-overs, a tool inside a tool.
+    ToolRunOutsideSteps,
+    /// Arguments that are no JSON.
+    MalformedArguments,
+    /// Readable arguments with text behind them.
+    TextAfterArguments,
+    /// A ReAct reply with neither an action nor an answer.
+    MissingAction,
+    /// An action input without an action.
+    MissingToolName,
+    /// A tool name that no tool can have.
+    UnusualToolName,
+    /// A tool call without any reasoning before it.
+    MissingThought,
+    /// A tool call whose result is nowhere.
+    MissingObservation,
+    /// The model wrote an observation itself.
+    SelfWrittenObservation,
+    /// The user's request is nowhere.
+    MissingQuery,
+    /// No final answer.
+    MissingAnswer,
+    /// The run ended in an error.
+    RunFailed,
+}
+
+impl DefectKind {
+    /// The name used in the line format.
+    pub fn name(self) -> String {
+        serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+}
+
+impl Defect {
+    pub fn new(kind: DefectKind, detail: impl Into<String>, span_id: Option<crate::span::SpanId>) -> Self {
+        Defect { kind, detail: detail.into(), span_id: span_id.map(|id| id.to_string()) }
+    }
+}

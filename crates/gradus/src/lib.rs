@@ -1,0 +1,3 @@
+//! The library behind the `gradus` command.
+
+pub mod source;

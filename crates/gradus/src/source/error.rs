@@ -1,0 +1,56 @@
+//! Why a source cannot be read. Each message is one line: what, where, and what to do.
+
+use std::io;
+
+/// A source that cannot be read at all; single bad records are defects instead.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error("{name}: {reason}")]
+    Unreadable { name: String, reason: String },
+    #[error("{name}: not a known trace format ({looks_like}); expected OTLP (protobuf or JSON), Phoenix spans, message lists or a ReAct transcript")]
+    Unrecognised { name: String, looks_like: String },
+}
+
+impl SourceError {
+    pub(super) fn io(name: &str, error: &io::Error) -> Self {
+        SourceError::Unreadable { name: name.to_owned(), reason: plain_reason(error) }
+    }
+
+    pub(super) fn unrecognised(name: &str, head: &[u8]) -> Self {
+        let looks_like = match std::str::from_utf8(&head[..head.len().min(64)]) {
+            Ok("") => "the file is empty".to_owned(),
+            Ok(text) => format!("it begins with {:?}", text.lines().next().unwrap_or_default()),
+            Err(_) => format!("it begins with the bytes {:02x?}", &head[..head.len().min(8)]),
+        };
+        SourceError::Unrecognised { name: name.to_owned(), looks_like }
+    }
+}
+
+/// What a format's reader reports; the source's name is added by the caller.
+#[derive(Debug)]
+pub(super) struct ReadError(String);
+
+impl ReadError {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        ReadError(reason.into())
+    }
+
+    pub(super) fn in_source(self, name: &str) -> SourceError {
+        SourceError::Unreadable { name: name.to_owned(), reason: self.0 }
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        ReadError(plain_reason(&error))
+    }
+}
+
+/// The operating system's reason without its number.
+fn plain_reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or folder".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,307 @@
+//! Takes in what the formats' readers find, and hands out trajectories when all of it is there.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use gradus_core::assemble::{self, Linker, TraceLink};
+use gradus_core::message::Message;
+use gradus_core::span::{Span, TraceId};
+use gradus_core::trajectory::{Defect, DefectKind, ToolDefinition, Trajectory};
+use gradus_otlp::{LogEvent, Record, Scope, Signal, decode_log, decode_span, encode_log, encode_span};
+
+use super::Limits;
+use super::spool::{Place, Spool};
+
+/// What was read from one source.
+#[derive(Clone, Debug, Default)]
+pub struct SourceCounts {
+    pub name: String,
+    pub spans: u64,
+    pub logs: u64,
+    /// Message lists and transcripts.
+    pub documents: u64,
+    pub unreadable: u64,
+}
+
+/// What was read in all.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    pub sources: Vec<SourceCounts>,
+    pub traces: u64,
+    /// Defects that belong to no trajectory.
+    pub defects: Vec<Defect>,
+}
+
+/// One span or log record in the spool.
+struct Entry {
+    place: Place,
+    trace: u32,
+    scope: u32,
+    signal: Signal,
+}
+
+struct Trace {
+    id: TraceId,
+    start_ns: u64,
+}
+
+/// Collects records; trajectories go to the sink.
+pub struct Intake<'k> {
+    limits: Limits,
+    spool: Spool,
+    entries: Vec<Entry>,
+    scopes: Vec<Scope>,
+    traces: Vec<Trace>,
+    trace_numbers: HashMap<TraceId, u32>,
+    linker: Linker,
+    summary: Summary,
+    sink: &'k mut dyn FnMut(Trajectory) -> io::Result<()>,
+    failed: Option<io::Error>,
+    documents: HashMap<String, u32>,
+}
+
+/// Defects of sources that are kept one by one; the rest is only counted.
+const MAX_RECORD_DEFECTS: u64 = 100;
+
+impl<'k> Intake<'k> {
+    pub fn new(limits: Limits, sink: &'k mut dyn FnMut(Trajectory) -> io::Result<()>) -> Self {
+        Intake {
+            limits,
+            spool: Spool::new(limits.spool_memory),
+            entries: Vec::new(),
+            scopes: Vec::new(),
+            traces: Vec::new(),
+            trace_numbers: HashMap::new(),
+            linker: Linker::default(),
+            summary: Summary::default(),
+            sink,
+            failed: None,
+            documents: HashMap::new(),
+        }
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(super) fn begin_source(&mut self, name: &str) {
+        self.summary.sources.push(SourceCounts { name: name.to_owned(), ..SourceCounts::default() });
+    }
+
+    fn source(&mut self) -> &mut SourceCounts {
+        if self.summary.sources.is_empty() {
+            self.begin_source("");
+        }
+        let last = self.summary.sources.len() - 1;
+        &mut self.summary.sources[last]
+    }
+
+    pub(super) fn read_something(&mut self) -> bool {
+        let source = self.source();
+        source.spans + source.logs + source.documents > 0
+    }
+
+    /// One record that could not be read; the source goes on.
+    pub(super) fn bad_record(&mut self, reason: String) {
+        let source = self.source();
+        source.unreadable += 1;
+        if source.unreadable <= MAX_RECORD_DEFECTS {
+            let detail = format!("{}: {reason}", source.name);
+            self.summary.defects.push(Defect::new(DefectKind::UnreadableRecord, detail, None));
+        }
+    }
+
+    /// Takes in a record in its protobuf form.
+    pub(super) fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
+        match record.signal {
+            Signal::Span => {
+                let scope_name: &str = &record.scope.name;
+                match decode_span(record.body, &record.scope.resource, scope_name, &self.limits.record) {
+                    Ok(span) => self.spooled_span(&span, record.body, record.scope),
+                    Err(reason) => {
+                        self.bad_record(format!("a span: {reason}"));
+                        Ok(())
+                    }
+                }
+            }
+            Signal::Log => match decode_log(record.body, &self.limits.record) {
+                Ok(log) => self.spooled_log(&log, record.body),
+                Err(reason) => {
+                    self.bad_record(format!("a log record: {reason}"));
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// Takes in a span that came in another form.
+    pub(super) fn span(&mut self, span: &Span<'_>) {
+        let mut body = Vec::new();
+        encode_span(span, &mut body);
+        let scope = Scope { resource: Arc::clone(&span.resource), name: Arc::from(span.scope.as_ref()) };
+        let kept = self.spooled_span(span, &body, &scope);
+        self.remember(kept);
+    }
+
+    pub(super) fn log(&mut self, log: &LogEvent<'_>) {
+        let mut body = Vec::new();
+        encode_log(log, &mut body);
+        let kept = self.spooled_log(log, &body);
+        self.remember(kept);
+    }
+
+    /// Takes in a message list.
+    pub(super) fn messages(&mut self, messages: &[Message<'_>], id: Option<&str>, source: &[u8], tools: &[ToolDefinition]) {
+        let id = self.document_id(id, source);
+        let trajectories = assemble::assemble_messages(messages, &id, tools);
+        self.source().documents += 1;
+        self.emit(trajectories);
+    }
+
+    pub(super) fn transcript(&mut self, text: &str) {
+        let id = self.document_id(None, text.as_bytes());
+        let trajectories = assemble::assemble_transcript(text, &id);
+        self.source().documents += 1;
+        self.emit(trajectories);
+    }
+
+    /// A trajectory in our own line format.
+    pub(super) fn trajectory(&mut self, trajectory: Trajectory) {
+        self.source().documents += 1;
+        self.emit(vec![trajectory]);
+    }
+
+    /// The document's own id, else a digest of it; never the same one twice.
+    fn document_id(&mut self, id: Option<&str>, source: &[u8]) -> String {
+        let base = id.map_or_else(|| format!("{:032x}", gradus_core::digest(source)), str::to_owned);
+        let count = self.documents.entry(base.clone()).or_default();
+        *count += 1;
+        if *count == 1 { base } else { format!("{base}~{count}") }
+    }
+
+    fn emit(&mut self, trajectories: Vec<Trajectory>) {
+        for trajectory in trajectories {
+            let sent = (self.sink)(trajectory);
+            self.remember(sent);
+        }
+    }
+
+    /// Keeps the first failure of the sink or the spool for the end: readers of formats cannot pass it on.
+    fn remember(&mut self, result: io::Result<()>) {
+        if let Err(error) = result
+            && self.failed.is_none()
+        {
+            self.failed = Some(error);
+        }
+    }
+
+    fn spooled_span(&mut self, span: &Span<'_>, body: &[u8], scope: &Scope) -> io::Result<()> {
+        self.source().spans += 1;
+        let trace = self.trace_number(span.trace_id);
+        let known = &mut self.traces[trace as usize].start_ns;
+        *known = (*known).min(span.start_ns);
+        if let Some(link) = TraceLink::of(span) {
+            self.linker.add_link(trace as usize, &link);
+        }
+        let scope = self.scope_number(scope);
+        let place = self.spool.put(body)?;
+        self.entries.push(Entry { place, trace, scope, signal: Signal::Span });
+        Ok(())
+    }
+
+    fn spooled_log(&mut self, log: &LogEvent<'_>, body: &[u8]) -> io::Result<()> {
+        self.source().logs += 1;
+        // A log record that belongs to no trace says nothing about an agent's steps.
+        if log.trace_id == TraceId::default() {
+            return Ok(());
+        }
+        let trace = self.trace_number(log.trace_id);
+        let place = self.spool.put(body)?;
+        self.entries.push(Entry { place, trace, scope: 0, signal: Signal::Log });
+        Ok(())
+    }
+
+    fn trace_number(&mut self, id: TraceId) -> u32 {
+        *self.trace_numbers.entry(id).or_insert_with(|| {
+            self.traces.push(Trace { id, start_ns: u64::MAX });
+            self.linker.add_trace() as u32
+        })
+    }
+
+    fn scope_number(&mut self, scope: &Scope) -> u32 {
+        // Requests repeat the same few scopes, mostly the last one.
+        let known = self.scopes.iter().rposition(|other| {
+            other.name == scope.name && (Arc::ptr_eq(&other.resource, &scope.resource) || other.resource == scope.resource)
+        });
+        known.unwrap_or_else(|| {
+            self.scopes.push(scope.clone());
+            self.scopes.len() - 1
+        }) as u32
+    }
+
+    /// Assembles what was read; trajectories go to the sink in order of time.
+    pub fn finish(mut self) -> io::Result<Summary> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.summary.traces = self.traces.len() as u64;
+        let mut by_trace: Vec<Vec<usize>> = vec![Vec::new(); self.traces.len()];
+        for (index, entry) in self.entries.iter().enumerate() {
+            by_trace[entry.trace as usize].push(index);
+        }
+        let mut groups = std::mem::take(&mut self.linker).groups();
+        groups.sort_by_key(|group| {
+            let first = group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
+            first.unwrap_or_default()
+        });
+        let mut buffer = Vec::new();
+        for group in groups {
+            let entries: Vec<&Entry> = group.iter().flat_map(|trace| &by_trace[*trace]).map(|index| &self.entries[*index]).collect();
+            let places: Vec<Place> = entries.iter().map(|entry| entry.place).collect();
+            let bodies = self.spool.get(&places, &mut buffer)?;
+            let (spans, mut defects) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
+            let assembled = assemble::assemble(&spans);
+            defects.extend(assembled.defects);
+            self.summary.defects.extend(defects);
+            for trajectory in assembled.trajectories {
+                (self.sink)(trajectory)?;
+            }
+        }
+        Ok(self.summary)
+    }
+}
+
+/// Decodes a group's spans and hangs its log records below them as events.
+fn decode_group<'b>(
+    entries: &[&Entry],
+    bodies: &[&'b [u8]],
+    scopes: &'b [Scope],
+    limits: &Limits,
+) -> (Vec<Span<'b>>, Vec<Defect>) {
+    let mut spans = Vec::with_capacity(entries.len());
+    let mut logs = Vec::new();
+    for (entry, body) in entries.iter().zip(bodies) {
+        match entry.signal {
+            Signal::Span => {
+                let scope = &scopes[entry.scope as usize];
+                // It was decoded once already when it came in.
+                spans.extend(decode_span(body, &scope.resource, &scope.name, &limits.record));
+            }
+            Signal::Log => logs.extend(decode_log(body, &limits.record)),
+        }
+    }
+    let mut defects = Vec::new();
+    logs.sort_by_key(|log| log.event.time_ns);
+    let index: HashMap<_, _> = spans.iter().enumerate().map(|(at, span)| ((span.trace_id, span.span_id), at)).collect();
+    for log in logs {
+        match index.get(&(log.trace_id, log.span_id)) {
+            Some(&at) => spans[at].events.push(log.event),
+            None => {
+                let detail = format!("log record {:?} names a span that is not there", log.event.name);
+                defects.push(Defect::new(DefectKind::OrphanLog, detail, Some(log.span_id)));
+            }
+        }
+    }
+    (spans, defects)
+}

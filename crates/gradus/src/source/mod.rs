@@ -1,0 +1,54 @@
+//! Reads sources (files, folders, standard input; compressed or not; in any known format) into trajectories.
+//!
+//! Two passes: while a source is read, each span is put into the [`spool`] as bytes and only its trace and its links
+//! are remembered; when all sources are read, the traces that belong together are taken out again, group by group,
+//! and assembled. So memory is bounded by one group, and a trace may be spread over any number of files.
+
+mod detect;
+mod error;
+mod intake;
+mod json;
+mod open;
+mod protobuf;
+mod spool;
+mod text;
+
+pub use error::SourceError;
+pub use intake::{Intake, SourceCounts, Summary};
+pub use open::{Input, expand};
+
+use std::io::BufRead;
+
+use detect::Format;
+
+/// Bounds on what a source may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub record: gradus_otlp::Limits,
+    /// How many times its compressed size a source may grow to, once it is larger than `expansion_floor`.
+    pub expansion: u64,
+    pub expansion_floor: u64,
+    /// Bytes of spans kept in memory before they are spilled to a temporary file.
+    pub spool_memory: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { record: gradus_otlp::Limits::default(), expansion: 200, expansion_floor: 256 << 20, spool_memory: 32 << 20 }
+    }
+}
+
+/// Reads one input into the intake.
+pub fn read(input: &Input, intake: &mut Intake<'_>) -> Result<(), SourceError> {
+    let mut reader = open::open(input, intake.limits())?;
+    intake.begin_source(input.name());
+    let head = reader.fill_head().map_err(|error| SourceError::io(input.name(), &error))?;
+    let format = detect::detect(head.bytes, head.whole).ok_or_else(|| SourceError::unrecognised(input.name(), head.bytes))?;
+    let reader: &mut dyn BufRead = &mut reader;
+    match format {
+        Format::Protobuf(framing) => protobuf::read(reader, framing, intake),
+        Format::Json => json::read(reader, intake),
+        Format::Transcript => text::read(reader, intake),
+    }
+    .map_err(|error| error.in_source(input.name()))
+}

@@ -1,0 +1,191 @@
+//! Opens inputs: finds the files of a folder, and takes gzip and zstd off, recognised by their first bytes.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::{Limits, SourceError};
+
+/// One thing to read.
+#[derive(Clone, Debug)]
+pub enum Input {
+    File { path: PathBuf, name: String },
+    StandardInput,
+}
+
+impl Input {
+    pub fn name(&self) -> &str {
+        match self {
+            Input::File { name, .. } => name,
+            Input::StandardInput => "standard input",
+        }
+    }
+}
+
+/// The inputs that a SOURCE stands for: a file, all files below a folder, or `-`.
+pub fn expand(source: &str) -> Result<Vec<Input>, SourceError> {
+    if source == "-" {
+        return Ok(vec![Input::StandardInput]);
+    }
+    let path = Path::new(source);
+    let kind = fs::metadata(path).map_err(|error| SourceError::io(source, &error))?;
+    if !kind.is_dir() {
+        return Ok(vec![Input::File { path: path.to_owned(), name: source.to_owned() }]);
+    }
+    let mut files = Vec::new();
+    collect(path, &mut files).map_err(|error| SourceError::io(source, &error))?;
+    if files.is_empty() {
+        return Err(SourceError::Unreadable { name: source.to_owned(), reason: "the folder has no files in it".to_owned() });
+    }
+    Ok(files)
+}
+
+/// Files in the order of their names; hidden ones are left out, links to folders are not followed.
+fn collect(folder: &Path, files: &mut Vec<Input>) -> io::Result<()> {
+    let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            collect(&path, files)?;
+        } else if path.is_file() {
+            let name = path.display().to_string();
+            files.push(Input::File { path, name });
+        }
+    }
+    Ok(())
+}
+
+/// How much of a source is looked at to tell its format.
+const HEAD: usize = 64 << 10;
+
+/// An opened, decompressed input whose first bytes can be looked at.
+pub(super) struct Opened {
+    inner: BufReader<Box<dyn Read>>,
+}
+
+/// The first bytes of a source.
+pub(super) struct Head<'a> {
+    pub bytes: &'a [u8],
+    /// The source has no more than these.
+    pub whole: bool,
+}
+
+impl Opened {
+    pub(super) fn fill_head(&mut self) -> io::Result<Head<'_>> {
+        let bytes = self.inner.fill_buf()?;
+        Ok(Head { bytes, whole: bytes.len() < HEAD })
+    }
+}
+
+impl Read for Opened {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(out)
+    }
+}
+
+impl BufRead for Opened {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.inner.consume(amount);
+    }
+}
+
+pub(super) fn open(input: &Input, limits: &Limits) -> Result<Opened, SourceError> {
+    let raw: Box<dyn Read> = match input {
+        Input::StandardInput => Box::new(io::stdin().lock()),
+        Input::File { path, .. } => Box::new(File::open(path).map_err(|error| SourceError::io(input.name(), &error))?),
+    };
+    let opened = decompress(raw, limits).map_err(|error| SourceError::io(input.name(), &error))?;
+    Ok(Opened { inner: BufReader::with_capacity(HEAD, Box::new(Filled(opened))) })
+}
+
+fn decompress(raw: Box<dyn Read>, limits: &Limits) -> io::Result<Box<dyn Read>> {
+    let taken = Rc::new(Cell::new(0));
+    let mut raw = BufReader::with_capacity(HEAD, Counted { inner: raw, count: Rc::clone(&taken) });
+    let head = raw.fill_buf()?;
+    let inner: Box<dyn Read> = if head.starts_with(&[0x1f, 0x8b]) {
+        Box::new(flate2::bufread::MultiGzDecoder::new(raw))
+    } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        Box::new(zstd::stream::read::Decoder::with_buffer(raw)?)
+    } else {
+        return Ok(Box::new(raw));
+    };
+    Ok(Box::new(Guarded { inner, taken, given: 0, limits: *limits }))
+}
+
+/// Counts what was taken from the compressed source.
+struct Counted {
+    inner: Box<dyn Read>,
+    count: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(out)?;
+        self.count.set(self.count.get() + read as u64);
+        Ok(read)
+    }
+}
+
+/// Refuses sources that grow out of all proportion.
+struct Guarded {
+    inner: Box<dyn Read>,
+    taken: Rc<Cell<u64>>,
+    given: u64,
+    limits: Limits,
+}
+
+impl Read for Guarded {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(out).map_err(|error| io::Error::other(format!("damaged compression after {} bytes: {error}", self.given)))?;
+        self.given += read as u64;
+        let Limits { expansion, expansion_floor, .. } = self.limits;
+        if self.given > expansion_floor && self.given > expansion * self.taken.get() {
+            return Err(io::Error::other(format!(
+                "grows to more than {expansion} times its compressed size (limit {expansion}, beyond {} MiB): a decompression bomb? Decompress it first if you trust it",
+                expansion_floor >> 20
+            )));
+        }
+        Ok(read)
+    }
+}
+
+/// Fills the caller's buffer as far as the source goes, so that the first look at a pipe is as good as at a file.
+struct Filled(Box<dyn Read>);
+
+impl Read for Filled {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self.0.read(&mut out[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if filled == 0 => return Err(error),
+                // Hand out what came before the error; the error comes again at the next read.
+                Err(error) => {
+                    self.0 = Box::new(Failing(Some(error)));
+                    break;
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(self.0.take().unwrap_or_else(|| io::Error::other("the source failed")))
+    }
+}

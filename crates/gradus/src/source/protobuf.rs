@@ -1,0 +1,28 @@
+//! OTLP protobuf sources.
+
+use std::io::BufRead;
+
+use gradus_otlp::{Framing, stream_export};
+
+use super::error::ReadError;
+use super::intake::Intake;
+
+pub(super) fn read(input: &mut dyn BufRead, framing: Framing, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+    let limits = intake.limits().record;
+    let read = stream_export(input, framing, &limits, &mut |record| match record {
+        Ok(record) => intake.record(&record),
+        Err((offset, reason)) => {
+            intake.bad_record(format!("byte {offset}: {reason}"));
+            Ok(())
+        }
+    });
+    match read {
+        Ok(()) => Ok(()),
+        // What was read before a cut stays; a source with nothing in it is an error.
+        Err(error) if intake.read_something() => {
+            intake.bad_record(error.to_string());
+            Ok(())
+        }
+        Err(error) => Err(ReadError::new(error.to_string())),
+    }
+}

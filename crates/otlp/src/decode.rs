@@ -1,0 +1,204 @@
+//! Protobuf spans, log records and resources, decoded into `gradus-core`'s types without copying their texts.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gradus_core::span::{Attributes, Event, Resource, Span, SpanId, Status, StatusCode, TraceId, Value};
+
+use crate::limits::Limits;
+use crate::record::LogEvent;
+use crate::wire::{Field, Fields, WireError};
+
+/// Decodes the body of one `Span` message.
+pub fn decode_span<'a>(
+    bytes: &'a [u8],
+    resource: &Arc<Resource>,
+    scope: &'a str,
+    limits: &Limits,
+) -> Result<Span<'a>, WireError> {
+    let mut span = Span { scope: Cow::Borrowed(scope), resource: Arc::clone(resource), ..Span::default() };
+    let mut reader = ValueReader::new(limits);
+    let mut fields = Fields::new(bytes);
+    while let Some((number, field)) = fields.next()? {
+        match (number, field) {
+            (1, Field::Bytes(id)) => span.trace_id = trace_id(id)?,
+            (2, Field::Bytes(id)) => span.span_id = span_id(id)?,
+            (4, Field::Bytes(id)) => span.parent_id = span_id(id)?.non_zero(),
+            (5, Field::Bytes(name)) => span.name = text(name),
+            (7, Field::Fixed64(time)) => span.start_ns = time,
+            (8, Field::Fixed64(time)) => span.end_ns = time,
+            (9, Field::Bytes(pair)) => span.attributes.0.push(reader.key_value(pair)?),
+            (11, Field::Bytes(event)) => span.events.push(reader.event(event)?),
+            (15, Field::Bytes(status)) => span.status = self::status(status)?,
+            _ => {}
+        }
+    }
+    Ok(span)
+}
+
+/// Decodes the body of one `LogRecord` message.
+pub fn decode_log<'a>(bytes: &'a [u8], limits: &Limits) -> Result<LogEvent<'a>, WireError> {
+    let mut log = LogEvent::default();
+    let mut reader = ValueReader::new(limits);
+    let mut fields = Fields::new(bytes);
+    while let Some((number, field)) = fields.next()? {
+        match (number, field) {
+            (1, Field::Fixed64(time)) => log.event.time_ns = time,
+            (11, Field::Fixed64(time)) if log.event.time_ns == 0 => log.event.time_ns = time,
+            (5, Field::Bytes(body)) => log.event.body = Some(reader.any_value(body, 0)?),
+            (6, Field::Bytes(pair)) => log.event.attributes.0.push(reader.key_value(pair)?),
+            (9, Field::Bytes(id)) => log.trace_id = trace_id(id)?,
+            (10, Field::Bytes(id)) => log.span_id = span_id(id)?,
+            (12, Field::Bytes(name)) => log.event.name = text(name),
+            _ => {}
+        }
+    }
+    log.take_name_from_attributes();
+    Ok(log)
+}
+
+/// Decodes the body of one `Resource` message. It is shared by many spans, so it is owned.
+pub fn decode_resource(bytes: &[u8], limits: &Limits) -> Result<Resource, WireError> {
+    let mut attributes = Attributes::default();
+    let mut reader = ValueReader::new(limits);
+    let mut fields = Fields::new(bytes);
+    while let Some((number, field)) = fields.next()? {
+        if let (1, Field::Bytes(pair)) = (number, field) {
+            attributes.0.push(reader.key_value(pair)?);
+        }
+    }
+    Ok(Resource { attributes: attributes.into_owned() })
+}
+
+pub(crate) fn trace_id(bytes: &[u8]) -> Result<TraceId, WireError> {
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(array) => Ok(TraceId(u128::from_be_bytes(array))),
+        Err(_) if bytes.is_empty() => Ok(TraceId::default()),
+        Err(_) => Err(WireError::IdLength { length: bytes.len(), expected: 16 }),
+    }
+}
+
+pub(crate) fn span_id(bytes: &[u8]) -> Result<SpanId, WireError> {
+    match <[u8; 8]>::try_from(bytes) {
+        Ok(array) => Ok(SpanId(u64::from_be_bytes(array))),
+        Err(_) if bytes.is_empty() => Ok(SpanId::default()),
+        Err(_) => Err(WireError::IdLength { length: bytes.len(), expected: 8 }),
+    }
+}
+
+/// Protobuf texts are UTF-8 by contract; senders that break it get replacement characters, not a refusal.
+pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+fn status(bytes: &[u8]) -> Result<Status<'_>, WireError> {
+    let mut status = Status::default();
+    let mut fields = Fields::new(bytes);
+    while let Some((number, field)) = fields.next()? {
+        match (number, field) {
+            (2, Field::Bytes(message)) => status.message = text(message),
+            (3, Field::Varint(1)) => status.code = StatusCode::Ok,
+            (3, Field::Varint(2)) => status.code = StatusCode::Error,
+            _ => {}
+        }
+    }
+    Ok(status)
+}
+
+/// Reads attribute values and counts them, so that one record cannot ask for unbounded memory.
+struct ValueReader {
+    attributes_left: usize,
+    limits: Limits,
+}
+
+impl ValueReader {
+    fn new(limits: &Limits) -> Self {
+        ValueReader { attributes_left: limits.attributes, limits: *limits }
+    }
+
+    fn event<'a>(&mut self, bytes: &'a [u8]) -> Result<Event<'a>, WireError> {
+        let mut event = Event::default();
+        let mut fields = Fields::new(bytes);
+        while let Some((number, field)) = fields.next()? {
+            match (number, field) {
+                (1, Field::Fixed64(time)) => event.time_ns = time,
+                (2, Field::Bytes(name)) => event.name = text(name),
+                (3, Field::Bytes(pair)) => event.attributes.0.push(self.key_value(pair)?),
+                _ => {}
+            }
+        }
+        Ok(event)
+    }
+
+    fn key_value<'a>(&mut self, bytes: &'a [u8]) -> Result<(Cow<'a, str>, Value<'a>), WireError> {
+        self.key_value_at(bytes, 0)
+    }
+
+    fn key_value_at<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        depth: usize,
+    ) -> Result<(Cow<'a, str>, Value<'a>), WireError> {
+        self.count()?;
+        let (mut key, mut value) = (Cow::Borrowed(""), Value::Null);
+        let mut fields = Fields::new(bytes);
+        while let Some((number, field)) = fields.next()? {
+            match (number, field) {
+                (1, Field::Bytes(name)) => key = text(name),
+                (2, Field::Bytes(any)) => value = self.any_value(any, depth)?,
+                _ => {}
+            }
+        }
+        Ok((key, value))
+    }
+
+    fn any_value<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<Value<'a>, WireError> {
+        if depth > self.limits.nesting {
+            return Err(WireError::TooDeep { limit: self.limits.nesting });
+        }
+        let mut value = Value::Null;
+        let mut fields = Fields::new(bytes);
+        while let Some((number, field)) = fields.next()? {
+            value = match (number, field) {
+                (1, Field::Bytes(string)) => Value::Str(text(string)),
+                (2, Field::Varint(flag)) => Value::Bool(flag != 0),
+                (3, Field::Varint(integer)) => Value::Int(integer as i64),
+                (4, Field::Fixed64(bits)) => Value::Double(f64::from_bits(bits)),
+                (5, Field::Bytes(array)) => self.array(array, depth + 1)?,
+                (6, Field::Bytes(map)) => self.map(map, depth + 1)?,
+                (7, Field::Bytes(bytes)) => Value::Bytes(Cow::Borrowed(bytes)),
+                _ => value,
+            };
+        }
+        Ok(value)
+    }
+
+    fn array<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<Value<'a>, WireError> {
+        let mut items = Vec::new();
+        let mut fields = Fields::new(bytes);
+        while let Some((number, field)) = fields.next()? {
+            if let (1, Field::Bytes(item)) = (number, field) {
+                self.count()?;
+                items.push(self.any_value(item, depth)?);
+            }
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn map<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<Value<'a>, WireError> {
+        let mut entries = Vec::new();
+        let mut fields = Fields::new(bytes);
+        while let Some((number, field)) = fields.next()? {
+            if let (1, Field::Bytes(pair)) = (number, field) {
+                entries.push(self.key_value_at(pair, depth)?);
+            }
+        }
+        Ok(Value::Map(entries))
+    }
+
+    fn count(&mut self) -> Result<(), WireError> {
+        let too_many = WireError::TooManyAttributes { limit: self.limits.attributes };
+        self.attributes_left = self.attributes_left.checked_sub(1).ok_or(too_many)?;
+        Ok(())
+    }
+}

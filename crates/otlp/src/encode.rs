@@ -1,0 +1,88 @@
+//! Spans and log records written as protobuf, so that every source ends in one form: what came in as JSON is kept,
+//! spilled and stored just like what came in as protobuf.
+
+use gradus_core::span::{Attributes, Event, Span, StatusCode, Value};
+
+use crate::record::LogEvent;
+use crate::wire::{write_bytes, write_fixed64, write_number};
+
+/// Appends the body of a `Span` message.
+pub fn encode_span(span: &Span<'_>, out: &mut Vec<u8>) {
+    write_bytes(out, 1, &span.trace_id.0.to_be_bytes());
+    write_bytes(out, 2, &span.span_id.0.to_be_bytes());
+    if let Some(parent) = span.parent_id {
+        write_bytes(out, 4, &parent.0.to_be_bytes());
+    }
+    write_bytes(out, 5, span.name.as_bytes());
+    write_fixed64(out, 7, span.start_ns);
+    write_fixed64(out, 8, span.end_ns);
+    encode_attributes(&span.attributes, 9, out);
+    for event in &span.events {
+        write_message(out, 11, |out| encode_event(event, out));
+    }
+    write_message(out, 15, |out| {
+        write_bytes(out, 2, span.status.message.as_bytes());
+        let code = match span.status.code {
+            StatusCode::Unset => 0,
+            StatusCode::Ok => 1,
+            StatusCode::Error => 2,
+        };
+        write_number(out, 3, code);
+    });
+}
+
+/// Appends the body of a `LogRecord` message.
+pub fn encode_log(log: &LogEvent<'_>, out: &mut Vec<u8>) {
+    write_fixed64(out, 1, log.event.time_ns);
+    if let Some(body) = &log.event.body {
+        write_message(out, 5, |out| encode_value(body, out));
+    }
+    encode_attributes(&log.event.attributes, 6, out);
+    write_bytes(out, 9, &log.trace_id.0.to_be_bytes());
+    write_bytes(out, 10, &log.span_id.0.to_be_bytes());
+    write_bytes(out, 12, log.event.name.as_bytes());
+}
+
+fn encode_event(event: &Event<'_>, out: &mut Vec<u8>) {
+    write_fixed64(out, 1, event.time_ns);
+    write_bytes(out, 2, event.name.as_bytes());
+    encode_attributes(&event.attributes, 3, out);
+}
+
+fn encode_attributes(attributes: &Attributes<'_>, field: u32, out: &mut Vec<u8>) {
+    for (key, value) in attributes.iter() {
+        write_message(out, field, |out| encode_key_value(key, value, out));
+    }
+}
+
+fn encode_key_value(key: &str, value: &Value<'_>, out: &mut Vec<u8>) {
+    write_bytes(out, 1, key.as_bytes());
+    write_message(out, 2, |out| encode_value(value, out));
+}
+
+fn encode_value(value: &Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => {}
+        Value::Str(text) => write_bytes(out, 1, text.as_bytes()),
+        Value::Bool(flag) => write_number(out, 2, u64::from(*flag)),
+        Value::Int(integer) => write_number(out, 3, *integer as u64),
+        Value::Double(double) => write_fixed64(out, 4, double.to_bits()),
+        Value::Bytes(bytes) => write_bytes(out, 7, bytes),
+        Value::Array(items) => write_message(out, 5, |out| {
+            for item in items {
+                write_message(out, 1, |out| encode_value(item, out));
+            }
+        }),
+        Value::Map(entries) => write_message(out, 6, |out| {
+            for (key, value) in entries {
+                write_message(out, 1, |out| encode_key_value(key, value, out));
+            }
+        }),
+    }
+}
+
+fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    let mut body = Vec::new();
+    write(&mut body);
+    write_bytes(out, field, &body);
+}

@@ -1,0 +1,525 @@
+//! OTLP as JSON. The specification's form (camelCase, hexadecimal ids, 64-bit integers as texts) and the forms senders
+//! really use: snake_case, base64 ids, integers as numbers. Spans are handed on one by one while the document is still
+//! being read, so a document larger than memory is no problem.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use gradus_core::span::{Attributes, Event, Resource, Span, SpanId, Status, StatusCode, TraceId, Value};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::limits::Limits;
+use crate::record::LogEvent;
+
+/// What an export document yields.
+#[derive(Debug)]
+pub enum ExportJson {
+    Span(Box<Span<'static>>),
+    Log(LogEvent<'static>),
+}
+
+/// Reads one export document and hands its spans and log records to `sink`. Other keys are passed over.
+pub fn read_export_json<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    sink: &mut dyn FnMut(ExportJson),
+) -> Result<(), D::Error> {
+    deserializer.deserialize_map(Document { sink })
+}
+
+/// Reads one span in OTLP's JSON form that stands alone, as Phoenix's `otlpv1` listing has them.
+pub fn span_from_json(json: serde_json::Value) -> Result<Span<'static>, serde_json::Error> {
+    Ok(SpanJson::deserialize(json)?.into_span(&Arc::default(), ""))
+}
+
+struct Document<'s> {
+    sink: &'s mut dyn FnMut(ExportJson),
+}
+
+impl<'de> Visitor<'de> for Document<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an OTLP export document")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+            match key.as_ref() {
+                "resourceSpans" | "resource_spans" | "resourceLogs" | "resource_logs" => {
+                    map.next_value_seed(ResourceList { sink: self.sink })?;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+struct ResourceList<'s> {
+    sink: &'s mut dyn FnMut(ExportJson),
+}
+
+impl<'de> DeserializeSeed<'de> for ResourceList<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ResourceList<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of resource spans or resource logs")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element_seed(ResourceRecords { sink: self.sink })?.is_some() {}
+        Ok(())
+    }
+}
+
+struct ResourceRecords<'s> {
+    sink: &'s mut dyn FnMut(ExportJson),
+}
+
+impl<'de> DeserializeSeed<'de> for ResourceRecords<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ResourceRecords<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a resource and its scopes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut resource = None;
+        // Scopes that came before their resource have to wait for it.
+        let mut waiting: Vec<ScopeRecords> = Vec::new();
+        while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+            match key.as_ref() {
+                "resource" => resource = Some(Arc::new(map.next_value::<ResourceJson>()?.into_resource())),
+                "scopeSpans" | "scope_spans" | "instrumentationLibrarySpans" | "scopeLogs" | "scope_logs" => {
+                    match &resource {
+                        Some(resource) => map.next_value_seed(ScopeList { resource, sink: self.sink })?,
+                        None => waiting.extend(map.next_value::<Vec<ScopeRecords>>()?),
+                    }
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        let resource = resource.unwrap_or_default();
+        for scope in waiting {
+            scope.emit(&resource, self.sink);
+        }
+        Ok(())
+    }
+}
+
+struct ScopeList<'s> {
+    resource: &'s Arc<Resource>,
+    sink: &'s mut dyn FnMut(ExportJson),
+}
+
+impl<'de> DeserializeSeed<'de> for ScopeList<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ScopeList<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of scopes")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element_seed(OneScope { resource: self.resource, sink: self.sink })?.is_some() {}
+        Ok(())
+    }
+}
+
+struct OneScope<'s> {
+    resource: &'s Arc<Resource>,
+    sink: &'s mut dyn FnMut(ExportJson),
+}
+
+impl<'de> DeserializeSeed<'de> for OneScope<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for OneScope<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a scope with its spans or log records")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut scope = String::new();
+        while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+            match key.as_ref() {
+                "scope" | "instrumentationLibrary" => scope = map.next_value::<ScopeJson>()?.name,
+                "spans" => map.next_value_seed(each(|span: SpanJson| {
+                    (self.sink)(ExportJson::Span(Box::new(span.into_span(self.resource, &scope))));
+                }))?,
+                "logRecords" | "log_records" => {
+                    map.next_value_seed(each(|log: LogJson| (self.sink)(ExportJson::Log(log.into_event()))))?;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls a function on each element of a list while the list is being read.
+struct Each<T, F: FnMut(T)>(F, PhantomData<T>);
+
+fn each<T, F: FnMut(T)>(function: F) -> Each<T, F> {
+    Each(function, PhantomData)
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T)> DeserializeSeed<'de> for Each<T, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T)> Visitor<'de> for Each<T, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(element) = list.next_element()? {
+            (self.0)(element);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ScopeRecords {
+    #[serde(alias = "instrumentationLibrary")]
+    scope: ScopeJson,
+    spans: Vec<SpanJson>,
+    #[serde(rename = "logRecords", alias = "log_records")]
+    log_records: Vec<LogJson>,
+}
+
+impl ScopeRecords {
+    fn emit(self, resource: &Arc<Resource>, sink: &mut dyn FnMut(ExportJson)) {
+        for span in self.spans {
+            sink(ExportJson::Span(Box::new(span.into_span(resource, &self.scope.name))));
+        }
+        for log in self.log_records {
+            sink(ExportJson::Log(log.into_event()));
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ScopeJson {
+    name: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ResourceJson {
+    attributes: KeyValues,
+}
+
+impl ResourceJson {
+    fn into_resource(self) -> Resource {
+        Resource { attributes: self.attributes.0 }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct SpanJson {
+    #[serde(alias = "trace_id")]
+    trace_id: TraceIdJson,
+    #[serde(alias = "span_id")]
+    span_id: SpanIdJson,
+    #[serde(alias = "parent_span_id")]
+    parent_span_id: SpanIdJson,
+    name: Option<String>,
+    #[serde(alias = "start_time_unix_nano")]
+    start_time_unix_nano: U64,
+    #[serde(alias = "end_time_unix_nano")]
+    end_time_unix_nano: U64,
+    attributes: KeyValues,
+    events: Option<Vec<EventJson>>,
+    status: Option<StatusJson>,
+}
+
+impl SpanJson {
+    fn into_span(self, resource: &Arc<Resource>, scope: &str) -> Span<'static> {
+        Span {
+            trace_id: self.trace_id.0,
+            span_id: self.span_id.0,
+            parent_id: self.parent_span_id.0.non_zero(),
+            name: Cow::Owned(self.name.unwrap_or_default()),
+            start_ns: self.start_time_unix_nano.0,
+            end_ns: self.end_time_unix_nano.0,
+            status: self.status.unwrap_or_default().into_status(),
+            attributes: self.attributes.0,
+            events: self.events.unwrap_or_default().into_iter().map(EventJson::into_event).collect(),
+            scope: Cow::Owned(scope.to_owned()),
+            resource: Arc::clone(resource),
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct StatusJson {
+    message: Option<String>,
+    code: Option<serde_json::Value>,
+}
+
+impl StatusJson {
+    fn into_status(self) -> Status<'static> {
+        let code = match &self.code {
+            Some(code) if code == 1 || code == "STATUS_CODE_OK" => StatusCode::Ok,
+            Some(code) if code == 2 || code == "STATUS_CODE_ERROR" => StatusCode::Error,
+            _ => StatusCode::Unset,
+        };
+        Status { code, message: Cow::Owned(self.message.unwrap_or_default()) }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct EventJson {
+    #[serde(alias = "time_unix_nano")]
+    time_unix_nano: U64,
+    name: String,
+    attributes: KeyValues,
+}
+
+impl EventJson {
+    fn into_event(self) -> Event<'static> {
+        let Self { time_unix_nano, name, attributes } = self;
+        Event { name: Cow::Owned(name), time_ns: time_unix_nano.0, attributes: attributes.0, body: None }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct LogJson {
+    #[serde(alias = "time_unix_nano")]
+    time_unix_nano: U64,
+    #[serde(alias = "observed_time_unix_nano")]
+    observed_time_unix_nano: U64,
+    #[serde(alias = "event_name")]
+    event_name: String,
+    #[serde(alias = "trace_id")]
+    trace_id: TraceIdJson,
+    #[serde(alias = "span_id")]
+    span_id: SpanIdJson,
+    body: Option<AnyValue>,
+    attributes: KeyValues,
+}
+
+impl LogJson {
+    fn into_event(self) -> LogEvent<'static> {
+        let time_ns = if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
+        let body = self.body.map(|body| body.0);
+        let event = Event { name: Cow::Owned(self.event_name), time_ns, attributes: self.attributes.0, body };
+        let mut log = LogEvent { trace_id: self.trace_id.0, span_id: self.span_id.0, event };
+        log.take_name_from_attributes();
+        log
+    }
+}
+
+/// Attributes: a list of key-value pairs, bounded in number.
+#[derive(Default)]
+struct KeyValues(Attributes<'static>);
+
+#[derive(Deserialize)]
+struct KeyValueJson {
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    value: Option<AnyValue>,
+}
+
+impl<'de> Deserialize<'de> for KeyValues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = KeyValues;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of attributes")
+            }
+
+            fn visit_unit<E>(self) -> Result<KeyValues, E> {
+                Ok(KeyValues::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<KeyValues, A::Error> {
+                let limit = Limits::default().attributes;
+                let mut pairs = Vec::new();
+                while let Some(KeyValueJson { key, value }) = list.next_element()? {
+                    if pairs.len() == limit {
+                        return Err(A::Error::custom(format!("more than {limit} attributes (limit {limit})")));
+                    }
+                    pairs.push((Cow::Owned(key), value.map_or(Value::Null, |value| value.0)));
+                }
+                Ok(KeyValues(Attributes(pairs)))
+            }
+        }
+        deserializer.deserialize_any(Pairs)
+    }
+}
+
+struct AnyValue(Value<'static>);
+
+impl<'de> Deserialize<'de> for AnyValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOf;
+        impl<'de> Visitor<'de> for OneOf {
+            type Value = AnyValue;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with one of stringValue, intValue, ...")
+            }
+
+            fn visit_unit<E>(self) -> Result<AnyValue, E> {
+                Ok(AnyValue(Value::Null))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyValue, A::Error> {
+                let mut value = Value::Null;
+                while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+                    value = match key.as_ref() {
+                        "stringValue" | "string_value" => {
+                            map.next_value::<Option<String>>()?.map_or(Value::Null, |text| Value::Str(Cow::Owned(text)))
+                        }
+                        "boolValue" | "bool_value" => Value::Bool(map.next_value()?),
+                        "intValue" | "int_value" => Value::Int(map.next_value::<I64>()?.0),
+                        "doubleValue" | "double_value" => Value::Double(map.next_value::<F64>()?.0),
+                        "bytesValue" | "bytes_value" => Value::Bytes(Cow::Owned(base64_bytes(&map.next_value::<String>()?))),
+                        "arrayValue" | "array_value" => {
+                            let list = map.next_value::<ArrayJson>()?.values;
+                            Value::Array(list.into_iter().map(|item| item.0).collect())
+                        }
+                        "kvlistValue" | "kvlist_value" => Value::Map(map.next_value::<MapJson>()?.values.0.0),
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            value
+                        }
+                    };
+                }
+                Ok(AnyValue(value))
+            }
+        }
+        deserializer.deserialize_any(OneOf)
+    }
+}
+
+#[derive(Deserialize)]
+struct ArrayJson {
+    #[serde(default)]
+    values: Vec<AnyValue>,
+}
+
+#[derive(Deserialize)]
+struct MapJson {
+    #[serde(default)]
+    values: KeyValues,
+}
+
+/// A number that may travel as a number or as a text.
+macro_rules! flexible_number {
+    ($name:ident, $number:ty) => {
+        #[derive(Default)]
+        struct $name($number);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[derive(Deserialize)]
+                #[serde(untagged)]
+                enum Form<'a> {
+                    Number($number),
+                    Text(#[serde(borrow)] Cow<'a, str>),
+                    Nothing(()),
+                }
+                match Form::deserialize(deserializer)? {
+                    Form::Number(number) => Ok($name(number)),
+                    Form::Text(text) => {
+                        text.parse().map($name).map_err(|_| D::Error::custom(format!("{text:?} is not a number")))
+                    }
+                    Form::Nothing(()) => Ok($name::default()),
+                }
+            }
+        }
+    };
+}
+
+flexible_number!(U64, u64);
+flexible_number!(I64, i64);
+flexible_number!(F64, f64);
+
+#[derive(Default)]
+struct TraceIdJson(TraceId);
+
+#[derive(Default)]
+struct SpanIdJson(SpanId);
+
+impl<'de> Deserialize<'de> for TraceIdJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Cow<'_, str>>::deserialize(deserializer)?.unwrap_or_default();
+        Ok(TraceIdJson(match <[u8; 16]>::try_from(base64_id(&text, 24)) {
+            Ok(bytes) => TraceId(u128::from_be_bytes(bytes)),
+            Err(_) => TraceId::parse(&text),
+        }))
+    }
+}
+
+impl<'de> Deserialize<'de> for SpanIdJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Cow<'_, str>>::deserialize(deserializer)?.unwrap_or_default();
+        Ok(SpanIdJson(match <[u8; 8]>::try_from(base64_id(&text, 12)) {
+            Ok(bytes) => SpanId(u64::from_be_bytes(bytes)),
+            Err(_) => SpanId::parse(&text),
+        }))
+    }
+}
+
+/// Base64 ids are told from hexadecimal ones by their length alone.
+fn base64_id(text: &str, length: usize) -> Vec<u8> {
+    if text.len() == length { base64_bytes(text) } else { Vec::new() }
+}
+
+fn base64_bytes(text: &str) -> Vec<u8> {
+    base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
+}

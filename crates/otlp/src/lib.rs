@@ -1,0 +1,22 @@
+//! OTLP on the wire. Owns the protobuf and JSON forms of traces and logs; leaves files, sockets and meaning to others.
+//!
+//! A [`Record`] is one span or one log record, still in its protobuf form: cheap to keep, to spill and to store. It is
+//! decoded into a [`gradus_core::span::Span`] only when its trace is assembled. The protobuf reader is our own because
+//! it borrows (no copy per attribute) and because it can walk a message larger than memory; it is checked against
+//! `prost` on random messages.
+
+mod decode;
+mod encode;
+mod json;
+mod limits;
+mod record;
+mod stream;
+mod wire;
+
+pub use decode::{decode_log, decode_resource, decode_span};
+pub use encode::{encode_log, encode_span};
+pub use json::{ExportJson, read_export_json, span_from_json};
+pub use limits::Limits;
+pub use record::{LogEvent, Record, Scope, Signal, read_export, signal_of_record};
+pub use stream::{Framing, StreamError, looks_like_export, stream_export};
+pub use wire::WireError;

@@ -1,0 +1,299 @@
+//! Export messages read from a byte stream: one message, or many with their length in front. A message larger than the
+//! record limit is walked level by level, so that memory is bounded by its largest record, not by its size.
+
+use std::io::{self, BufRead, Read};
+use std::sync::Arc;
+
+use gradus_core::span::Resource;
+
+use crate::decode::decode_resource;
+use crate::limits::Limits;
+use crate::record::{Record, Scope, read_resource_records, read_scope_records, scope_name, signal_of_record};
+use crate::wire::{WireError, read_varint, split_tag};
+
+/// Why a stream of export messages ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    #[error("at byte {offset}: {reason}")]
+    Malformed { offset: u64, reason: WireError },
+    #[error("at byte {offset}: a record of {size} bytes is over the limit of {limit} bytes")]
+    RecordTooLarge { offset: u64, size: u64, limit: usize },
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What a stream yields: records, and places that could not be read although the stream goes on behind them.
+type Sink<'s> = dyn FnMut(Result<Record<'_>, (u64, WireError)>) -> io::Result<()> + 's;
+
+/// Whether the first bytes of a file can be an export message, and if so, how its messages are framed.
+/// `whole` says that `head` is the entire file.
+pub fn looks_like_export(head: &[u8], whole: bool) -> Option<Framing> {
+    if looks_like_message(head, whole) {
+        return Some(Framing::Single);
+    }
+    let mut rest = head;
+    let length = usize::try_from(read_varint(&mut rest).ok()?).ok()?;
+    let complete = length <= rest.len();
+    let body = &rest[..length.min(rest.len())];
+    // An empty message proves nothing, so a stream that begins with one is not taken for OTLP.
+    (length > 0 && (complete || !whole) && looks_like_message(body, complete)).then_some(Framing::Delimited)
+}
+
+/// How messages follow each other in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    Single,
+    Delimited,
+}
+
+/// Reads every record of a stream.
+pub fn stream_export(
+    input: &mut dyn BufRead,
+    framing: Framing,
+    limits: &Limits,
+    sink: &mut Sink<'_>,
+) -> Result<(), StreamError> {
+    let mut walk = Walk { input, offset: 0, limits, buffer: Vec::new(), sink };
+    match framing {
+        Framing::Single => walk.message(u64::MAX),
+        Framing::Delimited => {
+            while let Some(length) = walk.varint_or_end()? {
+                let end = walk.offset + length;
+                walk.message(end)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Tags of the messages a level may hold: `ResourceSpans`, `ScopeSpans` and a span or log record.
+const RECORDS: u32 = 2;
+
+struct Walk<'r, 's> {
+    input: &'r mut dyn BufRead,
+    offset: u64,
+    limits: &'r Limits,
+    buffer: Vec<u8>,
+    sink: &'r mut Sink<'s>,
+}
+
+impl Walk<'_, '_> {
+    /// An export message that ends at `end`, or with the input.
+    fn message(&mut self, end: u64) -> Result<(), StreamError> {
+        while self.offset < end {
+            let Some((number, length)) = self.field()? else { break };
+            if number != 1 {
+                self.skip(length)?;
+            } else if self.fits(length) {
+                self.whole_resource(length)?;
+            } else {
+                let resource_end = self.offset + length;
+                self.large_resource(resource_end)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn whole_resource(&mut self, length: u64) -> Result<(), StreamError> {
+        let start = self.offset;
+        self.fill(length)?;
+        let (buffer, limits) = (std::mem::take(&mut self.buffer), self.limits);
+        let mut failed = None;
+        let read = read_resource_records(&buffer, limits, &mut |record| {
+            (self.sink)(Ok(record)).map_err(|error| {
+                failed = Some(error);
+                WireError::Truncated
+            })
+        });
+        self.buffer = buffer;
+        self.report(start, read, failed)
+    }
+
+    fn large_resource(&mut self, end: u64) -> Result<(), StreamError> {
+        let mut resource = Arc::new(Resource::default());
+        while self.offset < end {
+            let Some((number, length)) = self.field()? else { break };
+            let start = self.offset;
+            match number {
+                1 => {
+                    self.fill(length)?;
+                    match decode_resource(&self.buffer, self.limits) {
+                        Ok(decoded) => resource = Arc::new(decoded),
+                        Err(reason) => (self.sink)(Err((start, reason)))?,
+                    }
+                }
+                RECORDS if self.fits(length) => {
+                    self.fill(length)?;
+                    let buffer = std::mem::take(&mut self.buffer);
+                    let mut failed = None;
+                    let read = read_scope_records(&buffer, &resource, &mut |record| {
+                        (self.sink)(Ok(record)).map_err(|error| {
+                            failed = Some(error);
+                            WireError::Truncated
+                        })
+                    });
+                    self.buffer = buffer;
+                    self.report(start, read, failed)?;
+                }
+                RECORDS => self.large_scope(start + length, &resource)?,
+                _ => self.skip(length)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn large_scope(&mut self, end: u64, resource: &Arc<Resource>) -> Result<(), StreamError> {
+        let mut scope = Scope { resource: Arc::clone(resource), name: Arc::from("") };
+        while self.offset < end {
+            let Some((number, length)) = self.field()? else { break };
+            let start = self.offset;
+            match number {
+                1 => {
+                    self.fill(length)?;
+                    match scope_name(&self.buffer) {
+                        Ok(name) => scope.name = Arc::from(name.as_ref()),
+                        Err(reason) => (self.sink)(Err((start, reason)))?,
+                    }
+                }
+                RECORDS => {
+                    self.fill(length)?;
+                    let signal = signal_of_record(&self.buffer);
+                    (self.sink)(Ok(Record { signal, scope: &scope, body: &self.buffer }))?;
+                }
+                _ => self.skip(length)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn report(
+        &mut self,
+        start: u64,
+        read: Result<(), WireError>,
+        failed: Option<io::Error>,
+    ) -> Result<(), StreamError> {
+        match (read, failed) {
+            (_, Some(error)) => Err(error.into()),
+            (Err(reason), None) => Ok((self.sink)(Err((start, reason)))?),
+            (Ok(()), None) => Ok(()),
+        }
+    }
+
+    fn fits(&self, length: u64) -> bool {
+        length <= self.limits.record_bytes as u64
+    }
+
+    /// The next length-delimited field's number and length; fields of other wire types are passed over.
+    fn field(&mut self) -> Result<Option<(u32, u64)>, StreamError> {
+        loop {
+            let start = self.offset;
+            let Some(tag) = self.varint_or_end()? else { return Ok(None) };
+            match split_tag(tag) {
+                (number, 2) => return Ok(Some((number, self.varint()?))),
+                (_, 0) => drop(self.varint()?),
+                (_, 1) => self.skip(8)?,
+                (_, 5) => self.skip(4)?,
+                (field, wire_type) => {
+                    let reason = WireError::WireType { field, wire_type };
+                    return Err(StreamError::Malformed { offset: start, reason });
+                }
+            }
+        }
+    }
+
+    fn varint(&mut self) -> Result<u64, StreamError> {
+        let offset = self.offset;
+        self.varint_or_end()?.ok_or(StreamError::Malformed { offset, reason: WireError::Truncated })
+    }
+
+    fn varint_or_end(&mut self) -> Result<Option<u64>, StreamError> {
+        let start = self.offset;
+        let mut value = 0u64;
+        for index in 0..10 {
+            let Some(&byte) = self.input.fill_buf()?.first() else {
+                return match index {
+                    0 => Ok(None),
+                    _ => Err(StreamError::Malformed { offset: start, reason: WireError::Truncated }),
+                };
+            };
+            self.input.consume(1);
+            self.offset += 1;
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                return Ok(Some(value));
+            }
+        }
+        Err(StreamError::Malformed { offset: start, reason: WireError::LongVarint })
+    }
+
+    fn fill(&mut self, length: u64) -> Result<(), StreamError> {
+        if !self.fits(length) {
+            let limit = self.limits.record_bytes;
+            return Err(StreamError::RecordTooLarge { offset: self.offset, size: length, limit });
+        }
+        self.buffer.clear();
+        // `take` and not `resize`: a length that lies must not allocate what is not there.
+        let read = self.input.take(length).read_to_end(&mut self.buffer)? as u64;
+        self.advance(length, read)
+    }
+
+    fn skip(&mut self, length: u64) -> Result<(), StreamError> {
+        let skipped = io::copy(&mut self.input.take(length), &mut io::sink())?;
+        self.advance(length, skipped)
+    }
+
+    fn advance(&mut self, wanted: u64, got: u64) -> Result<(), StreamError> {
+        self.offset += got;
+        match got == wanted {
+            true => Ok(()),
+            false => Err(StreamError::Malformed { offset: self.offset, reason: WireError::Truncated }),
+        }
+    }
+}
+
+/// Checks the tags of the first levels: enough to tell OTLP from text and from other protobuf messages.
+fn looks_like_message(head: &[u8], whole: bool) -> bool {
+    let mut rest = head;
+    let mut seen = 0;
+    while !rest.is_empty() {
+        let Some((tag, body, complete)) = next_submessage(&mut rest) else { return seen > 0 && !whole };
+        if tag != 0x0a || (whole && !complete) || !looks_like_resource_records(body) {
+            return false;
+        }
+        seen += 1;
+    }
+    seen > 0
+}
+
+fn looks_like_resource_records(body: &[u8]) -> bool {
+    let mut rest = body;
+    while let Some((tag, inner, complete)) = next_submessage(&mut rest) {
+        let fits = match tag {
+            0x0a => matches!(inner.first(), None | Some(0x0a | 0x10 | 0x1a)),
+            0x12 => matches!(inner.first(), None | Some(0x0a | 0x12 | 0x1a)),
+            0x1a => std::str::from_utf8(inner).is_ok(),
+            _ => false,
+        };
+        if !fits {
+            return false;
+        }
+        if !complete {
+            break;
+        }
+    }
+    true
+}
+
+/// The next length-delimited field: its tag, as much of its body as is there, and whether that is all of it.
+fn next_submessage<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8], bool)> {
+    let (&tag, mut after) = rest.split_first()?;
+    if tag & 7 != 2 || tag >= 0x80 {
+        *rest = &[];
+        return Some((0, &[], true));
+    }
+    let length = usize::try_from(read_varint(&mut after).ok()?).ok()?;
+    let complete = length <= after.len();
+    let (body, behind) = after.split_at(length.min(after.len()));
+    *rest = behind;
+    Some((tag, body, complete))
+}

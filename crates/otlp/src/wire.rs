@@ -1,0 +1,145 @@
+//! The protobuf wire format: tags, varints and length-delimited fields, read without copying.
+
+/// Why bytes are not the protobuf message they should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    #[error("the message ends in the middle of a field")]
+    Truncated,
+    #[error("a number is longer than ten bytes")]
+    LongVarint,
+    #[error("field {field} has wire type {wire_type}, which protobuf does not use here")]
+    WireType { field: u32, wire_type: u8 },
+    #[error("a span has more than {limit} attributes (limit {limit})")]
+    TooManyAttributes { limit: usize },
+    #[error("an attribute is nested more than {limit} levels deep (limit {limit})")]
+    TooDeep { limit: usize },
+    #[error("an id has {length} bytes instead of {expected}")]
+    IdLength { length: usize, expected: usize },
+}
+
+/// One field's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Field<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Bytes(&'a [u8]),
+}
+
+/// Walks the fields of one message.
+#[derive(Clone, Debug)]
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Fields { rest: bytes }
+    }
+
+    /// The next field's number and value; `None` at the end of the message.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Field<'a>)>, WireError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (number, wire_type) = split_tag(read_varint(&mut self.rest)?);
+        let field = match wire_type {
+            0 => Field::Varint(read_varint(&mut self.rest)?),
+            1 => Field::Fixed64(u64::from_le_bytes(self.array()?)),
+            2 => {
+                let length = usize::try_from(read_varint(&mut self.rest)?).map_err(|_| WireError::Truncated)?;
+                Field::Bytes(self.take(length)?)
+            }
+            5 => Field::Fixed32(u32::from_le_bytes(self.array()?)),
+            _ => return Err(WireError::WireType { field: number, wire_type }),
+        };
+        Ok(Some((number, field)))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(WireError::Truncated)?;
+        self.rest = rest;
+        Ok(*head)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
+        let (head, rest) = self.rest.split_at_checked(length).ok_or(WireError::Truncated)?;
+        self.rest = rest;
+        Ok(head)
+    }
+}
+
+pub(crate) fn split_tag(tag: u64) -> (u32, u8) {
+    ((tag >> 3) as u32, (tag & 7) as u8)
+}
+
+#[inline]
+pub(crate) fn read_varint(bytes: &mut &[u8]) -> Result<u64, WireError> {
+    // Nearly all numbers in a trace (tags and short lengths) are one byte.
+    if let Some((&first, rest)) = bytes.split_first()
+        && first < 0x80
+    {
+        *bytes = rest;
+        return Ok(u64::from(first));
+    }
+    let mut value = 0u64;
+    for (index, &byte) in bytes.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte < 0x80 {
+            *bytes = &bytes[index + 1..];
+            return Ok(value);
+        }
+    }
+    Err(if bytes.len() < 10 { WireError::Truncated } else { WireError::LongVarint })
+}
+
+pub(crate) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value as u8) | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    write_varint(out, u64::from(field) << 3 | 2);
+    write_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+pub(crate) fn write_fixed64(out: &mut Vec<u8>, field: u32, value: u64) {
+    write_varint(out, u64::from(field) << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn write_number(out: &mut Vec<u8>, field: u32, value: u64) {
+    write_varint(out, u64::from(field) << 3);
+    write_varint(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_survive_a_round_trip() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut bytes = Vec::new();
+            write_varint(&mut bytes, value);
+            assert_eq!(read_varint(&mut bytes.as_slice()), Ok(value));
+        }
+    }
+
+    #[test]
+    fn a_number_cut_short_and_one_too_long_are_told_apart() {
+        assert_eq!(read_varint(&mut [0x80u8, 0x80].as_slice()), Err(WireError::Truncated));
+        assert_eq!(read_varint(&mut [0x80u8; 11].as_slice()), Err(WireError::LongVarint));
+    }
+
+    #[test]
+    fn a_length_past_the_end_is_refused() {
+        let mut fields = Fields::new(&[0x0a, 0x05, b'a']);
+        assert_eq!(fields.next(), Err(WireError::Truncated));
+    }
+}
