@@ -161,7 +161,9 @@ impl<'a> Reader<'a> {
 
     fn number(&mut self) -> Option<Json> {
         let rest = &self.text[self.at..];
-        let end = rest.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E' | '_')).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E' | '_'))
+            .unwrap_or(rest.len());
         let digits = rest[..end].replace('_', "");
         let number = match digits.parse::<i64>() {
             Ok(integer) => Number::from(integer),
@@ -222,7 +224,8 @@ mod tests {
 
     #[test]
     fn json_and_python_literals_mean_the_same() {
-        let want = json!({"repo": "octo/api", "labels": ["bug"], "draft": true, "assignee": null, "n": 3, "x": 1.5});
+        let want =
+            json!({"repo": "octo/api", "labels": ["bug"], "draft": true, "assignee": null, "n": 3, "x": 1.5});
         for text in [
             r#"{"repo": "octo/api", "labels": ["bug"], "draft": true, "assignee": null, "n": 3, "x": 1.5}"#,
             r"{'repo': 'octo/api', 'labels': ['bug'], 'draft': True, 'assignee': None, 'n': 3, 'x': 1.5}",
@@ -248,7 +251,19 @@ mod tests {
 
     #[test]
     fn what_is_no_value_is_refused() {
-        for text in ["", "{", "{\"a\": ", "{'a' 1}", "[1, 2", "hello", "'open", "{\"a\": \"cut off", "\\", "-", "'\\u12'"] {
+        for text in [
+            "",
+            "{",
+            "{\"a\": ",
+            "{'a' 1}",
+            "[1, 2",
+            "hello",
+            "'open",
+            "{\"a\": \"cut off",
+            "\\",
+            "-",
+            "'\\u12'",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(parse(&"[".repeat(100_000)), None);

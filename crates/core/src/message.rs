@@ -54,8 +54,12 @@ impl Role {
     pub fn parse(name: &str) -> Role {
         match name {
             "system" | "developer" => Role::System,
-            "assistant" | "model" | "ai" | "AIMessage" | "AIMessageChunk" | "tool-call" | "tool_call" => Role::Assistant,
-            "tool" | "function" | "tool-response" | "tool_response" | "ToolMessage" | "FunctionMessage" => Role::Tool,
+            "assistant" | "model" | "ai" | "AIMessage" | "AIMessageChunk" | "tool-call" | "tool_call" => {
+                Role::Assistant
+            }
+            "tool" | "function" | "tool-response" | "tool_response" | "ToolMessage" | "FunctionMessage" => {
+                Role::Tool
+            }
             "SystemMessage" => Role::System,
             _ => Role::User,
         }
@@ -165,7 +169,9 @@ pub fn message_from_json(json: Json) -> Option<Message<'static>> {
         Json::Object(object) => object,
         // LangChain's short form: ["user", "text"].
         Json::Array(pair) => match <[Json; 2]>::try_from(pair) {
-            Ok([Json::String(role), Json::String(text)]) => return Some(Message::text(Role::parse(&role), text)),
+            Ok([Json::String(role), Json::String(text)]) => {
+                return Some(Message::text(Role::parse(&role), text));
+            }
             _ => return None,
         },
         Json::String(text) => return Some(Message::text(Role::User, text)),
@@ -202,8 +208,16 @@ fn role_name(object: &Map<String, Json>) -> Option<String> {
         return Some(event.strip_suffix(".message").unwrap_or("assistant").to_owned());
     }
     match text("type") {
-        Some(kind @ ("human" | "ai" | "system" | "tool" | "AIMessageChunk" | "function")) => Some(kind.to_owned()),
-        _ => object.get("id")?.as_array()?.last()?.as_str().filter(|name| name.ends_with("Message")).map(str::to_owned),
+        Some(kind @ ("human" | "ai" | "system" | "tool" | "AIMessageChunk" | "function")) => {
+            Some(kind.to_owned())
+        }
+        _ => object
+            .get("id")?
+            .as_array()?
+            .last()?
+            .as_str()
+            .filter(|name| name.ends_with("Message"))
+            .map(str::to_owned),
     }
 }
 
@@ -218,9 +232,11 @@ impl PartReader {
         if self.item(object) {
             return;
         }
-        let tool_call_id = take_text(object, &["tool_call_id", "toolCallId", "message.tool_call_id"]);
+        let tool_call_id =
+            take_text(object, &["tool_call_id", "toolCallId", "call_id", "message.tool_call_id"]);
         for key in ["reasoning_content", "reasoning", "thinking", "thought"] {
-            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
+            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty())
+            {
                 self.parts.push(Part::Reasoning(Cow::Owned(text)));
             }
         }
@@ -283,6 +299,11 @@ impl PartReader {
                 return self.result(&mut response);
             }
         }
+        if let Some(reasoning) = object.remove("reasoningContent") {
+            let text = reasoning.get("reasoningText").cloned().unwrap_or(reasoning);
+            self.parts.extend(plain_text(text).map(|text| Part::Reasoning(Cow::Owned(text))));
+            return true;
+        }
         for (key, value) in [("toolUse", true), ("toolResult", false)] {
             if let Some(Json::Object(mut inner)) = object.remove(key) {
                 return if value { self.call(&mut inner) } else { self.result(&mut inner) };
@@ -290,11 +311,14 @@ impl PartReader {
         }
         let kind = object.get("type").and_then(Json::as_str).unwrap_or_default().to_owned();
         match kind.as_str() {
-            "tool_call" | "tool-call" | "tool_use" | "function_call" | "server_tool_call" | "server_tool_use" => {
-                self.call(object)
-            }
+            "tool_call" | "tool-call" | "tool_use" | "function_call" | "server_tool_call"
+            | "server_tool_use" => self.call(object),
             "function" if object.contains_key("function") => self.call(object),
-            "tool_call_response" | "tool-result" | "tool_result" | "function_call_output" | "tool-error"
+            "tool_call_response"
+            | "tool-result"
+            | "tool_result"
+            | "function_call_output"
+            | "tool-error"
             | "server_tool_call_response" => self.result(object),
             "reasoning" | "thinking" | "redacted_thinking" => self.reasoning(object),
             "text" | "output_text" | "input_text" | "refusal" => {
@@ -308,7 +332,8 @@ impl PartReader {
             }
             "" if object.contains_key("text") && !object.contains_key("role") => {
                 let thought = object.get("thought").is_some_and(|flag| flag == true);
-                if let Some(text) = object.remove("text").and_then(plain_text).filter(|text| !text.is_empty()) {
+                if let Some(text) = object.remove("text").and_then(plain_text).filter(|text| !text.is_empty())
+                {
                     let text = Cow::Owned(text);
                     self.parts.push(if thought { Part::Reasoning(text) } else { Part::Text(text) });
                 }
@@ -329,7 +354,8 @@ impl PartReader {
 
     fn reasoning(&mut self, object: &mut Map<String, Json>) -> bool {
         for key in ["content", "text", "thinking", "reasoning", "summary"] {
-            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
+            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty())
+            {
                 self.parts.push(Part::Reasoning(Cow::Owned(text)));
                 break;
             }
@@ -343,8 +369,13 @@ impl PartReader {
             kwargs.remove("tool_calls")
         });
         // LangChain repeats calls in additional_kwargs, and only there when their JSON was bad.
-        let own = object.remove("tool_calls").filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()));
-        for list in [own.or(nested), object.remove("invalid_tool_calls"), object.remove("toolCalls")].into_iter().flatten() {
+        let own = object
+            .remove("tool_calls")
+            .filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()));
+        for list in [own.or(nested), object.remove("invalid_tool_calls"), object.remove("toolCalls")]
+            .into_iter()
+            .flatten()
+        {
             for call in list.as_array().into_iter().flatten() {
                 if let Json::Object(call) = call {
                     self.call(&mut call.clone());
@@ -357,17 +388,20 @@ impl PartReader {
     }
 
     fn call(&mut self, object: &mut Map<String, Json>) -> bool {
-        let id = take_text(object, &["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"]).map(Cow::Owned);
+        let id =
+            take_text(object, &["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"]).map(Cow::Owned);
         if let Some(Json::Object(inner)) = object.get_mut("function") {
             *object = std::mem::take(inner);
         }
         let Some(name) = take_text(object, &["name", "toolName", "tool_name"]) else { return false };
-        let arguments = ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
+        let arguments =
+            ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
         let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
             Json::String(text) => Arguments::Text(Cow::Owned(text)),
             json => Arguments::Json(json),
         });
-        let duplicate = id.is_some() && self.parts.iter().any(|part| matches!(part, Part::ToolCall(call) if call.id == id));
+        let duplicate = id.is_some()
+            && self.parts.iter().any(|part| matches!(part, Part::ToolCall(call) if call.id == id));
         if !duplicate {
             self.parts.push(Part::ToolCall(ToolCall { id, name: Cow::Owned(name), arguments }));
         }
@@ -378,9 +412,10 @@ impl PartReader {
         let keys = ["tool_use_id", "call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
         let id = take_text(object, &keys).map(Cow::Owned);
         let name = take_text(object, &["name", "toolName", "tool_name"]).map(Cow::Owned);
-        let mut is_error = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true)
-            || object.get("status").is_some_and(|status| status == "error")
-            || object.get("type").is_some_and(|kind| kind == "tool-error");
+        let mut is_error =
+            object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true)
+                || object.get("status").is_some_and(|status| status == "error")
+                || object.get("type").is_some_and(|kind| kind == "tool-error");
         let keys = ["response", "result", "output", "content", "error"];
         let content = keys.iter().find_map(|key| object.remove(*key).filter(|value| !value.is_null()));
         let content = content.unwrap_or_default();
@@ -419,9 +454,9 @@ pub fn result_text(json: Json) -> String {
                     }
                 }
             }
-            // {"result": ...} and {"error": ...}: how Gemini's protocol wraps what a function returned.
+            // {"result": ...}: how Gemini's protocol wraps what a function returned. An {"error": ...} stays whole.
             if object.len() == 1 {
-                for key in ["result", "error", "output"] {
+                for key in ["result", "output"] {
                     if let Some(inner) = object.remove(key) {
                         return result_text(inner);
                     }
@@ -436,7 +471,9 @@ pub fn result_text(json: Json) -> String {
 fn is_text_block(json: &Json) -> bool {
     json.as_object().is_some_and(|object| {
         object.get("text").is_some_and(Json::is_string)
-            && object.keys().all(|key| matches!(key.as_str(), "type" | "text" | "annotations" | "meta" | "_meta" | "id"))
+            && object
+                .keys()
+                .all(|key| matches!(key.as_str(), "type" | "text" | "annotations" | "meta" | "_meta" | "id"))
     })
 }
 
@@ -444,9 +481,10 @@ fn is_text_block(json: &Json) -> bool {
 fn plain_text(json: Json) -> Option<String> {
     match json {
         Json::String(text) => Some(text),
-        Json::Object(mut object) => {
-            ["text", "content", "value", "parts", "thinking"].iter().find_map(|key| object.remove(*key)).and_then(plain_text)
-        }
+        Json::Object(mut object) => ["text", "content", "value", "parts", "thinking"]
+            .iter()
+            .find_map(|key| object.remove(*key))
+            .and_then(plain_text),
         Json::Array(items) => {
             let texts: Vec<String> = items.into_iter().filter_map(plain_text).collect();
             (!texts.is_empty()).then(|| texts.join("\n"))

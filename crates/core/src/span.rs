@@ -114,7 +114,12 @@ impl<'a> Attributes<'a> {
     }
 
     pub fn into_owned(self) -> Attributes<'static> {
-        Attributes(self.0.into_iter().map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned())).collect())
+        Attributes(
+            self.0
+                .into_iter()
+                .map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned()))
+                .collect(),
+        )
     }
 }
 
@@ -122,7 +127,9 @@ impl Resource {
     /// The project the spans belong to: Phoenix's resource attribute, else the service's name.
     pub fn project(&self) -> Option<&str> {
         let project = self.attributes.text("openinference.project.name");
-        project.or_else(|| self.attributes.text("service.name").filter(|name| !name.starts_with("unknown_service")))
+        project.or_else(|| {
+            self.attributes.text("service.name").filter(|name| !name.starts_with("unknown_service"))
+        })
     }
 }
 
@@ -163,7 +170,10 @@ impl<'a> Value<'a> {
             Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
             Value::Array(items) => Value::Array(items.into_iter().map(Value::into_owned).collect()),
             Value::Map(entries) => Value::Map(
-                entries.into_iter().map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned())).collect(),
+                entries
+                    .into_iter()
+                    .map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned()))
+                    .collect(),
             ),
         }
     }
@@ -197,9 +207,9 @@ impl<'a> Value<'a> {
             },
             Json::String(text) => Value::Str(Cow::Owned(text)),
             Json::Array(items) => Value::Array(items.into_iter().map(Value::from_json).collect()),
-            Json::Object(entries) => {
-                Value::Map(entries.into_iter().map(|(key, value)| (Cow::Owned(key), Value::from_json(value))).collect())
-            }
+            Json::Object(entries) => Value::Map(
+                entries.into_iter().map(|(key, value)| (Cow::Owned(key), Value::from_json(value))).collect(),
+            ),
         }
     }
 }

@@ -14,7 +14,8 @@ pub fn is_phoenix_span(object: &Map<String, Json>) -> bool {
 
 /// Whether an object is a span of a nested dump.
 pub fn is_nested_span(object: &Map<String, Json>) -> bool {
-    object.contains_key("span_id") && (object.contains_key("span_attributes") || object.contains_key("child_spans"))
+    object.contains_key("span_id")
+        && (object.contains_key("span_attributes") || object.contains_key("child_spans"))
 }
 
 /// Reads a span as Phoenix lists it.
@@ -28,7 +29,9 @@ pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
     if let Some(kind) = text(object, "span_kind").filter(|kind| *kind != "UNKNOWN")
         && attributes.get("openinference.span.kind").is_none()
     {
-        attributes.0.push((Cow::Borrowed("openinference.span.kind"), Value::Str(Cow::Owned(kind.to_owned()))));
+        attributes
+            .0
+            .push((Cow::Borrowed("openinference.span.kind"), Value::Str(Cow::Owned(kind.to_owned()))));
     }
     Span {
         trace_id: TraceId::parse(context.get("trace_id").and_then(Json::as_str).unwrap_or_default()),
@@ -52,7 +55,9 @@ pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
     while let Some((object, parent)) = waiting.pop() {
         let span = nested_span(object, parent);
         if let Some(Json::Array(children)) = object.get("child_spans") {
-            waiting.extend(children.iter().rev().filter_map(Json::as_object).map(|child| (child, Some(span.span_id))));
+            waiting.extend(
+                children.iter().rev().filter_map(Json::as_object).map(|child| (child, Some(span.span_id))),
+            );
         }
         spans.push(span);
     }
@@ -69,7 +74,8 @@ fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'stat
     };
     let start_ns = time(object, "timestamp").max(time(object, "start_time"));
     let duration = text(object, "duration").and_then(|text| text.parse::<jiff::SignedDuration>().ok());
-    let end_ns = duration.map_or_else(|| time(object, "end_time"), |duration| start_ns + duration.as_nanos().max(0) as u64);
+    let end_ns = duration
+        .map_or_else(|| time(object, "end_time"), |duration| start_ns + duration.as_nanos().max(0) as u64);
     Span {
         trace_id: TraceId::parse(text(object, "trace_id").unwrap_or_default()),
         span_id: SpanId::parse(text(object, "span_id").unwrap_or_default()),
@@ -86,8 +92,16 @@ fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'stat
 }
 
 /// Attributes under these names are values, however they are nested.
-const LEAVES: [&str; 8] =
-    ["json_schema", "parameters", "arguments", "metadata", "value", "invocation_parameters", "variables", "definitions"];
+const LEAVES: [&str; 8] = [
+    "json_schema",
+    "parameters",
+    "arguments",
+    "metadata",
+    "value",
+    "invocation_parameters",
+    "variables",
+    "definitions",
+];
 
 /// Nested attributes become dotted keys with indices, the form that instrumentations recorded.
 fn flatten_into(prefix: &str, object: &Map<String, Json>, out: &mut Attributes<'static>) {
@@ -114,7 +128,9 @@ fn events(object: &Map<String, Json>) -> Vec<Event<'static>> {
     let Some(Json::Array(events)) = object.get("events") else { return Vec::new() };
     let events = events.iter().filter_map(Json::as_object).map(|event| {
         let mut attributes = Attributes::default();
-        if let Some(Json::Object(recorded)) = event.get("attributes").or_else(|| event.get("event_attributes")) {
+        if let Some(Json::Object(recorded)) =
+            event.get("attributes").or_else(|| event.get("event_attributes"))
+        {
             flatten_into("", recorded, &mut attributes);
         }
         let name = text(event, "name").or(text(event, "event_name")).unwrap_or_default().to_owned();

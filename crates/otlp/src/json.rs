@@ -350,7 +350,8 @@ struct LogJson {
 
 impl LogJson {
     fn into_event(self) -> LogEvent<'static> {
-        let time_ns = if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
+        let time_ns =
+            if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
         let body = self.body.map(|body| body.0);
         let event = Event { name: Cow::Owned(self.event_name), time_ns, attributes: self.attributes.0, body };
         let mut log = LogEvent { trace_id: self.trace_id.0, span_id: self.span_id.0, event };
@@ -390,7 +391,9 @@ impl<'de> Deserialize<'de> for KeyValues {
                 let mut pairs = Vec::new();
                 while let Some(KeyValueJson { key, value }) = list.next_element()? {
                     if pairs.len() == limit {
-                        return Err(A::Error::custom(format!("more than {limit} attributes (limit {limit})")));
+                        return Err(A::Error::custom(format!(
+                            "more than {limit} attributes (limit {limit})"
+                        )));
                     }
                     pairs.push((Cow::Owned(key), value.map_or(Value::Null, |value| value.0)));
                 }
@@ -421,13 +424,15 @@ impl<'de> Deserialize<'de> for AnyValue {
                 let mut value = Value::Null;
                 while let Some(key) = map.next_key::<Cow<'_, str>>()? {
                     value = match key.as_ref() {
-                        "stringValue" | "string_value" => {
-                            map.next_value::<Option<String>>()?.map_or(Value::Null, |text| Value::Str(Cow::Owned(text)))
-                        }
+                        "stringValue" | "string_value" => map
+                            .next_value::<Option<String>>()?
+                            .map_or(Value::Null, |text| Value::Str(Cow::Owned(text))),
                         "boolValue" | "bool_value" => Value::Bool(map.next_value()?),
                         "intValue" | "int_value" => Value::Int(map.next_value::<I64>()?.0),
                         "doubleValue" | "double_value" => Value::Double(map.next_value::<F64>()?.0),
-                        "bytesValue" | "bytes_value" => Value::Bytes(Cow::Owned(base64_bytes(&map.next_value::<String>()?))),
+                        "bytesValue" | "bytes_value" => {
+                            Value::Bytes(Cow::Owned(base64_bytes(&map.next_value::<String>()?)))
+                        }
                         "arrayValue" | "array_value" => {
                             let list = map.next_value::<ArrayJson>()?.values;
                             Value::Array(list.into_iter().map(|item| item.0).collect())
@@ -475,9 +480,10 @@ macro_rules! flexible_number {
                 }
                 match Form::deserialize(deserializer)? {
                     Form::Number(number) => Ok($name(number)),
-                    Form::Text(text) => {
-                        text.parse().map($name).map_err(|_| D::Error::custom(format!("{text:?} is not a number")))
-                    }
+                    Form::Text(text) => text
+                        .parse()
+                        .map($name)
+                        .map_err(|_| D::Error::custom(format!("{text:?} is not a number"))),
                     Form::Nothing(()) => Ok($name::default()),
                 }
             }

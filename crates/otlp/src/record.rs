@@ -122,7 +122,9 @@ pub fn signal_of_record(body: &[u8]) -> Signal {
     while let Ok(Some((number, field))) = fields.next() {
         match (number, field) {
             (1 | 7 | 8, Field::Bytes(_)) | (7 | 8, Field::Fixed64(_)) => return Signal::Span,
-            (1 | 11, Field::Fixed64(_)) | (2, Field::Varint(_)) | (12, Field::Bytes(_)) => return Signal::Log,
+            (1 | 11, Field::Fixed64(_)) | (2, Field::Varint(_)) | (12, Field::Bytes(_)) => {
+                return Signal::Log;
+            }
             _ => {}
         }
     }

@@ -48,7 +48,8 @@ impl<'a> Fields<'a> {
             0 => Field::Varint(read_varint(&mut self.rest)?),
             1 => Field::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
-                let length = usize::try_from(read_varint(&mut self.rest)?).map_err(|_| WireError::Truncated)?;
+                let length =
+                    usize::try_from(read_varint(&mut self.rest)?).map_err(|_| WireError::Truncated)?;
                 Field::Bytes(self.take(length)?)
             }
             5 => Field::Fixed32(u32::from_le_bytes(self.array()?)),

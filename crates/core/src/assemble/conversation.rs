@@ -54,7 +54,11 @@ fn read_turn(query: Option<String>, turn: &[Message<'_>], tools: &[ToolDefinitio
             for (index, call) in message.tool_calls().enumerate() {
                 let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
                 if malformed {
-                    trajectory.defects.push(Defect::new(DefectKind::MalformedArguments, raw.clone().unwrap_or_default(), None));
+                    trajectory.defects.push(Defect::new(
+                        DefectKind::MalformedArguments,
+                        raw.clone().unwrap_or_default(),
+                        None,
+                    ));
                 }
                 let id = call.id.as_deref().map(str::to_owned);
                 let (thought, tool) = (thought.clone(), call.name.to_string());
@@ -128,7 +132,11 @@ fn from_transcript(transcript: Transcript<'_>) -> Trajectory {
 fn complain(trajectory: &mut Trajectory) {
     for step in &trajectory.steps {
         let mut miss = |kind, what: &str| {
-            trajectory.defects.push(Defect::new(kind, format!("step {} ({}) has no {what}", step.index, step.tool), None));
+            trajectory.defects.push(Defect::new(
+                kind,
+                format!("step {} ({}) has no {what}", step.index, step.tool),
+                None,
+            ));
         };
         if step.thought.is_none() {
             miss(DefectKind::MissingThought, "thought");
@@ -138,7 +146,11 @@ fn complain(trajectory: &mut Trajectory) {
         }
     }
     if trajectory.query.is_none() {
-        trajectory.defects.push(Defect::new(DefectKind::MissingQuery, "the request is not in the text", None));
+        trajectory.defects.push(Defect::new(
+            DefectKind::MissingQuery,
+            "the request is not in the text",
+            None,
+        ));
     }
     if trajectory.final_answer.is_none() {
         trajectory.defects.push(Defect::new(DefectKind::MissingAnswer, "there is no final answer", None));

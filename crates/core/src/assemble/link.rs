@@ -9,7 +9,7 @@ use std::hash::Hasher;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::dialect::{self, Kind};
+use crate::dialect::{self, Facts, Kind};
 use crate::message::{Message, Role};
 use crate::span::Span;
 
@@ -18,7 +18,7 @@ use crate::span::Span;
 pub struct TraceLink {
     session: Option<u64>,
     /// The conversation as it stands after this call.
-    leaves: Option<u64>,
+    leaves: Vec<u64>,
     /// The conversations that this call continues.
     continues: Vec<u64>,
 }
@@ -29,7 +29,8 @@ impl TraceLink {
         if span.parent_id.is_some() {
             return None;
         }
-        let facts = dialect::read(span);
+        let mut facts = dialect::read(span);
+        facts.read_free_text();
         if !matches!(facts.kind, Kind::Model | Kind::Tool) {
             return None;
         }
@@ -38,49 +39,81 @@ impl TraceLink {
         if facts.kind == Kind::Tool {
             return session.map(|session| TraceLink { session: Some(session), ..TraceLink::default() });
         }
-        let (leaves, continues) = chain(&facts.input, &facts.output);
-        (session.is_some() || leaves.is_some()).then_some(TraceLink { session, leaves, continues })
+        let Chain { leaves, continues, .. } = Chain::of(&facts);
+        let linked = session.is_some() || !leaves.is_empty() || !continues.is_empty();
+        linked.then_some(TraceLink { session, leaves, continues })
     }
 }
 
-/// Digests of the conversation after a call, and of all conversations the call's input contains.
-pub(super) fn chain(input: &[Message<'_>], output: &[Message<'_>]) -> (Option<u64>, Vec<u64>) {
-    let mut so_far = 0u64;
-    let mut continues = Vec::new();
-    for message in input.iter().filter(|message| message.role != Role::System) {
-        let digest = digest(message);
-        if message.role == Role::Assistant {
-            continues.push(combine(so_far, digest));
+/// A call's place in its conversation, as digests.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chain {
+    /// The conversation with this call's reply; empty when there was none.
+    pub leaves: Vec<u64>,
+    /// The conversations that the call's input contains, oldest first.
+    pub continues: Vec<u64>,
+    /// The conversation as it was sent.
+    pub asked: u64,
+}
+
+impl Chain {
+    pub(super) fn of(facts: &Facts<'_>) -> Chain {
+        let mut chain = Chain::of_messages(&facts.input, &facts.output);
+        // A service that keeps the conversation is told its last reply's id instead.
+        let reply = |id: &str| hash(&[b"response", id.as_bytes()]);
+        if let Some(id) = &facts.previous_response_id {
+            chain.continues.push(reply(id));
         }
-        so_far = combine(so_far, digest);
+        if let Some(id) = &facts.response_id {
+            chain.leaves.push(reply(id));
+        }
+        chain
     }
-    let mut reply = Message::new(Role::Assistant);
-    reply.parts = output.iter().flat_map(|message| message.parts.iter().cloned()).collect();
-    let leaves = (!reply.is_empty()).then(|| combine(so_far, digest(&reply)));
-    (leaves, continues)
+
+    fn of_messages(input: &[Message<'_>], output: &[Message<'_>]) -> Chain {
+        let mut so_far = 0u64;
+        let mut continues = Vec::new();
+        // A reply may be one message or several (reasoning, text, calls): neighbours count as one.
+        let spoken: Vec<&Message<'_>> = input.iter().filter(|message| message.role != Role::System).collect();
+        for turn in spoken.chunk_by(|a, b| a.role == Role::Assistant && b.role == Role::Assistant) {
+            let digest = digest(turn);
+            if turn[0].role == Role::Assistant {
+                continues.push(combine(so_far, digest));
+            }
+            so_far = combine(so_far, digest);
+        }
+        let reply: Vec<&Message<'_>> = output.iter().filter(|message| !message.is_empty()).collect();
+        let leaves = if reply.is_empty() { Vec::new() } else { vec![combine(so_far, digest(&reply))] };
+        Chain { leaves, continues, asked: so_far }
+    }
 }
 
-/// A message's identity. Calls and results are known by their ids, because senders drop the texts around them.
-fn digest(message: &Message<'_>) -> u64 {
+/// The identity of one message, or of one reply in several. Calls and results are known by their ids, because senders
+/// drop the texts around them.
+fn digest(messages: &[&Message<'_>]) -> u64 {
     let mut hasher = Xxh3::new();
-    let ids = message.tool_calls().filter_map(|call| call.id.as_deref());
-    let ids = ids.chain(message.tool_results().filter_map(|result| result.id.as_deref()));
     let mut any = false;
-    for id in ids {
-        hasher.update(id.as_bytes());
-        hasher.update(&[0]);
-        any = true;
+    for message in messages {
+        let ids = message.tool_calls().filter_map(|call| call.id.as_deref());
+        for id in ids.chain(message.tool_results().filter_map(|result| result.id.as_deref())) {
+            hasher.update(id.as_bytes());
+            hasher.update(&[0]);
+            any = true;
+        }
     }
     if !any {
-        hasher.update(message.joined_text().trim().as_bytes());
-        for call in message.tool_calls() {
-            hasher.update(call.name.as_bytes());
-        }
-        for result in message.tool_results() {
-            hasher.update(result.content.as_bytes());
+        for message in messages {
+            hasher.update(message.joined_text().trim().as_bytes());
+            for call in message.tool_calls() {
+                hasher.update(call.name.as_bytes());
+            }
+            for result in message.tool_results() {
+                hasher.update(result.content.as_bytes());
+            }
         }
     }
-    hasher.write_u8(message.role as u8);
+    let speaker = messages.first().map(|message| message.role as u8).unwrap_or_default();
+    hasher.write_u8(if messages.len() > 1 { Role::Assistant as u8 } else { speaker });
     hasher.finish()
 }
 
@@ -119,7 +152,7 @@ impl Linker {
             self.union(trace, other);
             return;
         }
-        for key in link.continues.iter().chain(link.leaves.as_ref()) {
+        for key in link.continues.iter().chain(&link.leaves) {
             let other = *self.conversations.entry(*key).or_insert(trace);
             self.union(trace, other);
         }

@@ -5,7 +5,7 @@
 
 use serde_json::Value as Json;
 
-use crate::dialect::{Facts, Kind};
+use crate::dialect::{Facts, Kind, looks_like_repr};
 use crate::literal;
 use crate::message::{Message, Role, messages_from_json};
 use crate::react;
@@ -41,13 +41,19 @@ pub(super) fn is_feedback(text: &str) -> bool {
 
 /// The user's request of a run.
 pub(super) fn query(tree: &Tree<'_>, run: &Run) -> Option<String> {
-    let inputs = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
+    let inputs =
+        run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
     let spoken = inputs.and_then(|input| last_user(input).map(|at| (input, at)));
     let asked: Vec<String> = match &spoken {
-        Some((input, _)) => input.iter().filter(|message| message.role == Role::User).map(|m| m.joined_text().into_owned()).collect(),
+        Some((input, _)) => input
+            .iter()
+            .filter(|message| message.role == Role::User)
+            .map(|m| m.joined_text().into_owned())
+            .collect(),
         None => Vec::new(),
     };
-    let confirmed = |text: &str| asked.is_empty() || asked.iter().any(|message| contains_folded(message, text));
+    let confirmed =
+        |text: &str| asked.is_empty() || asked.iter().any(|message| contains_folded(message, text));
     for at in &run.frames {
         if let Some(request) = of_frame(&tree.nodes[*at].facts).filter(|text| confirmed(text)) {
             return Some(request);
@@ -66,9 +72,23 @@ pub(super) fn of_frame(facts: &Facts<'_>) -> Option<String> {
         return Some(facts.input[at].joined_text().trim().to_owned());
     }
     let text = facts.input_text.as_deref()?.trim();
-    const KEYS: [&str; 15] = [
-        "input", "query", "question", "task", "message", "user_msg", "user_message", "user_input", "prompt", "request",
-        "new_message", "text", "content", "messages", "inputs",
+    const KEYS: [&str; 16] = [
+        "input_args",
+        "input",
+        "query",
+        "question",
+        "task",
+        "message",
+        "user_msg",
+        "user_message",
+        "user_input",
+        "prompt",
+        "request",
+        "new_message",
+        "text",
+        "content",
+        "messages",
+        "inputs",
     ];
     from_text(text, &KEYS, Role::User)
 }
@@ -86,7 +106,9 @@ pub(super) fn answer(tree: &Tree<'_>, run: &Run, spoken: Option<&str>) -> Option
         let Some(recorded) = recorded.filter(|text| !text.trim().is_empty()) else { continue };
         match reply {
             Some(reply) if contains_folded(reply, &recorded) => return Some(recorded.trim().to_owned()),
-            None if facts.kind == Kind::Agent || at == &run.frames[0] => return Some(recorded.trim().to_owned()),
+            None if facts.kind == Kind::Agent || at == &run.frames[0] => {
+                return Some(recorded.trim().to_owned());
+            }
             _ => {}
         }
     }
@@ -100,8 +122,20 @@ fn of_frame_output(facts: &Facts<'_>) -> Option<String> {
     }
     let text = facts.output_text.as_deref()?.trim();
     const KEYS: [&str; 14] = [
-        "output", "raw", "result", "response", "answer", "final_answer", "final_output", "content", "text", "message",
-        "return_values", "chat_message", "messages", "outputs",
+        "output",
+        "raw",
+        "result",
+        "response",
+        "answer",
+        "final_answer",
+        "final_output",
+        "content",
+        "text",
+        "message",
+        "return_values",
+        "chat_message",
+        "messages",
+        "outputs",
     ];
     from_text(text, &KEYS, Role::Assistant)
 }
@@ -130,7 +164,9 @@ fn from_json(json: Json, keys: &[&str], role: Role, depth: usize) -> Option<Stri
             let messages = messages_from_json(json);
             let found = match role {
                 Role::User => last_user(&messages),
-                _ => messages.iter().rposition(|message| message.role == Role::Assistant && !message.joined_text().trim().is_empty()),
+                _ => messages.iter().rposition(|message| {
+                    message.role == Role::Assistant && !message.joined_text().trim().is_empty()
+                }),
             };
             found.map(|at| messages[at].joined_text().trim().to_owned())
         }
@@ -140,17 +176,11 @@ fn from_json(json: Json, keys: &[&str], role: Role, depth: usize) -> Option<Stri
                 let text = messages.first()?.joined_text().trim().to_owned();
                 return (!text.is_empty()).then_some(text);
             }
-            keys.iter().find_map(|key| object.remove(*key).and_then(|inner| from_json(inner, keys, role, depth + 1)))
+            keys.iter()
+                .find_map(|key| object.remove(*key).and_then(|inner| from_json(inner, keys, role, depth + 1)))
         }
         _ => None,
     }
-}
-
-/// `StopEvent(result=AgentOutput(...` and `<object at 0x..>`: how Python prints objects.
-fn looks_like_repr(text: &str) -> bool {
-    let name = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'.').count();
-    (name > 0 && text.as_bytes()[0].is_ascii_uppercase() && text[name..].starts_with('(') && text.contains('='))
-        || (text.starts_with('<') && text.contains(" at 0x"))
 }
 
 /// Removes what well-known prompts put around the request.
@@ -170,7 +200,9 @@ fn out_of_template(text: &str) -> &str {
         let end = rest.find("\nThought:").unwrap_or(rest.len());
         return rest[..end].trim();
     }
-    let end = text.find("\n\nThis was your previous work").or_else(|| text.find("(reminder to respond in a JSON blob"));
+    let end = text
+        .find("\n\nThis was your previous work")
+        .or_else(|| text.find("(reminder to respond in a JSON blob"));
     end.map_or(text, |end| text[..end].trim())
 }
 

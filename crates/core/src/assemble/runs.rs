@@ -8,7 +8,7 @@ use crate::react;
 use crate::span::TraceId;
 use crate::trajectory::{Defect, DefectKind, Trajectory};
 
-use super::link::chain;
+use super::link::Chain;
 use super::request;
 use super::tree::Tree;
 
@@ -31,7 +31,8 @@ impl Run {
     }
 
     pub(super) fn start(&self, tree: &Tree<'_>) -> (u64, u64) {
-        let first = self.calls.iter().chain(&self.tools).chain(&self.frames).map(|at| tree.nodes[*at].order());
+        let first =
+            self.calls.iter().chain(&self.tools).chain(&self.frames).map(|at| tree.nodes[*at].order());
         first.min().map_or((u64::MAX, 0), |(start, end, _)| (start, end))
     }
 }
@@ -48,7 +49,9 @@ pub(super) fn find(tree: &Tree<'_>) -> (Vec<Run>, Vec<Defect>) {
     for nodes in by_trace.values() {
         let is_bare = |at: &usize| {
             let node = &tree.nodes[*at];
-            node.parent.is_some() || matches!(node.facts.kind, Kind::Model | Kind::Tool) || node.folded_into.is_some()
+            node.parent.is_some()
+                || matches!(node.facts.kind, Kind::Model | Kind::Tool)
+                || node.folded_into.is_some()
         };
         if nodes.iter().all(is_bare) {
             bare.extend(nodes);
@@ -58,9 +61,16 @@ pub(super) fn find(tree: &Tree<'_>) -> (Vec<Run>, Vec<Defect>) {
     }
     bare.sort_by_key(|at| tree.nodes[*at].order());
     conversations(tree, &bare, &mut runs, &mut defects);
-    runs.retain(|run| !run.is_empty());
+    runs.retain(|run| !run.is_empty() || failed_early(tree, run));
     runs.sort_by_key(|run| (run.start(tree), run.below.is_some()));
     (runs, defects)
+}
+
+/// An agent that was asked something and never came to call its model.
+fn failed_early(tree: &Tree<'_>, run: &Run) -> bool {
+    let frames = || run.frames.iter().map(|at| &tree.nodes[*at]);
+    frames().any(|node| node.facts.kind == Kind::Agent)
+        && frames().any(|node| request::of_frame(&node.facts).is_some())
 }
 
 /// Links runs that hang below others to the step they belong to, and gives every trajectory its id.
@@ -74,9 +84,12 @@ pub(super) fn connect(tree: &Tree<'_>, runs: &[Run], trajectories: &mut [Traject
     }
     for at in 0..runs.len() {
         let Some(below) = runs[at].below else { continue };
-        let owns = |run: &Run, node: usize| run.tools.contains(&node) || run.calls.contains(&node) || run.frames.contains(&node);
+        let owns = |run: &Run, node: usize| {
+            run.tools.contains(&node) || run.calls.contains(&node) || run.frames.contains(&node)
+        };
         let above: Vec<usize> = std::iter::once(below).chain(tree.ancestors(below)).collect();
-        let parent = (0..runs.len()).find(|other| *other != at && above.iter().any(|node| owns(&runs[*other], *node)));
+        let parent =
+            (0..runs.len()).find(|other| *other != at && above.iter().any(|node| owns(&runs[*other], *node)));
         let Some(parent) = parent else { continue };
         let id = tree.nodes[below].span_ids.first().map(ToString::to_string).unwrap_or_default();
         let step = trajectories[parent].steps.iter().find(|step| step.span_ids.contains(&id));
@@ -94,7 +107,8 @@ pub(super) fn connect(tree: &Tree<'_>, runs: &[Run], trajectories: &mut [Traject
 
 /// A trace with spans around the work: one run, and one more for each agent that was given another task.
 fn split_trace(tree: &Tree<'_>, nodes: &[usize], runs: &mut Vec<Run>) {
-    let territory: Vec<usize> = nodes.iter().copied().filter(|at| tree.nodes[*at].folded_into.is_none()).collect();
+    let territory: Vec<usize> =
+        nodes.iter().copied().filter(|at| tree.nodes[*at].folded_into.is_none()).collect();
     let mut waiting = vec![(None, territory)];
     while let Some((below, nodes)) = waiting.pop() {
         let (own, inner) = separate(tree, below, &nodes);
@@ -108,10 +122,15 @@ fn split_trace(tree: &Tree<'_>, nodes: &[usize], runs: &mut Vec<Run>) {
             }
         }
         // A tool's own call of a model, without any tool of its own, is not an agent at work.
-        if below.is_some_and(|at| tree.nodes[at].facts.kind == Kind::Tool) && run.tools.is_empty() && !asks_for_tools(tree, &run) {
+        if below.is_some_and(|at| tree.nodes[at].facts.kind == Kind::Tool)
+            && run.tools.is_empty()
+            && !asks_for_tools(tree, &run)
+        {
             let owner = runs.iter_mut().rev().find(|other| below.is_some_and(|at| other.tools.contains(&at)));
             if let Some(owner) = owner {
-                owner.defects.extend(run.calls.iter().map(|at| outside_steps(tree, *at, "a tool's own call of a model")));
+                owner.defects.extend(
+                    run.calls.iter().map(|at| outside_steps(tree, *at, "a tool's own call of a model")),
+                );
                 continue;
             }
         }
@@ -128,17 +147,27 @@ fn split_trace(tree: &Tree<'_>, nodes: &[usize], runs: &mut Vec<Run>) {
 fn asks_for_tools(tree: &Tree<'_>, run: &Run) -> bool {
     run.calls.iter().any(|at| {
         let output = &tree.nodes[*at].facts.output;
-        output.iter().any(|message| message.has_tool_calls() || !react::read(&message.joined_text()).steps.is_empty())
+        output
+            .iter()
+            .any(|message| message.has_tool_calls() || !react::read(&message.joined_text()).steps.is_empty())
     })
 }
 
 pub(super) fn outside_steps(tree: &Tree<'_>, at: usize, why: &str) -> Defect {
     let node = &tree.nodes[at];
-    Defect::new(DefectKind::ModelCallOutsideSteps, format!("{}: {why}", node.span.name), Some(node.span.span_id))
+    Defect::new(
+        DefectKind::ModelCallOutsideSteps,
+        format!("{}: {why}", node.span.name),
+        Some(node.span.span_id),
+    )
 }
 
 /// Splits a territory into what belongs to its main agent and the territories of agents inside it.
-fn separate(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> (Vec<usize>, Vec<(usize, Vec<usize>)>) {
+fn separate(
+    tree: &Tree<'_>,
+    below: Option<usize>,
+    nodes: &[usize],
+) -> (Vec<usize>, Vec<(usize, Vec<usize>)>) {
     let boundaries = boundaries(tree, below, nodes);
     if boundaries.is_empty() {
         return (nodes.to_vec(), Vec::new());
@@ -161,8 +190,11 @@ fn separate(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> (Vec<usiz
 
 /// The nodes below which another agent is at work: tools that call models, and agents with a request of their own.
 fn boundaries(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> Vec<usize> {
-    let calls: Vec<usize> =
-        nodes.iter().copied().filter(|at| tree.nodes[*at].facts.kind == Kind::Model && tree.nodes[*at].facts.has_content()).collect();
+    let calls: Vec<usize> = nodes
+        .iter()
+        .copied()
+        .filter(|at| tree.nodes[*at].facts.kind == Kind::Model && tree.nodes[*at].facts.has_content())
+        .collect();
     let mut found = Vec::new();
     for &call in &calls {
         let inside = tree.ancestors(call).take_while(|at| Some(*at) != below);
@@ -191,7 +223,11 @@ fn boundaries(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> Vec<usi
 fn sibling_requests(tree: &Tree<'_>, calls: &[usize], below: Option<usize>) -> Vec<usize> {
     let mut outermost: Vec<usize> = Vec::new();
     for &call in calls {
-        let agent = tree.ancestors(call).take_while(|at| Some(*at) != below).filter(|at| tree.nodes[*at].facts.kind == Kind::Agent).last();
+        let agent = tree
+            .ancestors(call)
+            .take_while(|at| Some(*at) != below)
+            .filter(|at| tree.nodes[*at].facts.kind == Kind::Agent)
+            .last();
         let Some(agent) = agent else { return Vec::new() };
         if !outermost.contains(&agent) {
             outermost.push(agent);
@@ -200,8 +236,12 @@ fn sibling_requests(tree: &Tree<'_>, calls: &[usize], below: Option<usize>) -> V
     if outermost.len() < 2 {
         return Vec::new();
     }
-    let requests: Vec<Option<String>> = outermost.iter().map(|at| request::of_frame(&tree.nodes[*at].facts)).collect();
-    let distinct = requests.iter().enumerate().all(|(index, request)| request.is_some() && !requests[..index].contains(request));
+    let requests: Vec<Option<String>> =
+        outermost.iter().map(|at| request::of_frame(&tree.nodes[*at].facts)).collect();
+    let distinct = requests
+        .iter()
+        .enumerate()
+        .all(|(index, request)| request.is_some() && !requests[..index].contains(request));
     if distinct { outermost } else { Vec::new() }
 }
 
@@ -225,8 +265,9 @@ fn related(a: &str, b: &str) -> bool {
 struct Conversation {
     calls: Vec<usize>,
     session: Option<String>,
-    /// The conversation's digest after its last reply, or before it if that call got none.
-    leaves: Option<u64>,
+    /// Digests of the conversation after its last reply.
+    leaves: Vec<u64>,
+    /// The conversation as it was last sent, if no reply came.
     unanswered: Option<u64>,
 }
 
@@ -245,7 +286,8 @@ fn conversations(tree: &Tree<'_>, bare: &[usize], runs: &mut Vec<Run>, defects: 
         }
         join_conversation(tree, at, &mut open);
     }
-    let tools: Vec<usize> = bare.iter().copied().filter(|at| tree.nodes[*at].facts.kind == Kind::Tool).collect();
+    let tools: Vec<usize> =
+        bare.iter().copied().filter(|at| tree.nodes[*at].facts.kind == Kind::Tool).collect();
     let mut found: Vec<Run> = open.iter().flat_map(|conversation| turns(tree, conversation)).collect();
     for tool in tools {
         attach_tool(tree, tool, &mut found);
@@ -256,40 +298,42 @@ fn conversations(tree: &Tree<'_>, bare: &[usize], runs: &mut Vec<Run>, defects: 
 fn join_conversation(tree: &Tree<'_>, at: usize, open: &mut Vec<Conversation>) {
     let facts = &tree.nodes[at].facts;
     let session = facts.session.as_deref();
-    let (leaves, continues) = chain(&facts.input, &facts.output);
-    let (asked, _) = chain(&facts.input, &[Message::text(Role::Assistant, "")]);
-    let fits = |conversation: &&mut Conversation| conversation.session.as_deref() == session;
+    let Chain { leaves, continues, asked } = Chain::of(facts);
     // The latest reply in the input decides; among equals the conversation that waited longest.
-    let latest = |conversation: &Conversation| {
-        let place = conversation.leaves.and_then(|key| continues.iter().rposition(|other| *other == key));
-        place.or((conversation.unanswered.is_some() && conversation.unanswered == asked).then_some(usize::MAX))
+    let place = |conversation: &Conversation| {
+        let latest = continues.iter().rposition(|key| conversation.leaves.contains(key));
+        latest.or((conversation.unanswered == Some(asked)).then_some(usize::MAX))
     };
-    let best = open.iter().enumerate().filter_map(|(index, conversation)| Some((latest(conversation)?, index)));
-    let best = best.filter(|(_, index)| open[*index].session.as_deref() == session).max_by_key(|(place, index)| (*place, usize::MAX - index));
+    let fitting =
+        open.iter().enumerate().filter(|(_, conversation)| conversation.session.as_deref() == session);
+    let best =
+        fitting.filter_map(|(index, conversation)| Some((place(conversation)?, usize::MAX - index))).max();
     let found = match best {
-        Some((_, index)) => Some(&mut open[index]),
+        Some((_, index)) => Some(usize::MAX - index),
         // Within a session a list that was rewritten still continues the turn with the same question.
-        None if session.is_some() => open.iter_mut().rev().filter(fits).find(|conversation| {
-            conversation.calls.last().is_some_and(|last| continues_turn(&tree.nodes[*last].facts.input, &facts.input))
+        None if session.is_some() => open.iter().rposition(|conversation| {
+            let last = conversation.calls.last().map(|last| &tree.nodes[*last].facts.input);
+            conversation.session.as_deref() == session
+                && last.is_some_and(|last| continues_turn(last, &facts.input))
         }),
         None => None,
     };
-    match found {
-        Some(conversation) => {
-            conversation.calls.push(at);
-            if leaves.is_some() {
-                conversation.leaves = leaves;
-                conversation.unanswered = None;
-            } else {
-                conversation.unanswered = asked;
-            }
-        }
-        None => open.push(Conversation {
-            calls: vec![at],
+    let index = found.unwrap_or_else(|| {
+        open.push(Conversation {
+            calls: Vec::new(),
             session: session.map(str::to_owned),
-            leaves,
-            unanswered: if leaves.is_none() { asked } else { None },
-        }),
+            leaves: Vec::new(),
+            unanswered: None,
+        });
+        open.len() - 1
+    });
+    let conversation = &mut open[index];
+    conversation.calls.push(at);
+    if facts.output.is_empty() {
+        conversation.unanswered = Some(asked);
+    } else {
+        conversation.leaves = leaves;
+        conversation.unanswered = None;
     }
 }
 
@@ -309,14 +353,19 @@ fn turns(tree: &Tree<'_>, conversation: &Conversation) -> Vec<Run> {
     let mut answered = true;
     for &at in &conversation.calls {
         let facts = &tree.nodes[at].facts;
-        let user = request::last_user(&facts.input);
-        let spoke_again = user.is_some() && user != place;
+        let user =
+            request::last_user(&facts.input).map(|at| (at, facts.input[at].joined_text().into_owned()));
+        // Where the service keeps the conversation, each request begins anew.
+        let spoke_again = user.is_some() && (user != place || facts.previous_response_id.is_some());
         match runs.last_mut() {
             Some(run) if !(answered && spoke_again) => run.calls.push(at),
             _ => runs.push(Run { calls: vec![at], ..Run::default() }),
         }
         place = user.or(place);
-        let acts = facts.output.iter().any(|message| message.has_tool_calls() || !react::read(&message.joined_text()).steps.is_empty());
+        let acts = facts
+            .output
+            .iter()
+            .any(|message| message.has_tool_calls() || !react::read(&message.joined_text()).steps.is_empty());
         answered = !acts && !facts.output.is_empty();
     }
     for run in &mut runs {

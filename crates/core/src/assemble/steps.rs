@@ -35,13 +35,23 @@ pub(super) struct Ask {
     /// What a later request shows as the result.
     pub seen: Option<String>,
     pub seen_is_error: bool,
+    /// The result named the call it answers.
+    pub seen_by_id: bool,
     /// Nodes of the tool's spans.
     pub runs: Vec<usize>,
 }
 
 /// Reads a run.
 pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
-    let mut reader = Reader { tree, run, asks: Vec::new(), defects: run.defects.clone(), spoken: None, speakers: Vec::new(), code: Vec::new() };
+    let mut reader = Reader {
+        tree,
+        run,
+        asks: Vec::new(),
+        defects: run.defects.clone(),
+        spoken: None,
+        speakers: Vec::new(),
+        code: Vec::new(),
+    };
     for number in 0..run.calls.len() {
         reader.call(number);
     }
@@ -86,7 +96,9 @@ impl Reader<'_, '_> {
         let first = (0..=number).find_map(|number| request::last_user(input(number)).map(|at| (number, at)));
         let Some((first, at)) = first else { return 0 };
         let asked = &input(first)[at];
-        let same = |at: &usize| this.get(*at).is_some_and(|message| message.role == Role::User && message.parts == asked.parts);
+        let same = |at: &usize| {
+            this.get(*at).is_some_and(|message| message.role == Role::User && message.parts == asked.parts)
+        };
         if same(&at) {
             return at + 1;
         }
@@ -123,10 +135,17 @@ impl Reader<'_, '_> {
         let output = &node.facts.output;
         let said = said(output);
         let in_history = |id: &str| {
-            node.facts.input.iter().any(|message| message.tool_calls().any(|call| call.id.as_deref() == Some(id)))
+            node.facts
+                .input
+                .iter()
+                .any(|message| message.tool_calls().any(|call| call.id.as_deref() == Some(id)))
         };
         // A span that several calls wrote to keeps calls of earlier replies; the history shows them as past.
-        let fresh: Vec<_> = output.iter().flat_map(Message::tool_calls).filter(|call| call.id.as_deref().is_none_or(|id| !in_history(id))).collect();
+        let fresh: Vec<_> = output
+            .iter()
+            .flat_map(Message::tool_calls)
+            .filter(|call| call.id.as_deref().is_none_or(|id| !in_history(id)))
+            .collect();
         if let [only] = fresh.as_slice()
             && tools::is_final_answer(&only.name)
         {
@@ -171,7 +190,11 @@ impl Reader<'_, '_> {
             match transcript.answer {
                 Some(answer) => self.spoken = Some(answer.into_owned()),
                 None if transcript.is_react => {
-                    self.defect_at(number, DefectKind::MissingAction, "a ReAct reply with neither an action nor an answer");
+                    self.defect_at(
+                        number,
+                        DefectKind::MissingAction,
+                        "a ReAct reply with neither an action nor an answer",
+                    );
                     self.spoken = Some(text.trim().to_owned());
                 }
                 None => self.spoken = said.or(Some(text.trim().to_owned())),
@@ -186,11 +209,21 @@ impl Reader<'_, '_> {
         }
         if written {
             // The framework acts on the first action; what the model imagined behind it did not happen.
-            self.defect_at(number, DefectKind::SelfWrittenObservation, "the reply goes on behind its action with an observation of its own");
+            self.defect_at(
+                number,
+                DefectKind::SelfWrittenObservation,
+                "the reply goes on behind its action with an observation of its own",
+            );
         }
     }
 
-    fn ask(&mut self, number: usize, thought: Option<String>, call: &crate::message::ToolCall<'_>, parallel: bool) {
+    fn ask(
+        &mut self,
+        number: usize,
+        thought: Option<String>,
+        call: &crate::message::ToolCall<'_>,
+        parallel: bool,
+    ) {
         let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
         if malformed {
             self.defect_at(number, DefectKind::MalformedArguments, raw.as_deref().unwrap_or_default());
@@ -271,7 +304,8 @@ impl Reader<'_, '_> {
             Some(answer) => Some(answer),
             None => request::answer(self.tree, self.run, spoken),
         };
-        let code_answer = self.code.last().map(|reply| reply.call).filter(|call| last_ask.is_none_or(|ask| *call > ask));
+        let code_answer =
+            self.code.last().map(|reply| reply.call).filter(|call| last_ask.is_none_or(|ask| *call > ask));
         let speaker = if answered { self.speakers.last().copied() } else { None };
         for number in [speaker, code_answer].into_iter().flatten() {
             let ids = self.tree.nodes[self.run.calls[number]].span_ids.iter().map(ToString::to_string);
@@ -281,7 +315,11 @@ impl Reader<'_, '_> {
         for &number in &self.speakers {
             if Some(number) != speaker {
                 let at = self.run.calls[number];
-                self.defects.push(outside_steps(self.tree, at, "a reply that asks for no tool and is not the answer"));
+                self.defects.push(outside_steps(
+                    self.tree,
+                    at,
+                    "a reply that asks for no tool and is not the answer",
+                ));
             }
         }
     }
@@ -295,7 +333,10 @@ impl Reader<'_, '_> {
             let (observation, is_error) = observations::choose(&ask, last.map(|node| &node.facts.tool));
             let from_span = last.and_then(|node| node.facts.tool.arguments.as_ref());
             let (mut arguments, mut raw) = (ask.arguments, ask.raw);
-            if raw.is_none() && arguments.is_none() && let Some(recorded) = from_span {
+            if raw.is_none()
+                && arguments.is_none()
+                && let Some(recorded) = from_span
+            {
                 (arguments, raw, _) = read_arguments(Some(recorded));
             }
             let tokens = match ask.call {
@@ -312,7 +353,9 @@ impl Reader<'_, '_> {
                 index: index as u32 + 1,
                 thought: ask.thought.filter(|thought| !thought.trim().is_empty()),
                 tool: ask.tool,
-                tool_call_id: ask.id.or_else(|| last.and_then(|node| node.facts.tool.call_id.as_deref().map(str::to_owned))),
+                tool_call_id: ask
+                    .id
+                    .or_else(|| last.and_then(|node| node.facts.tool.call_id.as_deref().map(str::to_owned))),
                 arguments,
                 arguments_raw: raw,
                 observation,
@@ -342,7 +385,9 @@ impl Reader<'_, '_> {
             }
         }
         let root = trajectory.root_span_id.clone();
-        let mut miss = |kind, detail: &str| self.defects.push(Defect { kind, detail: detail.to_owned(), span_id: root.clone() });
+        let mut miss = |kind, detail: &str| {
+            self.defects.push(Defect { kind, detail: detail.to_owned(), span_id: root.clone() })
+        };
         if trajectory.query.is_none() {
             miss(DefectKind::MissingQuery, "the request is not in the spans");
         }
@@ -354,13 +399,35 @@ impl Reader<'_, '_> {
             miss(DefectKind::MissingAnswer, "there is no final answer");
         }
         for id in &self.tree.orphans {
-            if self.run.calls.iter().chain(&self.run.tools).chain(&self.run.frames).any(|at| self.tree.nodes[*at].span.span_id == *id) {
-                self.defects.push(Defect::new(DefectKind::OrphanSpan, "its parent span is not there", Some(*id)));
+            if self
+                .run
+                .calls
+                .iter()
+                .chain(&self.run.tools)
+                .chain(&self.run.frames)
+                .any(|at| self.tree.nodes[*at].span.span_id == *id)
+            {
+                self.defects.push(Defect::new(
+                    DefectKind::OrphanSpan,
+                    "its parent span is not there",
+                    Some(*id),
+                ));
             }
         }
         for id in &self.tree.conflicting {
-            if self.run.calls.iter().chain(&self.run.tools).chain(&self.run.frames).any(|at| self.tree.nodes[*at].span_ids.contains(id)) {
-                self.defects.push(Defect::new(DefectKind::ConflictingSpan, "came twice with different content; the later one counts", Some(*id)));
+            if self
+                .run
+                .calls
+                .iter()
+                .chain(&self.run.tools)
+                .chain(&self.run.frames)
+                .any(|at| self.tree.nodes[*at].span_ids.contains(id))
+            {
+                self.defects.push(Defect::new(
+                    DefectKind::ConflictingSpan,
+                    "came twice with different content; the later one counts",
+                    Some(*id),
+                ));
             }
         }
         trajectory.defects = self.defects;
@@ -382,7 +449,8 @@ pub(super) fn said(output: &[Message<'_>]) -> Option<String> {
     if let Some(think) = think {
         return Some(think.to_owned());
     }
-    let reasoning: Vec<_> = output.iter().map(Message::joined_reasoning).filter(|text| !text.trim().is_empty()).collect();
+    let reasoning: Vec<_> =
+        output.iter().map(Message::joined_reasoning).filter(|text| !text.trim().is_empty()).collect();
     (!reasoning.is_empty()).then(|| reasoning.join("\n").trim().to_owned())
 }
 

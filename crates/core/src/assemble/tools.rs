@@ -19,27 +19,39 @@ pub(super) fn is_final_answer(name: &str) -> bool {
 
 /// Names that a model can use. Frameworks record their own bookkeeping under names like `_Exception`.
 pub(super) fn can_be_called(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with('_') && !name.starts_with('(') && !name.contains(char::is_whitespace) && name != "invalid_tool"
+    !name.is_empty()
+        && !name.starts_with('_')
+        && !name.starts_with('(')
+        && !name.contains(char::is_whitespace)
+        && name != "invalid_tool"
 }
 
 /// What a run's finishing tool was given.
 pub(super) fn final_answer(tree: &Tree<'_>, run: &Run) -> Option<String> {
-    let at = run.tools.iter().rev().find(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer))?;
+    let at = run
+        .tools
+        .iter()
+        .rev()
+        .find(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer))?;
     let tool = &tree.nodes[*at].facts.tool;
-    if let Some(result) = tool.result.as_deref().filter(|result| !result.is_empty()) {
-        return Some(result.to_owned());
-    }
-    match read_arguments(tool.arguments.as_ref()).0? {
-        Json::Object(mut object) => {
-            let value = object.remove("answer").or_else(|| object.remove("args").and_then(|args| args.get(0).cloned()))?;
-            Some(result_text(value))
+    // What it was given is the answer; what it returned may be a receipt.
+    let given = match read_arguments(tool.arguments.as_ref()).0 {
+        Some(Json::Object(mut object)) => {
+            let named =
+                ["answer", "response", "result", "final_answer"].iter().find_map(|key| object.remove(*key));
+            named.or_else(|| object.remove("args").and_then(|args| args.get(0).cloned())).map(result_text)
         }
-        other => Some(result_text(other)),
-    }
+        Some(Json::String(text)) => Some(text),
+        _ => None,
+    };
+    given.or_else(|| tool.result.as_deref().map(str::to_owned)).filter(|answer| !answer.is_empty())
 }
 
 pub(super) fn final_answer_spans(tree: &Tree<'_>, run: &Run) -> Vec<String> {
-    let finishing = run.tools.iter().filter(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer));
+    let finishing = run
+        .tools
+        .iter()
+        .filter(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer));
     finishing.flat_map(|at| &tree.nodes[*at].span_ids).map(ToString::to_string).collect()
 }
 
@@ -55,12 +67,19 @@ pub(super) fn offered(tree: &Tree<'_>, run: &Run) -> Vec<ToolDefinition> {
         let tool = &tree.nodes[*at].facts.tool;
         let Some(name) = tool.name.as_deref().filter(|name| can_be_called(name)) else { continue };
         let schema = tool.schema.as_deref().and_then(|schema| serde_json::from_str(schema).ok());
-        list.add(ToolDefinition { name: name.to_owned(), description: tool.description.as_deref().map(str::to_owned), schema });
+        list.add(ToolDefinition {
+            name: name.to_owned(),
+            description: tool.description.as_deref().map(str::to_owned),
+            schema,
+        });
     }
     if list.tools.iter().all(|tool| tool.schema.is_none()) {
         let prompt = run.calls.first().and_then(|at| {
             let input = &tree.nodes[*at].facts.input;
-            input.iter().find(|message| matches!(message.role, Role::System | Role::User)).map(|message| message.joined_text().into_owned())
+            input
+                .iter()
+                .find(|message| matches!(message.role, Role::System | Role::User))
+                .map(|message| message.joined_text().into_owned())
         });
         for tool in prompt.as_deref().map(in_prompt).unwrap_or_default() {
             list.add(tool);
@@ -86,7 +105,9 @@ struct ToolList {
 impl ToolList {
     fn read(&mut self, source: &OfferedTools<'_>) {
         match source {
-            OfferedTools::Name(name) => self.add(ToolDefinition { name: (*name).to_owned(), ..ToolDefinition::default() }),
+            OfferedTools::Name(name) => {
+                self.add(ToolDefinition { name: (*name).to_owned(), ..ToolDefinition::default() })
+            }
             OfferedTools::Json(text) => {
                 if self.seen.insert(xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
                     && let Ok(json) = serde_json::from_str(text)
@@ -116,8 +137,16 @@ impl ToolList {
                     return self.json(inner);
                 }
                 let Some(Json::String(name)) = object.remove("name") else { return };
-                let description = object.remove("description").and_then(|text| text.as_str().map(str::to_owned));
-                let keys = ["parameters", "input_schema", "inputSchema", "parameters_json_schema", "args_schema", "schema"];
+                let description =
+                    object.remove("description").and_then(|text| text.as_str().map(str::to_owned));
+                let keys = [
+                    "parameters",
+                    "input_schema",
+                    "inputSchema",
+                    "parameters_json_schema",
+                    "args_schema",
+                    "schema",
+                ];
                 let schema = keys.iter().find_map(|key| object.remove(*key)).filter(Json::is_object);
                 self.add(ToolDefinition { name, description, schema });
             }
@@ -148,7 +177,9 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
             if let Some(tool) = tools.last_mut() {
                 tool.description = Some(description.trim().to_owned());
             }
-        } else if let Some(arguments) = bare.strip_prefix("Tool Args:").or_else(|| bare.strip_prefix("Tool Arguments:")) {
+        } else if let Some(arguments) =
+            bare.strip_prefix("Tool Args:").or_else(|| bare.strip_prefix("Tool Arguments:"))
+        {
             if let Some(tool) = tools.last_mut() {
                 tool.schema = crate::literal::parse(arguments).filter(Json::is_object);
             }
@@ -158,14 +189,23 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
             && let Some((name, _)) = signature.split_once('(')
             && is_identifier(name)
         {
-            tools.push(ToolDefinition { name: name.to_owned(), description: Some(description.trim().to_owned()), schema: None });
+            tools.push(ToolDefinition {
+                name: name.to_owned(),
+                description: Some(description.trim().to_owned()),
+                schema: None,
+            });
         } else if let Some((name, rest)) = line.split_once(": ")
             && let Some((description, arguments)) = rest.rsplit_once(", args: ")
             && is_identifier(name)
         {
             let properties = crate::literal::parse(arguments).filter(Json::is_object);
-            let schema = properties.map(|properties| serde_json::json!({"type": "object", "properties": properties}));
-            tools.push(ToolDefinition { name: name.to_owned(), description: Some(description.trim().to_owned()), schema });
+            let schema =
+                properties.map(|properties| serde_json::json!({"type": "object", "properties": properties}));
+            tools.push(ToolDefinition {
+                name: name.to_owned(),
+                description: Some(description.trim().to_owned()),
+                schema,
+            });
         }
     }
     tools.retain(|tool| !is_final_answer(&tool.name));

@@ -28,8 +28,11 @@ impl<'s> Tree<'s> {
     pub(super) fn build(spans: &'s [Span<'s>]) -> Tree<'s> {
         let (kept, conflicting) = without_duplicates(spans);
         let mut nodes: Vec<Node<'s>> = kept.into_iter().map(Node::new).collect();
-        let index: HashMap<(TraceId, SpanId), usize> =
-            nodes.iter().enumerate().map(|(at, node)| ((node.span.trace_id, node.span.span_id), at)).collect();
+        let index: HashMap<(TraceId, SpanId), usize> = nodes
+            .iter()
+            .enumerate()
+            .map(|(at, node)| ((node.span.trace_id, node.span.span_id), at))
+            .collect();
         let mut orphans = Vec::new();
         for at in 0..nodes.len() {
             let span = nodes[at].span;
@@ -46,6 +49,9 @@ impl<'s> Tree<'s> {
         let mut tree = Tree { nodes, orphans, conflicting };
         tree.fold_model_calls();
         tree.fold_tool_runs();
+        for node in &mut tree.nodes {
+            node.facts.read_free_text();
+        }
         tree
     }
 
@@ -108,7 +114,12 @@ impl<'s> Tree<'s> {
 
     fn inner_calls(&self, outer: usize) -> usize {
         let children = &self.nodes[outer].children;
-        children.iter().filter(|child| self.nodes[**child].facts.kind == Kind::Model && self.nodes[**child].facts.has_content()).count()
+        children
+            .iter()
+            .filter(|child| {
+                self.nodes[**child].facts.kind == Kind::Model && self.nodes[**child].facts.has_content()
+            })
+            .count()
     }
 
     fn fold(&mut self, keep: usize, fold: usize) {
@@ -152,7 +163,14 @@ impl<'s> Tree<'s> {
 impl<'s> Node<'s> {
     fn new(span: &'s Span<'s>) -> Self {
         let facts = dialect::read(span);
-        Node { span, facts, parent: None, children: Vec::new(), folded_into: None, span_ids: vec![span.span_id] }
+        Node {
+            span,
+            facts,
+            parent: None,
+            children: Vec::new(),
+            folded_into: None,
+            span_ids: vec![span.span_id],
+        }
     }
 
     /// By time; the ids make the order the same for spans that began at the same moment.

@@ -36,7 +36,10 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         facts.kind = Kind::Model;
     }
     if let Some(request) = request {
-        fill(&mut facts.model, request.get("model").and_then(Json::as_str).map(|model| Cow::Owned(model.to_owned())));
+        fill(
+            &mut facts.model,
+            request.get("model").and_then(Json::as_str).map(|model| Cow::Owned(model.to_owned())),
+        );
         facts.add_input(messages_from_json(request));
     }
     if let Some(mut reply) = reply {
@@ -44,7 +47,9 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         fill(&mut facts.prompt_tokens, usage.get("prompt_token_count").and_then(Json::as_u64));
         fill(&mut facts.completion_tokens, usage.get("candidates_token_count").and_then(Json::as_u64));
         let message = reply.get_mut("content").map(Json::take).and_then(message_from_json);
-        facts.add_output(message.into_iter().map(|message| Message { role: Role::Assistant, ..message }).collect());
+        facts.add_output(
+            message.into_iter().map(|message| Message { role: Role::Assistant, ..message }).collect(),
+        );
     }
 }
 

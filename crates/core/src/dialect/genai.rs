@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use crate::message::{Arguments, Message, Role, message_from_json, messages_from_json};
 use crate::span::{Event, Span, Value};
 
-use super::wrapped::unwrap_result;
+use super::wrapped::{unwrap_arguments, unwrap_result};
 use super::{Facts, Kind, OfferedTools, arguments, fill, json, text, text_or_json};
 
 pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
@@ -22,9 +22,14 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
                 "agent.name" => fill(&mut facts.agent, text(value)),
                 "agent.version" => fill(&mut facts.agent_version, text(value)),
                 "conversation.id" => fill(&mut facts.session, text(value)),
+                "response.id" => fill(&mut facts.response_id, text(value)),
                 "request.model" => fill(&mut facts.model, text(value)),
-                "usage.input_tokens" | "usage.prompt_tokens" => fill(&mut facts.prompt_tokens, value.as_u64()),
-                "usage.output_tokens" | "usage.completion_tokens" => fill(&mut facts.completion_tokens, value.as_u64()),
+                "usage.input_tokens" | "usage.prompt_tokens" => {
+                    fill(&mut facts.prompt_tokens, value.as_u64())
+                }
+                "usage.output_tokens" | "usage.completion_tokens" => {
+                    fill(&mut facts.completion_tokens, value.as_u64())
+                }
                 "usage.cost" => fill(&mut facts.cost_usd, value.as_f64()),
                 "system_instructions" => system = json(value),
                 "input.messages" | "prompt" => input = Some(value),
@@ -34,7 +39,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
                 "tool.call.id" => fill(&mut facts.tool.call_id, text(value)),
                 "tool.description" => fill(&mut facts.tool.description, text(value)),
                 "tool.json_schema" | "tool.parameters" => fill(&mut facts.tool.schema, text_or_json(value)),
-                "tool.call.arguments" => fill(&mut facts.tool.arguments, arguments(value)),
+                "tool.call.arguments" => fill(&mut facts.tool.arguments, tool_arguments(value)),
                 "tool.call.result" | "tool.message" => fill(&mut facts.tool.result, result(value)),
                 _ => {}
             }
@@ -55,7 +60,9 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     }
     if let Some(value) = input {
         let mut messages = messages(value, Role::User);
-        if let Some(text) = system.and_then(|system| messages_from_json(system).first().map(|m| m.joined_text().into_owned())) {
+        if let Some(text) =
+            system.and_then(|system| messages_from_json(system).first().map(|m| m.joined_text().into_owned()))
+        {
             messages.insert(0, Message::text(Role::System, text));
         }
         facts.add_input(messages);
@@ -102,6 +109,13 @@ fn messages(value: &Value<'_>, role: Role) -> Vec<Message<'static>> {
             messages
         }
         None => value.as_str().map(|text| Message::text(role, text.to_owned())).into_iter().collect(),
+    }
+}
+
+fn tool_arguments<'s>(value: &'s Value<'_>) -> Option<Arguments<'s>> {
+    match value {
+        Value::Str(text) if text.contains("\"input_str\"") => unwrap_arguments(Cow::Borrowed(text.as_ref())),
+        other => arguments(other),
     }
 }
 
@@ -157,8 +171,12 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         let Some(name) = event.name.strip_prefix("gen_ai.") else { continue };
         match name {
             "client.inference.operation.details" => {
-                for (key, list) in [("gen_ai.input.messages", &mut input), ("gen_ai.output.messages", &mut output)] {
-                    list.extend(event.attributes.get(key).and_then(json).map(messages_from_json).unwrap_or_default());
+                for (key, list) in
+                    [("gen_ai.input.messages", &mut input), ("gen_ai.output.messages", &mut output)]
+                {
+                    list.extend(
+                        event.attributes.get(key).and_then(json).map(messages_from_json).unwrap_or_default(),
+                    );
                 }
                 if let Some(value) = event.attributes.get("gen_ai.tool.definitions") {
                     facts.offered_tools.push(offered(value));
@@ -188,7 +206,11 @@ fn event_message(event: &Event<'_>, role: Role) -> Option<Message<'static>> {
     let mut object = match &event.body {
         Some(body) => match body.to_json() {
             Json::Object(object) => object,
-            Json::String(text) => return Some(Message::text(role, text)),
+            // Some SDKs write the body as one JSON text.
+            Json::String(text) => match serde_json::from_str(&text) {
+                Ok(Json::Object(object)) => object,
+                _ => return Some(Message::text(role, text)),
+            },
             _ => return None,
         },
         None => event.attributes.iter().map(|(key, value)| (key.to_owned(), attribute(value))).collect(),

@@ -47,6 +47,9 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     }
     if facts.kind == Kind::Other && span.name == "running tool" {
         facts.kind = Kind::Tool;
-        fill(&mut facts.tool.name, value("gen_ai.tool.name").and_then(text).map(|name| Cow::Owned(name.into_owned())));
+        fill(
+            &mut facts.tool.name,
+            value("gen_ai.tool.name").and_then(text).map(|name| Cow::Owned(name.into_owned())),
+        );
     }
 }

@@ -17,6 +17,7 @@ use crate::message::{Arguments, Message, Part, Role};
 use crate::span::{Span, Value};
 
 use wrapped::Wrapped;
+pub(crate) use wrapped::{looks_like_repr, unwrap_result};
 
 /// What a span stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,9 @@ pub struct Facts<'s> {
     pub query: Option<Cow<'s, str>>,
     /// The final answer, where a convention names it outright.
     pub answer: Option<Cow<'s, str>>,
+    /// The reply's id, and that of the reply this call continues, where the service keeps the conversation.
+    pub response_id: Option<Cow<'s, str>>,
+    pub previous_response_id: Option<Cow<'s, str>>,
     pub prompt_tokens: Option<u64>,
     pub completion_tokens: Option<u64>,
     pub cost_usd: Option<f64>,
@@ -135,7 +139,11 @@ impl Spoken {
                 Some(b'l') if key.starts_with("llm.") => spoken.openinference = true,
                 Some(b'm') if key.starts_with("mcp.") => spoken.genai = true,
                 _ => match key {
-                    "openinference.span.kind" | "input.value" | "output.value" | "session.id" | "tool.name" => {
+                    "openinference.span.kind"
+                    | "input.value"
+                    | "output.value"
+                    | "session.id"
+                    | "tool.name" => {
                         spoken.openinference = true;
                     }
                     "all_messages_events" | "events" | "final_result" | "agent_name" => spoken.logfire = true,
@@ -161,7 +169,10 @@ impl<'s> Facts<'s> {
             return;
         }
         let said = |parts: &[Message<'_>]| {
-            parts.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::Text(_) | Part::Reasoning(_)))
+            parts
+                .iter()
+                .flat_map(|message| &message.parts)
+                .any(|part| matches!(part, Part::Text(_) | Part::Reasoning(_)))
         };
         let called = |messages: &[Message<'_>]| messages.iter().any(Message::has_tool_calls);
         if !said(&self.output) {
@@ -191,9 +202,6 @@ impl<'s> Facts<'s> {
                 self.tool.result = message.filter(|message| !message.is_empty()).map(Cow::Borrowed);
             }
         }
-        if self.kind == Kind::Model {
-            self.read_free_text();
-        }
         // A span that carries a model's messages is a model call, whatever it is called.
         if self.kind == Kind::Other && !self.output.is_empty() && self.prompt_tokens.is_some() {
             self.kind = Kind::Model;
@@ -202,7 +210,12 @@ impl<'s> Facts<'s> {
 
     /// Instrumentations that know no message list put the request and the reply into one text each; others put the
     /// thought there and nowhere else.
-    fn read_free_text(&mut self) {
+    ///
+    /// Called once it is clear that no other span of the same call has the messages.
+    pub(crate) fn read_free_text(&mut self) {
+        if self.kind != Kind::Model {
+            return;
+        }
         let thoughtless = self.output.iter().all(|message| {
             message.parts.iter().all(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)))
         });
@@ -210,14 +223,18 @@ impl<'s> Facts<'s> {
             let mut messages = wrapped::messages_in_text(&text, Role::Assistant);
             if !self.output.is_empty() {
                 // Plain text beside tool calls may be anything; only a structured reply is trusted.
-                messages.retain(|message| message.role == Role::Assistant && text.trim_start().starts_with(['{', '[']));
+                messages.retain(|message| {
+                    message.role == Role::Assistant && text.trim_start().starts_with(['{', '['])
+                });
             }
             for message in &mut messages {
                 message.role = Role::Assistant;
             }
             self.add_output(messages);
         }
-        if self.input.is_empty() && let Some(text) = &self.input_text {
+        if self.input.is_empty()
+            && let Some(text) = &self.input_text
+        {
             let messages = wrapped::messages_in_text(text, Role::User);
             self.input = messages;
         }

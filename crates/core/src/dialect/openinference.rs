@@ -44,9 +44,26 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     }
     facts.input = input.into_messages();
     facts.output = output.into_messages();
-    if facts.kind == Kind::Tool {
-        read_tool(parameters, facts);
+    match facts.kind {
+        Kind::Tool => {
+            fill(&mut facts.tool.name, name_of(span).map(Cow::Borrowed));
+            read_tool(parameters, facts);
+        }
+        Kind::Model => {
+            if let Some(Cow::Borrowed(text)) = facts.output_text {
+                fill(&mut facts.response_id, response_id(text).map(Cow::Borrowed));
+                facts.add_output(invalid_calls(text));
+            }
+        }
+        _ => {}
     }
+}
+
+/// A tool's span without the attribute is named after the function: `get_balance.__call__`.
+fn name_of<'s>(span: &'s Span<'_>) -> Option<&'s str> {
+    let name = span.name.split('.').next()?;
+    let is_identifier = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    is_identifier.then_some(name)
 }
 
 fn read_llm<'s>(
@@ -61,6 +78,7 @@ fn read_llm<'s>(
         "request.model_name" => fill(&mut facts.model, text(value)),
         "token_count.prompt" => fill(&mut facts.prompt_tokens, value.as_u64()),
         "token_count.completion" => fill(&mut facts.completion_tokens, value.as_u64()),
+        "invocation_parameters" => fill(&mut facts.previous_response_id, previous_response(value)),
         "cost.total" => fill(&mut facts.cost_usd, value.as_f64()),
         "tools" => facts.offered_tools.push(offered(value)),
         _ => {
@@ -96,6 +114,26 @@ fn kind(value: &Value<'_>) -> Kind {
         "AGENT" => Kind::Agent,
         _ => Kind::Other,
     }
+}
+
+fn previous_response<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+    let parameters = value.as_str().filter(|text| text.contains("previous_response_id"))?;
+    let parameters: serde_json::Value = serde_json::from_str(parameters).ok()?;
+    parameters.get("previous_response_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
+}
+
+/// The id at the head of a recorded response: `{"id":"resp_..."`.
+fn response_id<'t>(text: &'t str) -> Option<&'t str> {
+    let rest = text.strip_prefix("{\"id\":\"").or_else(|| text.strip_prefix("{\"id\": \""))?;
+    rest.split_once('"').map(|(id, _)| id).filter(|id| !id.is_empty())
+}
+
+/// Calls whose arguments were no JSON: LangChain drops them from the message and keeps them in the raw output.
+fn invalid_calls(text: &str) -> Vec<Message<'static>> {
+    if !text.contains("\"invalid_tool_calls\": [{") {
+        return Vec::new();
+    }
+    serde_json::from_str(text).map(messages_from_json).unwrap_or_default()
 }
 
 fn thread_of<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
@@ -145,7 +183,9 @@ impl<'s> MessageTable<'s> {
     fn add(&mut self, rest: &'s str, value: &'s Value<'_>) {
         match rest.strip_prefix('.').map(split_index) {
             Some(Some((index, field))) => self.entries.push((index, field, value)),
-            None if rest.is_empty() => self.structured = json(value).map(messages_from_json).unwrap_or_default(),
+            None if rest.is_empty() => {
+                self.structured = json(value).map(messages_from_json).unwrap_or_default()
+            }
             _ => {}
         }
     }
@@ -156,7 +196,11 @@ impl<'s> MessageTable<'s> {
         }
         // Exporters keep the order; sorting what is sorted costs one pass.
         self.entries.sort_by_key(|(index, _, _)| *index);
-        self.entries.chunk_by(|a, b| a.0 == b.0).map(|fields| message(fields, self.role)).filter(|m| !m.is_empty()).collect()
+        self.entries
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|fields| message(fields, self.role))
+            .filter(|m| !m.is_empty())
+            .collect()
     }
 }
 
@@ -189,7 +233,9 @@ fn message<'s>(fields: &[(usize, &'s str, &'s Value<'s>)], default_role: Role) -
                     calls.extend(split_index(rest).map(|(index, rest)| (index, rest, value)));
                 } else if field.starts_with("function.") {
                     // AutoGen writes each result of a tool message as one JSON text.
-                    results.extend(json(value).and_then(crate::message::message_from_json).map(|result| result.parts));
+                    results.extend(
+                        json(value).and_then(crate::message::message_from_json).map(|result| result.parts),
+                    );
                 }
             }
         }

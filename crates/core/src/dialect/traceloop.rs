@@ -26,7 +26,8 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
                 "traceloop.entity.name" => entity = text(value),
                 "traceloop.entity.input" => fill(&mut facts.input_text, text_or_json(value)),
                 "traceloop.entity.output" => fill(&mut facts.output_text, text_or_json(value)),
-                "traceloop.association.properties.session_id" | "traceloop.association.properties.thread_id" => {
+                "traceloop.association.properties.session_id"
+                | "traceloop.association.properties.thread_id" => {
                     fill(&mut facts.session, text(value));
                 }
                 "llm.request.type" if facts.kind == Kind::Other && value.as_str() != Some("embedding") => {
@@ -50,7 +51,8 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     }
     functions.sort_by_key(|(index, _, _)| *index);
     for function in functions.chunk_by(|a, b| a.0 == b.0) {
-        let name = function.iter().find(|(_, field, _)| *field == "name").and_then(|(_, _, value)| value.as_str());
+        let name =
+            function.iter().find(|(_, field, _)| *field == "name").and_then(|(_, _, value)| value.as_str());
         facts.offered_tools.extend(name.map(OfferedTools::Name));
     }
     facts.add_input(messages(prompts, Role::User));
@@ -67,7 +69,11 @@ fn entry<'s>(rest: &'s str, value: &'s Value<'_>) -> Option<Entry<'s>> {
 
 fn messages<'s>(mut entries: Vec<Entry<'s>>, role: Role) -> Vec<Message<'s>> {
     entries.sort_by_key(|(index, _, _)| *index);
-    entries.chunk_by(|a, b| a.0 == b.0).map(|fields| message(fields, role)).filter(|message| !message.is_empty()).collect()
+    entries
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|fields| message(fields, role))
+        .filter(|message| !message.is_empty())
+        .collect()
 }
 
 fn message<'s>(fields: &[Entry<'s>], default_role: Role) -> Message<'s> {
@@ -111,7 +117,8 @@ fn message<'s>(fields: &[Entry<'s>], default_role: Role) -> Message<'s> {
 
 /// Content is a text, or a list of typed blocks written as JSON.
 fn content_parts<'s>(value: &'s Value<'_>) -> Vec<Part<'s>> {
-    let looks_typed = value.as_str().is_some_and(|text| text.starts_with("[{\"type\"") || text.starts_with("{\"type\""));
+    let looks_typed =
+        value.as_str().is_some_and(|text| text.starts_with("[{\"type\"") || text.starts_with("{\"type\""));
     if looks_typed && let Some(blocks) = json(value) {
         let wrapped = serde_json::json!({"role": "assistant", "content": blocks});
         if let Some(message) = crate::message::message_from_json(wrapped)
@@ -124,37 +131,17 @@ fn content_parts<'s>(value: &'s Value<'_>) -> Vec<Part<'s>> {
 }
 
 fn read_tool<'s>(entity: Option<Cow<'s, str>>, facts: &mut Facts<'s>) {
-    fill(&mut facts.tool.name, entity.map(|name| match name.strip_suffix(".tool") {
-        Some(stem) => Cow::Owned(stem.to_owned()),
-        None => name,
-    }));
-    fill(&mut facts.tool.arguments, facts.input_text.clone().and_then(entity_arguments));
+    fill(
+        &mut facts.tool.name,
+        entity.map(|name| match name.strip_suffix(".tool") {
+            Some(stem) => Cow::Owned(stem.to_owned()),
+            None => name,
+        }),
+    );
+    fill(&mut facts.tool.arguments, facts.input_text.clone().and_then(unwrap_arguments));
     if facts.tool.result.is_none()
         && let Some(text) = facts.output_text.clone()
     {
-        facts.tool.result = Some(Cow::Owned(entity_result(&text)));
+        facts.tool.result = Some(Cow::Owned(unwrap_result(&text).text.into_owned()));
     }
-}
-
-/// `{"input_str": "{'a': 1}", "inputs": {"a": 1}, "tags": ...}`: LangChain's callback, as OpenLLMetry writes it.
-fn entity_arguments(text: Cow<'_, str>) -> Option<crate::message::Arguments<'_>> {
-    if let Ok(serde_json::Value::Object(mut object)) = serde_json::from_str::<serde_json::Value>(&text) {
-        if let Some(inputs @ serde_json::Value::Object(_)) = object.remove("inputs") {
-            return Some(crate::message::Arguments::Json(inputs));
-        }
-        if let Some(serde_json::Value::String(input)) = object.remove("input_str") {
-            return unwrap_arguments(Cow::Owned(input));
-        }
-    }
-    unwrap_arguments(text)
-}
-
-fn entity_result(text: &str) -> String {
-    if let Ok(serde_json::Value::Object(mut object)) = serde_json::from_str::<serde_json::Value>(text)
-        && let Some(output) = object.remove("output")
-    {
-        let inner = crate::message::result_text(output);
-        return unwrap_result(&inner).text.into_owned();
-    }
-    unwrap_result(text).text.into_owned()
 }

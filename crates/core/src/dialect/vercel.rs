@@ -28,13 +28,18 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         match rest {
             "model.id" => fill(&mut facts.model, text(value)),
             "usage.inputTokens" | "usage.promptTokens" => fill(&mut facts.prompt_tokens, value.as_u64()),
-            "usage.outputTokens" | "usage.completionTokens" => fill(&mut facts.completion_tokens, value.as_u64()),
-            "prompt" | "prompt.messages" => facts.add_input(json(value).map(prompt_messages).unwrap_or_default()),
+            "usage.outputTokens" | "usage.completionTokens" => {
+                fill(&mut facts.completion_tokens, value.as_u64())
+            }
+            "prompt" | "prompt.messages" => {
+                facts.add_input(json(value).map(prompt_messages).unwrap_or_default())
+            }
             "prompt.tools" => read_tools(value, facts),
             "response.text" => reply.parts.extend(text(value).map(Part::Text)),
             "response.reasoning" => reply.parts.extend(text(value).map(Part::Reasoning)),
             "response.toolCalls" => {
-                let list = json(value).map(|calls| serde_json::json!({"role": "assistant", "tool_calls": calls}));
+                let list =
+                    json(value).map(|calls| serde_json::json!({"role": "assistant", "tool_calls": calls}));
                 calls = list.map(messages_from_json).unwrap_or_default();
             }
             "toolCall.name" => fill(&mut facts.tool.name, text(value)),
@@ -46,7 +51,16 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
             _ => {
                 // Applications choose the name of their session in the metadata.
                 if let Some(name) = rest.strip_prefix("telemetry.metadata.")
-                    && matches!(name, "session.id" | "sessionId" | "session_id" | "threadId" | "thread_id" | "conversationId" | "chatId")
+                    && matches!(
+                        name,
+                        "session.id"
+                            | "sessionId"
+                            | "session_id"
+                            | "threadId"
+                            | "thread_id"
+                            | "conversationId"
+                            | "chatId"
+                    )
                 {
                     fill(&mut facts.session, text(value));
                 }
@@ -56,7 +70,10 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     reply.parts.extend(calls.into_iter().flat_map(|message| message.parts));
     if facts.kind == Kind::Agent {
         // The outer span repeats the first prompt and the last reply; they are its request and its answer.
-        fill(&mut facts.answer, Some(reply.joined_text().into_owned()).filter(|text| !text.is_empty()).map(Cow::Owned));
+        fill(
+            &mut facts.answer,
+            Some(reply.joined_text().into_owned()).filter(|text| !text.is_empty()).map(Cow::Owned),
+        );
     } else if !reply.is_empty() {
         facts.add_output(vec![reply]);
     }

@@ -37,7 +37,8 @@ pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
                 _ => plain,
             }
         }
-        Some(b'[') if trimmed.starts_with("[{\"type\": \"text\"") || trimmed.starts_with("[{\"type\":\"text\"") => {
+        // Text parts: [{"type": "text", "text"}], also "input_text" and "output_text".
+        Some(b'[') if trimmed.starts_with("[{\"type\"") && trimmed.contains("\"text\"") => {
             match serde_json::from_str(trimmed) {
                 Ok(json) => Wrapped { text: Cow::Owned(result_text(json)), ..Wrapped::default() },
                 Err(_) => plain,
@@ -59,7 +60,18 @@ pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
 /// envelope.
 fn may_be_envelope(text: &str) -> bool {
     const FIRST_KEYS: [&str; 13] = [
-        "blocks", "content", "type", "id", "name", "result", "response", "output", "error", "tool_call_id", "message", "isError",
+        "blocks",
+        "content",
+        "type",
+        "id",
+        "name",
+        "result",
+        "response",
+        "output",
+        "error",
+        "tool_call_id",
+        "message",
+        "isError",
         "lc",
     ];
     let inside = text[1..].trim_start();
@@ -73,7 +85,8 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str) -> Wrapped<'s
         Wrapped { text: Cow::Owned(inner), call_id, is_error }
     };
     let plain = Wrapped { text: Cow::Borrowed(text), ..Wrapped::default() };
-    let text_of = |object: &Map<String, Json>, key: &str| object.get(key).and_then(Json::as_str).map(str::to_owned);
+    let text_of =
+        |object: &Map<String, Json>, key: &str| object.get(key).and_then(Json::as_str).map(str::to_owned);
     let flagged = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true);
     // LlamaIndex's ToolOutput: {"blocks": [{"text"}], "tool_name", "raw_input", ...}, earlier {"content", "tool_name", ...}.
     if object.contains_key("tool_name") && object.contains_key("raw_input") {
@@ -85,7 +98,9 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str) -> Wrapped<'s
         }
     }
     // LangChain's ToolMessage: {"type": "tool", "data": {"content", "tool_call_id", "status"}}.
-    if object.get("type").is_some_and(|kind| kind == "tool" || kind == "ToolMessage") || object.contains_key("lc") {
+    if object.get("type").is_some_and(|kind| kind == "tool" || kind == "ToolMessage")
+        || object.contains_key("lc")
+    {
         let data = object.get_mut("data").or(None);
         let mut message = match data {
             Some(Json::Object(data)) => std::mem::take(data),
@@ -111,24 +126,48 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str) -> Wrapped<'s
         return owned(object.remove("content").unwrap_or_default(), None, flagged);
     }
     // A tool message: {"role": "tool", "content", "tool_call_id"}.
-    if object.contains_key("content") && (object.contains_key("tool_call_id") || object.get("role").is_some_and(|r| r == "tool")) {
+    if object.contains_key("content")
+        && (object.contains_key("tool_call_id") || object.get("role").is_some_and(|r| r == "tool"))
+    {
         let id = text_of(&object, "tool_call_id");
         return owned(object.remove("content").unwrap_or_default(), id, flagged);
     }
-    if object.get("type").is_some_and(|kind| kind == "text") && object.len() <= 4 && object.contains_key("text") {
-        return owned(object.remove("text").unwrap_or_default(), None, false);
+    // MCP's text part, and Vercel's {"type": "text", "value"}.
+    if object.get("type").is_some_and(|kind| kind == "text" || kind == "error-text" || kind == "json")
+        && object.len() <= 4
+    {
+        let failed = object["type"] == "error-text";
+        for key in ["text", "value"] {
+            if let Some(inner) = object.remove(key) {
+                return owned(inner, None, failed);
+            }
+        }
     }
     // {"result": "text"}: what a function returned that had to be an object.
     if object.len() == 1 {
-        for (key, failed) in [("result", false), ("error", true), ("output", false)] {
+        for key in ["result", "output"] {
             match object.get(key) {
                 Some(Json::String(inner)) => {
-                    return Wrapped { text: Cow::Owned(inner.clone()), call_id: None, is_error: failed };
+                    return Wrapped { text: Cow::Owned(inner.clone()), ..Wrapped::default() };
                 }
-                Some(_) if key == "result" => return owned(object.remove(key).unwrap_or_default(), None, failed),
+                Some(_) if key == "result" => {
+                    return owned(object.remove(key).unwrap_or_default(), None, false);
+                }
                 _ => {}
             }
         }
+    }
+    // {"output": ...}: LangChain's callback, alone or beside its keyword arguments; it may hold a whole ToolMessage.
+    if object.contains_key("output") && object.keys().all(|key| key == "output" || key == "kwargs") {
+        return match object.remove("output") {
+            Some(Json::Object(inner)) => {
+                let written = Json::Object(inner.clone()).to_string();
+                let Wrapped { text, call_id, is_error } = unwrap_object(inner, &written);
+                Wrapped { text: Cow::Owned(text.into_owned()), call_id, is_error }
+            }
+            Some(inner) => owned(inner, None, false),
+            None => plain,
+        };
     }
     plain
 }
@@ -148,7 +187,8 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
             None => Some(Arguments::Text(text)),
         };
     };
-    let only = |keys: &[&str], object: &Map<String, Json>| object.keys().all(|key| keys.contains(&key.as_str()));
+    let only =
+        |keys: &[&str], object: &Map<String, Json>| object.keys().all(|key| keys.contains(&key.as_str()));
     // {"kwargs": {...}} (LlamaIndex), {"args": [], "sanitize_inputs_outputs": .., "kwargs": {...}} (smolagents).
     if object.contains_key("kwargs") && only(&["args", "kwargs", "sanitize_inputs_outputs", "ctx"], &object) {
         let args = object.remove("args").and_then(|args| args.as_array().cloned()).unwrap_or_default();
@@ -164,9 +204,23 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
         }
         return Some(Arguments::Json(Json::Object(kwargs)));
     }
+    // {"input_str": "{'a': 1}", "inputs": {"a": 1}, "tags": ...}: LangChain's callback, as OpenLLMetry writes it.
+    if let Some(input) = object.get("input_str").and_then(Json::as_str).map(str::to_owned) {
+        return match object.remove("inputs") {
+            Some(inputs @ Json::Object(_)) => Some(Arguments::Json(inputs)),
+            _ => unwrap_arguments(Cow::Owned(input)),
+        };
+    }
+    // {"input": {...}, "options": ...} (BeeAI).
+    if object.get("input").is_some_and(Json::is_object) && only(&["input", "options"], &object) {
+        return object.remove("input").map(Arguments::Json);
+    }
     // {"arguments": "<JSON>", "name"} (AG2), {"name", "args", "id", "type"} (LangChain's tool call).
     for key in ["arguments", "args"] {
-        if object.contains_key(key) && object.contains_key("name") && only(&["id", "name", "type", "arguments", "args"], &object) {
+        if object.contains_key(key)
+            && object.contains_key("name")
+            && only(&["id", "name", "type", "arguments", "args"], &object)
+        {
             return match object.remove(key) {
                 Some(Json::String(text)) => Some(Arguments::Text(Cow::Owned(text))),
                 Some(json) => Some(Arguments::Json(json)),
@@ -184,11 +238,16 @@ pub(crate) fn is_schema(text: &str) -> bool {
         return false;
     }
     let Ok(Json::Object(object)) = serde_json::from_str::<Json>(trimmed) else { return false };
-    if object.get("properties").is_some_and(Json::is_object) || object.get("type").is_some_and(|kind| kind == "object") {
+    if object.get("properties").is_some_and(Json::is_object)
+        || object.get("type").is_some_and(|kind| kind == "object")
+    {
         return true;
     }
     // {"repo": {"type": "string", "description": ...}}: smolagents' form of a schema.
-    !object.is_empty() && object.values().all(|value| value.get("type").is_some_and(|kind| kind.is_string() || kind.is_array()))
+    !object.is_empty()
+        && object
+            .values()
+            .all(|value| value.get("type").is_some_and(|kind| kind.is_string() || kind.is_array()))
 }
 
 /// Messages in a text of unknown form: a structured request or reply, or just the text.
@@ -200,12 +259,28 @@ pub(crate) fn messages_in_text(text: &str, role: Role) -> Vec<Message<'static>> 
     if trimmed.starts_with(['{', '['])
         && let Ok(json) = serde_json::from_str::<Json>(trimmed)
     {
-        let messages = messages_from_json(json);
-        if messages.iter().any(|message| !message.is_empty()) {
+        let mut messages = messages_from_json(json);
+        messages.retain(|message| !message.is_empty() && !looks_like_repr(&message.joined_text()));
+        // A request that is an object without messages is some function's parameters; a reply may well be JSON.
+        if !messages.is_empty() || role == Role::User {
             return messages;
         }
     }
     // "assistant: text" is how LlamaIndex prints a reply.
     let text = trimmed.strip_prefix("assistant: ").unwrap_or(text);
     vec![Message::text(role, text.to_owned())]
+}
+
+/// `StopEvent(result=AgentOutput(...` and `<object at 0x..>`: how Python prints objects.
+pub(crate) fn looks_like_repr(text: &str) -> bool {
+    let text = text.trim_start();
+    let name = text
+        .bytes()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'.')
+        .count();
+    (name > 0
+        && text.as_bytes()[0].is_ascii_uppercase()
+        && text[name..].starts_with('(')
+        && text.contains('='))
+        || (text.starts_with('<') && (text.contains(" at 0x") || text.contains(" object>")))
 }

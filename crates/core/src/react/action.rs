@@ -63,6 +63,9 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     {
         return ActionForm::Complete(calls);
     }
+    if let Some(call) = broken_call(body) {
+        return ActionForm::Complete(vec![call]);
+    }
     let first_line = text.lines().next().unwrap_or_default();
     if has_input {
         return match strip_decoration(first_line) {
@@ -71,7 +74,11 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
         };
     }
     if let Some((name, argument)) = bracketed(text) {
-        let input = ActionInput { raw: Cow::Borrowed(argument), json: Some(Json::String(argument.to_owned())), defect: None };
+        let input = ActionInput {
+            raw: Cow::Borrowed(argument),
+            json: Some(Json::String(argument.to_owned())),
+            defect: None,
+        };
         return ActionForm::Complete(vec![(Cow::Borrowed(name), input)]);
     }
     if let Some((name, arguments)) = called(first_line) {
@@ -83,9 +90,27 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     }
 }
 
+/// `{"action": "name", "action_input": ...` whose JSON is broken: the name can still be read.
+fn broken_call(body: &str) -> Option<(Cow<'_, str>, ActionInput<'_>)> {
+    if !body.starts_with('{') {
+        return None;
+    }
+    let value_of = |key: &str| {
+        let rest = body[body.find(key)? + key.len()..].trim_start().strip_prefix(':')?;
+        Some(rest.trim_start())
+    };
+    let name = value_of("\"action\"")?.strip_prefix('"')?.split_once('"')?.0;
+    let raw = value_of("\"action_input\"").unwrap_or_default().trim_end();
+    let raw = raw.strip_suffix('}').unwrap_or(raw).trim_end();
+    let defect = Some(DefectKind::MalformedArguments);
+    Some((Cow::Borrowed(name), ActionInput { raw: Cow::Borrowed(raw), json: None, defect }))
+}
+
 /// A name that a tool can have: one word.
 pub(super) fn is_tool_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 128 && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'))
+    !name.is_empty()
+        && name.len() <= 128
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'))
 }
 
 /// Models write these when they want no tool.
@@ -101,8 +126,9 @@ fn bracketed(text: &str) -> Option<(&str, &str)> {
         return None;
     }
     let rest = &text[open + 1..];
-    // A model that ran into its length limit leaves the bracket open.
-    Some((name, rest.rfind(']').map_or(rest, |close| &rest[..close]).trim()))
+    // A bracket that never closes is an action cut off: no environment takes it.
+    let close = rest.rfind(']')?;
+    Some((name, rest[..close].trim()))
 }
 
 /// `search("text", page=2)`: a call in the manner of Python.
@@ -131,7 +157,8 @@ fn calls_in_json(json: Json) -> Option<Vec<(Cow<'static, str>, ActionInput<'stat
 
 fn call_in_json(json: Json) -> Option<(Cow<'static, str>, ActionInput<'static>)> {
     let Json::Object(mut object) = json else { return None };
-    let name = ["action", "tool", "tool_name", "name", "function"].iter().find_map(|key| object.remove(*key))?;
+    let name =
+        ["action", "tool", "tool_name", "name", "function"].iter().find_map(|key| object.remove(*key))?;
     let name = name.as_str()?.to_owned();
     let keys = ["action_input", "tool_input", "arguments", "input", "parameters", "args"];
     let input = keys.iter().find_map(|key| object.remove(*key)).unwrap_or(Json::Null);
@@ -150,7 +177,9 @@ fn call_in_json(json: Json) -> Option<(Cow<'static, str>, ActionInput<'static>)>
 pub(super) fn unfence(text: &str) -> &str {
     let Some(rest) = text.strip_prefix("```") else { return text };
     let body = match rest.find('\n') {
-        Some(end) if rest[..end].chars().all(|c| c.is_alphanumeric() || c == ' ' || c == '\r') => &rest[end + 1..],
+        Some(end) if rest[..end].chars().all(|c| c.is_alphanumeric() || c == ' ' || c == '\r') => {
+            &rest[end + 1..]
+        }
         _ => rest,
     };
     body.rfind("```").map_or(body, |end| &body[..end]).trim()
@@ -181,17 +210,22 @@ mod tests {
     #[test]
     fn actions_are_read_in_every_form() {
         let name = |text| match read_action(text, false) {
-            ActionForm::Complete(calls) => calls.into_iter().map(|(name, input)| (name.into_owned(), input.raw.into_owned())).collect(),
+            ActionForm::Complete(calls) => {
+                calls.into_iter().map(|(name, input)| (name.into_owned(), input.raw.into_owned())).collect()
+            }
             ActionForm::Name(name) => vec![(name.to_owned(), String::new())],
             ActionForm::Unreadable => vec![],
         };
         let one = |name: &str, raw: &str| vec![(name.to_owned(), raw.to_owned())];
         assert_eq!(name("Search[Stronger Together (book)]"), one("Search", "Stronger Together (book)"));
         assert_eq!(name("click[20\"x20\"]"), one("click", "20\"x20\""));
-        assert_eq!(name("think[an open end"), one("think", "an open end"));
+        assert_eq!(name("think[an open end"), vec![]);
         assert_eq!(name("reset"), one("reset", ""));
         assert_eq!(name("`reset`"), one("reset", ""));
-        assert_eq!(name("```\n{\"action\": \"find\", \"action_input\": {\"q\": 1}}\n```"), one("find", "{\"q\":1}"));
+        assert_eq!(
+            name("```\n{\"action\": \"find\", \"action_input\": {\"q\": 1}}\n```"),
+            one("find", "{\"q\":1}")
+        );
         assert_eq!(name("find(q=1)"), one("find", "q=1"));
         assert_eq!(name("I should think about it"), vec![]);
         assert_eq!(name("None"), vec![]);

@@ -55,7 +55,8 @@ pub fn code_calls(code: &str) -> Vec<CodeCall<'_>> {
                 }
                 let name = &code[start..at];
                 let method = start > 0 && bytes[start - 1] == b'.';
-                let defined = code[..start].trim_end().ends_with("def") || code[..start].trim_end().ends_with("class");
+                let defined =
+                    code[..start].trim_end().ends_with("def") || code[..start].trim_end().ends_with("class");
                 if bytes.get(at) == Some(&b'(') && !method && !defined && !is_python_own(name) {
                     let raw = &code[at + 1..end_of_call(code, at)];
                     budget = budget.saturating_sub(raw.len());
@@ -139,7 +140,10 @@ fn skip_string(code: &str, start: usize) -> usize {
     let triple = [quote; 3];
     if bytes[start..].starts_with(&triple) {
         let body = &bytes[start + 3..];
-        return body.windows(3).position(|window| window == triple).map_or(bytes.len(), |end| start + 3 + end + 3);
+        return body
+            .windows(3)
+            .position(|window| window == triple)
+            .map_or(bytes.len(), |end| start + 3 + end + 3);
     }
     let mut at = start + 1;
     while at < bytes.len() {
@@ -155,11 +159,70 @@ fn skip_string(code: &str, start: usize) -> usize {
 
 fn is_python_own(name: &str) -> bool {
     const OWN: [&str; 64] = [
-        "abs", "all", "and", "any", "assert", "await", "bool", "bytes", "dict", "dir", "elif", "enumerate", "except",
-        "filter", "float", "for", "format", "frozenset", "getattr", "hasattr", "hash", "hex", "id", "if", "in", "input",
-        "int", "is", "isinstance", "issubclass", "iter", "lambda", "len", "list", "map", "max", "min", "next", "not",
-        "open", "or", "ord", "pow", "print", "range", "repr", "return", "reversed", "round", "set", "setattr", "slice",
-        "sorted", "str", "sum", "super", "tuple", "type", "vars", "while", "with", "yield", "zip", "chr",
+        "abs",
+        "all",
+        "and",
+        "any",
+        "assert",
+        "await",
+        "bool",
+        "bytes",
+        "dict",
+        "dir",
+        "elif",
+        "enumerate",
+        "except",
+        "filter",
+        "float",
+        "for",
+        "format",
+        "frozenset",
+        "getattr",
+        "hasattr",
+        "hash",
+        "hex",
+        "id",
+        "if",
+        "in",
+        "input",
+        "int",
+        "is",
+        "isinstance",
+        "issubclass",
+        "iter",
+        "lambda",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "not",
+        "open",
+        "or",
+        "ord",
+        "pow",
+        "print",
+        "range",
+        "repr",
+        "return",
+        "reversed",
+        "round",
+        "set",
+        "setattr",
+        "slice",
+        "sorted",
+        "str",
+        "sum",
+        "super",
+        "tuple",
+        "type",
+        "vars",
+        "while",
+        "with",
+        "yield",
+        "zip",
+        "chr",
     ];
     OWN.contains(&name)
 }
@@ -191,7 +254,10 @@ mod tests {
     #[test]
     fn the_thought_before_the_code_is_kept() {
         assert_eq!(code_block("Thought: I look.\n<code>\nlook()\n"), Some(("I look.", "look()")));
-        assert_eq!(code_block("Thought: I look.\nCode:\n```py\nlook()\n```<end_code>"), Some(("I look.", "look()")));
+        assert_eq!(
+            code_block("Thought: I look.\nCode:\n```py\nlook()\n```<end_code>"),
+            Some(("I look.", "look()"))
+        );
         assert_eq!(code_block("no code"), None);
     }
 }

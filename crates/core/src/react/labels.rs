@@ -10,6 +10,8 @@ pub(super) enum Label {
     FinalAnswer,
     /// LlamaIndex's `Answer:`; an ordinary word elsewhere, so it counts only where an answer can stand.
     Answer,
+    /// DSPy's mark behind its last field.
+    End,
 }
 
 /// A line that begins with a label.
@@ -53,8 +55,25 @@ const WORDS: [(&str, Label); 12] = [
     ("claim", Label::Question),
 ];
 
+/// DSPy writes each field below a line of its own: `[[ ## next_thought ## ]]`.
+fn read_field_label(line: &str) -> Option<(Label, Option<u32>, usize)> {
+    let name = line.trim().strip_prefix("[[ ## ")?.strip_suffix(" ## ]]")?;
+    let label = match name {
+        "next_thought" | "reasoning" => Label::Thought,
+        "next_tool_name" => Label::Action,
+        "next_tool_args" => Label::ActionInput,
+        "answer" => Label::FinalAnswer,
+        "completed" => Label::End,
+        _ => return None,
+    };
+    Some((label, None, line.len()))
+}
+
 /// The label a line begins with, its number, and the length of it all.
 fn read_label(line: &str) -> Option<(Label, Option<u32>, usize)> {
+    if line.starts_with("[[ ## ") {
+        return read_field_label(line);
+    }
     let bare = line.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '>'));
     let (word, label) = WORDS.iter().find(|(word, _)| starts_with_ignoring_case(bare, word))?;
     let written = &bare[..word.len()];
@@ -84,7 +103,10 @@ mod tests {
 
     fn labels(text: &str) -> Vec<(Label, Option<u32>, &str)> {
         let lines = labelled_lines(text);
-        lines.iter().map(|line| (line.label, line.number, text[line.content..].lines().next().unwrap_or("").trim())).collect()
+        lines
+            .iter()
+            .map(|line| (line.label, line.number, text[line.content..].lines().next().unwrap_or("").trim()))
+            .collect()
     }
 
     #[test]
@@ -106,7 +128,14 @@ mod tests {
 
     #[test]
     fn words_that_are_no_labels_are_left_alone() {
-        for text in ["Thoughtful: no", "Action items", "answer: lower", "Actions: many", "the Action: is inside", "Action 1"] {
+        for text in [
+            "Thoughtful: no",
+            "Action items",
+            "answer: lower",
+            "Actions: many",
+            "the Action: is inside",
+            "Action 1",
+        ] {
             assert_eq!(labels(text), vec![], "{text}");
         }
     }

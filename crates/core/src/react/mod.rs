@@ -18,7 +18,9 @@ use std::borrow::Cow;
 
 /// Text in front of which a model's hidden reasoning stands: `<think>...</think>`.
 pub fn split_think(text: &str) -> (Option<&str>, &str) {
-    for (open, close) in [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>")] {
+    for (open, close) in
+        [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>")]
+    {
         if let Some(rest) = text.trim_start().strip_prefix(open)
             && let Some(end) = rest.find(close)
         {

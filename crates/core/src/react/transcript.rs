@@ -71,7 +71,10 @@ struct Section {
 fn sections(text: &str) -> Vec<Section> {
     let lines = labelled_lines(text);
     let belongs_to_thought = answers_inside_thoughts(&lines);
-    let mut turn = Turn { numbered: lines.iter().filter(|line| line.number.is_some()).count() * 2 > lines.len(), ..Turn::default() };
+    let mut turn = Turn {
+        numbered: lines.iter().filter(|line| line.number.is_some()).count() * 2 > lines.len(),
+        ..Turn::default()
+    };
     let mut scanner = ArgumentScanner { text, budget: 4 * text.len() };
     let mut sections: Vec<Section> = Vec::new();
     // Labels before this place are inside an argument.
@@ -103,7 +106,7 @@ fn answers_inside_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
             Label::ActionInput => (action_ahead, input_ahead) = (false, true),
             Label::Action => action_ahead |= input_ahead,
             Label::FinalAnswer | Label::Answer => *inside = action_ahead,
-            Label::Thought => {}
+            Label::Thought | Label::End => {}
         }
     }
     inside
@@ -129,11 +132,14 @@ impl Turn {
             return false;
         }
         match (current.label, line.label) {
+            (_, Label::End) => true,
             // An observation answers an action; in a thought the word is only a word.
             (Label::Thought | Label::Question, Label::Observation) => false,
             (Label::Observation, Label::Observation | Label::ActionInput | Label::Answer) => false,
             // In a numbered run an observation ends where the next step begins.
-            (Label::Observation, _) if self.numbered => line.number > current.number || line.label == Label::FinalAnswer,
+            (Label::Observation, _) if self.numbered => {
+                line.number > current.number || line.label == Label::FinalAnswer
+            }
             (Label::FinalAnswer | Label::Answer, Label::Question | Label::Thought) => true,
             (Label::FinalAnswer | Label::Answer, _) => false,
             (Label::Question, Label::Answer) => true,
@@ -234,6 +240,7 @@ impl<'t> Folder<'t> {
                 self.settle_pending();
                 self.observation(content);
             }
+            Label::End => self.settle_pending(),
             Label::FinalAnswer | Label::Answer => {
                 self.settle_pending();
                 self.transcript.answer = Some(Cow::Borrowed(content.trim()));
@@ -257,7 +264,9 @@ impl<'t> Folder<'t> {
                 }
             }
             // A line of the thought that happens to begin with the word.
-            ActionForm::Unreadable if next == Some(Label::Action) => self.add_thought_line("Action: ", content.trim()),
+            ActionForm::Unreadable if next == Some(Label::Action) => {
+                self.add_thought_line("Action: ", content.trim())
+            }
             ActionForm::Unreadable => self.defect(DefectKind::MissingToolName, content),
         }
     }
@@ -270,16 +279,18 @@ impl<'t> Folder<'t> {
     }
 
     fn push(&mut self, tool: Cow<'t, str>, input: ActionInput<'t>, parallel: bool) {
-        if tool.eq_ignore_ascii_case("finish") || tool == "final_answer" || tool.eq_ignore_ascii_case("final answer") {
+        if tool.eq_ignore_ascii_case("finish")
+            || tool == "final_answer"
+            || tool.eq_ignore_ascii_case("final answer")
+        {
             self.transcript.last_thought = self.take_thought();
-            self.transcript.answer = Some(answer_of(input));
+            self.transcript.answer =
+                Some(answer_of(input)).filter(|answer| !answer.is_empty() && answer != "{}");
             return;
         }
         if tool.eq_ignore_ascii_case("think") {
-            // Some agents think by calling a tool that does nothing.
-            self.thought = Some(input.raw).filter(|thought| !thought.is_empty());
-            self.unanswered = None;
-            return;
+            // Some agents think by calling a tool that does nothing: the call is its own thought.
+            self.thought = Some(input.raw.clone()).filter(|thought| !thought.is_empty());
         }
         if !is_tool_name(&tool) {
             self.transcript.defects.push((DefectKind::UnusualToolName, tool.clone()));
@@ -351,9 +362,13 @@ impl<'t> Folder<'t> {
 /// The answer in a finishing action: the text itself, or the only argument.
 fn answer_of(input: ActionInput<'_>) -> Cow<'_, str> {
     match input.json {
-        Some(serde_json::Value::Object(object)) if object.len() == 1 => {
-            Cow::Owned(object.into_iter().next().map(|(_, value)| crate::message::result_text(value)).unwrap_or_default())
-        }
+        Some(serde_json::Value::Object(object)) if object.len() == 1 => Cow::Owned(
+            object
+                .into_iter()
+                .next()
+                .map(|(_, value)| crate::message::result_text(value))
+                .unwrap_or_default(),
+        ),
         _ => input.raw,
     }
 }

@@ -21,7 +21,9 @@ pub(super) fn detect(head: &[u8], whole: bool) -> Option<Format> {
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
         // The look may end in the middle of a character.
-        Err(error) if error.error_len().is_none() && !whole => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
+        Err(error) if error.error_len().is_none() && !whole => {
+            std::str::from_utf8(&head[..error.valid_up_to()]).ok()?
+        }
         Err(_) => return None,
     };
     gradus_core::react::read(text).is_react.then_some(Format::Transcript)

@@ -7,7 +7,9 @@ use std::io;
 pub enum SourceError {
     #[error("{name}: {reason}")]
     Unreadable { name: String, reason: String },
-    #[error("{name}: not a known trace format ({looks_like}); expected OTLP (protobuf or JSON), Phoenix spans, message lists or a ReAct transcript")]
+    #[error(
+        "{name}: not a known trace format ({looks_like}); expected OTLP (protobuf or JSON), Phoenix spans, message lists or a ReAct transcript"
+    )]
     Unrecognised { name: String, looks_like: String },
 }
 

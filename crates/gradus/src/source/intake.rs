@@ -152,7 +152,13 @@ impl<'k> Intake<'k> {
     }
 
     /// Takes in a message list.
-    pub(super) fn messages(&mut self, messages: &[Message<'_>], id: Option<&str>, source: &[u8], tools: &[ToolDefinition]) {
+    pub(super) fn messages(
+        &mut self,
+        messages: &[Message<'_>],
+        id: Option<&str>,
+        source: &[u8],
+        tools: &[ToolDefinition],
+    ) {
         let id = self.document_id(id, source);
         let trajectories = assemble::assemble_messages(messages, &id, tools);
         self.source().documents += 1;
@@ -232,12 +238,31 @@ impl<'k> Intake<'k> {
     fn scope_number(&mut self, scope: &Scope) -> u32 {
         // Requests repeat the same few scopes, mostly the last one.
         let known = self.scopes.iter().rposition(|other| {
-            other.name == scope.name && (Arc::ptr_eq(&other.resource, &scope.resource) || other.resource == scope.resource)
+            other.name == scope.name
+                && (Arc::ptr_eq(&other.resource, &scope.resource) || other.resource == scope.resource)
         });
         known.unwrap_or_else(|| {
             self.scopes.push(scope.clone());
             self.scopes.len() - 1
         }) as u32
+    }
+
+    /// Spans whose content travels as log records can be linked only when those are there.
+    fn link_by_logs(&mut self, by_trace: &[Vec<usize>]) -> io::Result<()> {
+        let mut buffer = Vec::new();
+        for (trace, indices) in by_trace.iter().enumerate() {
+            let entries: Vec<&Entry> = indices.iter().map(|index| &self.entries[*index]).collect();
+            if entries.iter().all(|entry| entry.signal == Signal::Span) {
+                continue;
+            }
+            let places: Vec<Place> = entries.iter().map(|entry| entry.place).collect();
+            let bodies = self.spool.get(&places, &mut buffer)?;
+            let (spans, _) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
+            for link in spans.iter().filter_map(TraceLink::of) {
+                self.linker.add_link(trace, &link);
+            }
+        }
+        Ok(())
     }
 
     /// Assembles what was read; trajectories go to the sink in order of time.
@@ -250,14 +275,17 @@ impl<'k> Intake<'k> {
         for (index, entry) in self.entries.iter().enumerate() {
             by_trace[entry.trace as usize].push(index);
         }
+        self.link_by_logs(&by_trace)?;
         let mut groups = std::mem::take(&mut self.linker).groups();
         groups.sort_by_key(|group| {
-            let first = group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
+            let first =
+                group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
             first.unwrap_or_default()
         });
         let mut buffer = Vec::new();
         for group in groups {
-            let entries: Vec<&Entry> = group.iter().flat_map(|trace| &by_trace[*trace]).map(|index| &self.entries[*index]).collect();
+            let entries: Vec<&Entry> =
+                group.iter().flat_map(|trace| &by_trace[*trace]).map(|index| &self.entries[*index]).collect();
             let places: Vec<Place> = entries.iter().map(|entry| entry.place).collect();
             let bodies = self.spool.get(&places, &mut buffer)?;
             let (spans, mut defects) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
@@ -293,7 +321,8 @@ fn decode_group<'b>(
     }
     let mut defects = Vec::new();
     logs.sort_by_key(|log| log.event.time_ns);
-    let index: HashMap<_, _> = spans.iter().enumerate().map(|(at, span)| ((span.trace_id, span.span_id), at)).collect();
+    let index: HashMap<_, _> =
+        spans.iter().enumerate().map(|(at, span)| ((span.trace_id, span.span_id), at)).collect();
     for log in logs {
         match index.get(&(log.trace_id, log.span_id)) {
             Some(&at) => spans[at].events.push(log.event),

@@ -24,10 +24,16 @@ pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
         if text.is_empty() {
             continue;
         }
-        let failure = if complete { document(text, intake, &mut conversation).err() } else { Some(Failure::Incomplete) };
+        let failure = if complete {
+            document(text, intake, &mut conversation).err()
+        } else {
+            Some(Failure::Incomplete)
+        };
         match failure {
             None => {}
-            Some(Failure::Incomplete) if !intake.read_something() && first_failure.is_none() && conversation.is_empty() => {
+            Some(Failure::Incomplete)
+                if !intake.read_something() && first_failure.is_none() && conversation.is_empty() =>
+            {
                 // The first line is only the beginning of a document: read on without regard to lines.
                 let head = std::mem::take(&mut lines.line);
                 return whole(head.chain(lines.input), intake);
@@ -54,7 +60,9 @@ fn whole(input: impl Read, intake: &mut Intake<'_>) -> Result<(), ReadError> {
         if deserializer.end().is_ok() {
             break;
         }
-        if let Err(error) = (Document { intake, conversation: &mut conversation }).deserialize(&mut deserializer) {
+        if let Err(error) =
+            (Document { intake, conversation: &mut conversation }).deserialize(&mut deserializer)
+        {
             let reason = describe(&error);
             if !intake.read_something() && conversation.is_empty() {
                 return Err(ReadError::new(reason));
@@ -132,7 +140,9 @@ fn document(text: &[u8], intake: &mut Intake<'_>, conversation: &mut Conversatio
 /// Whether a document begins like an OTLP export: those are read without building a tree first.
 fn is_export(text: &[u8]) -> bool {
     let inside = text.strip_prefix(b"{").unwrap_or_default().trim_ascii_start();
-    inside.starts_with(b"\"resourceSpans\"") || inside.starts_with(b"\"resource_spans\"") || inside.starts_with(b"\"resourceLogs\"")
+    inside.starts_with(b"\"resourceSpans\"")
+        || inside.starts_with(b"\"resource_spans\"")
+        || inside.starts_with(b"\"resourceLogs\"")
 }
 
 fn take_export(record: ExportJson, intake: &mut Intake<'_>) {
@@ -156,7 +166,12 @@ impl Conversation {
 
     fn flush(&mut self, intake: &mut Intake<'_>) {
         if !self.messages.is_empty() {
-            intake.messages(&std::mem::take(&mut self.messages), None, &std::mem::take(&mut self.digest_of), &[]);
+            intake.messages(
+                &std::mem::take(&mut self.messages),
+                None,
+                &std::mem::take(&mut self.digest_of),
+                &[],
+            );
         }
     }
 }
@@ -190,12 +205,21 @@ fn is_message(json: &Json) -> bool {
     let Some(object) = json.as_object() else { return false };
     let kind = object.get("type").and_then(Json::as_str).unwrap_or_default();
     (object.contains_key("role") && !object.contains_key("messages"))
-        || (matches!(kind, "human" | "ai" | "tool" | "system") && (object.contains_key("content") || object.contains_key("data")))
+        || (matches!(kind, "human" | "ai" | "tool" | "system")
+            && (object.contains_key("content") || object.contains_key("data")))
         || matches!(kind, "function_call" | "function_call_output" | "reasoning" | "message")
 }
 
-fn object(mut object: Map<String, Json>, source: &[u8], intake: &mut Intake<'_>, conversation: &mut Conversation) -> bool {
-    if ["resourceSpans", "resource_spans", "resourceLogs", "resource_logs"].iter().any(|key| object.contains_key(*key)) {
+fn object(
+    mut object: Map<String, Json>,
+    source: &[u8],
+    intake: &mut Intake<'_>,
+    conversation: &mut Conversation,
+) -> bool {
+    if ["resourceSpans", "resource_spans", "resourceLogs", "resource_logs"]
+        .iter()
+        .any(|key| object.contains_key(*key))
+    {
         let read = read_export_json(Json::Object(object), &mut |record| take_export(record, intake));
         return read.is_ok();
     }
@@ -219,7 +243,9 @@ fn object(mut object: Map<String, Json>, source: &[u8], intake: &mut Intake<'_>,
             Err(_) => false,
         };
     }
-    if ["spanId", "span_id"].iter().any(|key| object.contains_key(*key)) && ["traceId", "trace_id"].iter().any(|key| object.contains_key(*key)) {
+    if ["spanId", "span_id"].iter().any(|key| object.contains_key(*key))
+        && ["traceId", "trace_id"].iter().any(|key| object.contains_key(*key))
+    {
         return match span_from_json(Json::Object(object)) {
             Ok(span) => {
                 intake.span(&span);
@@ -251,7 +277,9 @@ fn object(mut object: Map<String, Json>, source: &[u8], intake: &mut Intake<'_>,
 
 /// An object around a message list, with what stands beside it.
 fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut Intake<'_>) {
-    let id = ["id", "session_id", "conversation_id", "trajectory_id", "task_id"].iter().find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
+    let id = ["id", "session_id", "conversation_id", "trajectory_id", "task_id"]
+        .iter()
+        .find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
     let tools = object.remove("tools").map(gradus_core::assemble::tool_definitions).unwrap_or_default();
     let list = object.remove(key).unwrap_or_default();
     let mut wrapped = Map::new();
@@ -315,7 +343,11 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
             match key.as_str() {
                 "resourceSpans" | "resource_spans" | "resourceLogs" | "resource_logs" => {
                     let list: Json = map.next_value()?;
-                    element(Json::Object([(key, list)].into_iter().collect()), self.intake, self.conversation);
+                    element(
+                        Json::Object([(key, list)].into_iter().collect()),
+                        self.intake,
+                        self.conversation,
+                    );
                     streamed = true;
                 }
                 "data" | "spans" | "traces" => {

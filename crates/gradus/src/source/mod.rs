@@ -34,7 +34,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { record: gradus_otlp::Limits::default(), expansion: 200, expansion_floor: 256 << 20, spool_memory: 32 << 20 }
+        Limits {
+            record: gradus_otlp::Limits::default(),
+            expansion: 200,
+            expansion_floor: 256 << 20,
+            spool_memory: 32 << 20,
+        }
     }
 }
 
@@ -43,7 +48,8 @@ pub fn read(input: &Input, intake: &mut Intake<'_>) -> Result<(), SourceError> {
     let mut reader = open::open(input, intake.limits())?;
     intake.begin_source(input.name());
     let head = reader.fill_head().map_err(|error| SourceError::io(input.name(), &error))?;
-    let format = detect::detect(head.bytes, head.whole).ok_or_else(|| SourceError::unrecognised(input.name(), head.bytes))?;
+    let format = detect::detect(head.bytes, head.whole)
+        .ok_or_else(|| SourceError::unrecognised(input.name(), head.bytes))?;
     let reader: &mut dyn BufRead = &mut reader;
     match format {
         Format::Protobuf(framing) => protobuf::read(reader, framing, intake),

@@ -37,7 +37,10 @@ pub fn expand(source: &str) -> Result<Vec<Input>, SourceError> {
     let mut files = Vec::new();
     collect(path, &mut files).map_err(|error| SourceError::io(source, &error))?;
     if files.is_empty() {
-        return Err(SourceError::Unreadable { name: source.to_owned(), reason: "the folder has no files in it".to_owned() });
+        return Err(SourceError::Unreadable {
+            name: source.to_owned(),
+            reason: "the folder has no files in it".to_owned(),
+        });
     }
     Ok(files)
 }
@@ -102,7 +105,9 @@ impl BufRead for Opened {
 pub(super) fn open(input: &Input, limits: &Limits) -> Result<Opened, SourceError> {
     let raw: Box<dyn Read> = match input {
         Input::StandardInput => Box::new(io::stdin().lock()),
-        Input::File { path, .. } => Box::new(File::open(path).map_err(|error| SourceError::io(input.name(), &error))?),
+        Input::File { path, .. } => {
+            Box::new(File::open(path).map_err(|error| SourceError::io(input.name(), &error))?)
+        }
     };
     let opened = decompress(raw, limits).map_err(|error| SourceError::io(input.name(), &error))?;
     Ok(Opened { inner: BufReader::with_capacity(HEAD, Box::new(Filled(opened))) })
@@ -146,7 +151,9 @@ struct Guarded {
 
 impl Read for Guarded {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(out).map_err(|error| io::Error::other(format!("damaged compression after {} bytes: {error}", self.given)))?;
+        let read = self.inner.read(out).map_err(|error| {
+            io::Error::other(format!("damaged compression after {} bytes: {error}", self.given))
+        })?;
         self.given += read as u64;
         let Limits { expansion, expansion_floor, .. } = self.limits;
         if self.given > expansion_floor && self.given > expansion * self.taken.get() {

@@ -7,7 +7,11 @@ use gradus_otlp::{Framing, stream_export};
 use super::error::ReadError;
 use super::intake::Intake;
 
-pub(super) fn read(input: &mut dyn BufRead, framing: Framing, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+pub(super) fn read(
+    input: &mut dyn BufRead,
+    framing: Framing,
+    intake: &mut Intake<'_>,
+) -> Result<(), ReadError> {
     let limits = intake.limits().record;
     let read = stream_export(input, framing, &limits, &mut |record| match record {
         Ok(record) => intake.record(&record),

@@ -24,7 +24,8 @@ impl Spool {
     }
 
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<Place> {
-        let place = Place { offset: self.length, length: u32::try_from(bytes.len()).map_err(io::Error::other)? };
+        let place =
+            Place { offset: self.length, length: u32::try_from(bytes.len()).map_err(io::Error::other)? };
         if self.file.is_none() && self.memory.len() + bytes.len() > self.memory_limit {
             // Unlinked at once: the space is given back however this process ends.
             let mut file = BufWriter::with_capacity(1 << 20, tempfile::tempfile()?);
@@ -41,7 +42,11 @@ impl Spool {
     }
 
     /// Fetches records into one buffer and returns where each one is in it; borrowed from memory when that has them.
-    pub(super) fn get<'b>(&'b mut self, places: &[Place], buffer: &'b mut Vec<u8>) -> io::Result<Vec<&'b [u8]>> {
+    pub(super) fn get<'b>(
+        &'b mut self,
+        places: &[Place],
+        buffer: &'b mut Vec<u8>,
+    ) -> io::Result<Vec<&'b [u8]>> {
         let Some(file) = &mut self.file else {
             let slice = |place: &Place| {
                 let start = place.offset as usize;

@@ -10,7 +10,9 @@ pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
     let mut bytes = Vec::new();
     input.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > limit {
-        return Err(ReadError::new(format!("a transcript of more than {limit} bytes is over the limit of {limit} bytes")));
+        return Err(ReadError::new(format!(
+            "a transcript of more than {limit} bytes is over the limit of {limit} bytes"
+        )));
     }
     intake.transcript(&String::from_utf8_lossy(&bytes));
     Ok(())
