@@ -63,17 +63,8 @@ pub(super) fn offered(tree: &Tree<'_>, run: &Run) -> Vec<ToolDefinition> {
             list.read(source);
         }
     }
-    for at in &run.tools {
-        let tool = &tree.nodes[*at].facts.tool;
-        let Some(name) = tool.name.as_deref().filter(|name| can_be_called(name)) else { continue };
-        let schema = tool.schema.as_deref().and_then(|schema| serde_json::from_str(schema).ok());
-        list.add(ToolDefinition {
-            name: name.to_owned(),
-            description: tool.description.as_deref().map(str::to_owned),
-            schema,
-        });
-    }
-    if list.tools.iter().all(|tool| tool.schema.is_none()) {
+    let offered_none = list.tools.is_empty();
+    if offered_none {
         let prompt = run.calls.first().and_then(|at| {
             let input = &tree.nodes[*at].facts.input;
             input
@@ -84,6 +75,16 @@ pub(super) fn offered(tree: &Tree<'_>, run: &Run) -> Vec<ToolDefinition> {
         for tool in prompt.as_deref().map(in_prompt).unwrap_or_default() {
             list.add(tool);
         }
+    }
+    for at in &run.tools {
+        let tool = &tree.nodes[*at].facts.tool;
+        let Some(name) = tool.name.as_deref().filter(|name| can_be_called(name)) else { continue };
+        let schema = tool.schema.as_deref().and_then(|schema| serde_json::from_str(schema).ok());
+        list.add(ToolDefinition {
+            name: name.to_owned(),
+            description: tool.description.as_deref().map(str::to_owned),
+            schema,
+        });
     }
     list.tools
 }
@@ -168,48 +169,66 @@ impl ToolList {
 /// Tools that a text prompt lists, in the manners of LlamaIndex, CrewAI, LangChain and smolagents.
 fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
     let mut tools: Vec<ToolDefinition> = Vec::new();
+    // A description may go on over lines.
+    let mut describing = false;
     for line in prompt.lines() {
         let line = line.trim();
         let bare = line.trim_start_matches(['>', ' ', '-']);
         if let Some(name) = bare.strip_prefix("Tool Name:") {
             tools.push(ToolDefinition { name: name.trim().to_owned(), ..ToolDefinition::default() });
+            describing = false;
         } else if let Some(description) = bare.strip_prefix("Tool Description:") {
-            if let Some(tool) = tools.last_mut() {
-                tool.description = Some(description.trim().to_owned());
-            }
+            describing =
+                tools.last_mut().map(|tool| tool.description = Some(description.trim().to_owned())).is_some();
         } else if let Some(arguments) =
             bare.strip_prefix("Tool Args:").or_else(|| bare.strip_prefix("Tool Arguments:"))
         {
             if let Some(tool) = tools.last_mut() {
                 tool.schema = crate::literal::parse(arguments).filter(Json::is_object);
             }
-        } else if let Some(signature) = line.strip_prefix("def ").and_then(|rest| rest.split_once('(')) {
-            tools.push(ToolDefinition { name: signature.0.trim().to_owned(), ..ToolDefinition::default() });
-        } else if let Some((signature, description)) = line.split_once(") - ")
-            && let Some((name, _)) = signature.split_once('(')
-            && is_identifier(name)
-        {
-            tools.push(ToolDefinition {
-                name: name.to_owned(),
-                description: Some(description.trim().to_owned()),
-                schema: None,
-            });
-        } else if let Some((name, rest)) = line.split_once(": ")
-            && let Some((description, arguments)) = rest.rsplit_once(", args: ")
-            && is_identifier(name)
-        {
-            let properties = crate::literal::parse(arguments).filter(Json::is_object);
-            let schema =
-                properties.map(|properties| serde_json::json!({"type": "object", "properties": properties}));
-            tools.push(ToolDefinition {
-                name: name.to_owned(),
-                description: Some(description.trim().to_owned()),
-                schema,
-            });
+            describing = false;
+        } else if describing {
+            if let Some(description) =
+                tools.last_mut().and_then(|tool| tool.description.as_mut()).filter(|_| !line.is_empty())
+            {
+                description.push('\n');
+                description.push_str(line);
+            }
+        } else {
+            tools.extend(in_line(line));
         }
     }
     tools.retain(|tool| !is_final_answer(&tool.name));
     tools
+}
+
+/// A tool that takes one line of a prompt.
+fn in_line(line: &str) -> Option<ToolDefinition> {
+    // smolagents: def list_issues(repo: string) -> string:
+    if let Some((name, _)) = line.strip_prefix("def ").and_then(|rest| rest.split_once('(')) {
+        return is_identifier(name)
+            .then(|| ToolDefinition { name: name.to_owned(), ..ToolDefinition::default() });
+    }
+    // LangChain: list_issues(repo: str) - List the issues.
+    if let Some((signature, description)) = line.split_once(") - ")
+        && let Some((name, _)) = signature.split_once('(')
+        && is_identifier(name)
+    {
+        return Some(ToolDefinition {
+            name: name.to_owned(),
+            description: Some(description.trim().to_owned()),
+            schema: None,
+        });
+    }
+    // LangChain's structured chat: list_issues: List the issues., args: {...}
+    let (name, rest) = line.split_once(": ")?;
+    let (description, arguments) = rest.rsplit_once(", args: ")?;
+    if !is_identifier(name) {
+        return None;
+    }
+    let properties = crate::literal::parse(arguments).filter(Json::is_object);
+    let schema = properties.map(|properties| serde_json::json!({"type": "object", "properties": properties}));
+    Some(ToolDefinition { name: name.to_owned(), description: Some(description.trim().to_owned()), schema })
 }
 
 fn is_identifier(name: &str) -> bool {

@@ -18,6 +18,11 @@ impl SourceError {
         SourceError::Unreadable { name: name.to_owned(), reason: plain_reason(error) }
     }
 
+    /// Whether the source is just no trace, as opposed to a broken one.
+    pub fn is_unrecognised(&self) -> bool {
+        matches!(self, SourceError::Unrecognised { .. })
+    }
+
     pub(super) fn unrecognised(name: &str, head: &[u8]) -> Self {
         let looks_like = match std::str::from_utf8(&head[..head.len().min(64)]) {
             Ok("") => "the file is empty".to_owned(),
@@ -30,21 +35,29 @@ impl SourceError {
 
 /// What a format's reader reports; the source's name is added by the caller.
 #[derive(Debug)]
-pub(super) struct ReadError(String);
+pub(super) enum ReadError {
+    Broken(String),
+    /// Well-formed, but nothing we know.
+    Unrecognised(String),
+}
 
 impl ReadError {
     pub(super) fn new(reason: impl Into<String>) -> Self {
-        ReadError(reason.into())
+        ReadError::Broken(reason.into())
     }
 
     pub(super) fn in_source(self, name: &str) -> SourceError {
-        SourceError::Unreadable { name: name.to_owned(), reason: self.0 }
+        let name = name.to_owned();
+        match self {
+            ReadError::Broken(reason) => SourceError::Unreadable { name, reason },
+            ReadError::Unrecognised(looks_like) => SourceError::Unrecognised { name, looks_like },
+        }
     }
 }
 
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
-        ReadError(plain_reason(&error))
+        ReadError::Broken(plain_reason(&error))
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use gradus_core::assemble::{self, Linker, TraceLink};
+use gradus_core::coverage::Coverage;
 use gradus_core::message::Message;
 use gradus_core::span::{Span, TraceId};
 use gradus_core::trajectory::{Defect, DefectKind, ToolDefinition, Trajectory};
@@ -13,25 +14,16 @@ use gradus_otlp::{LogEvent, Record, Scope, Signal, decode_log, decode_span, enco
 use super::Limits;
 use super::spool::{Place, Spool};
 
-/// What was read from one source.
-#[derive(Clone, Debug, Default)]
-pub struct SourceCounts {
-    pub name: String,
-    pub spans: u64,
-    pub logs: u64,
-    /// Message lists and transcripts.
-    pub documents: u64,
-    pub unreadable: u64,
-}
-
-/// What was read in all.
+/// What was read in all, source by source; filled up with trajectories by whoever takes them.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    pub sources: Vec<SourceCounts>,
-    pub traces: u64,
-    /// Defects that belong to no trajectory.
+    pub sources: Vec<Coverage>,
+    /// Records that could not be read, and defects of spans that are in no trajectory.
     pub defects: Vec<Defect>,
 }
+
+/// Takes trajectories, each with the number of the source it came from.
+pub type Sink<'k> = dyn FnMut(usize, Trajectory) -> io::Result<()> + 'k;
 
 /// One span or log record in the spool.
 struct Entry {
@@ -44,9 +36,12 @@ struct Entry {
 struct Trace {
     id: TraceId,
     start_ns: u64,
+    /// The source it was first seen in.
+    source: usize,
 }
 
 /// Collects records; trajectories go to the sink.
+#[allow(missing_debug_implementations, reason = "holds the caller's closure")]
 pub struct Intake<'k> {
     limits: Limits,
     spool: Spool,
@@ -56,16 +51,24 @@ pub struct Intake<'k> {
     trace_numbers: HashMap<TraceId, u32>,
     linker: Linker,
     summary: Summary,
-    sink: &'k mut dyn FnMut(Trajectory) -> io::Result<()>,
+    sink: &'k mut Sink<'k>,
+    /// The file that is being read, for messages.
+    input: String,
     failed: Option<io::Error>,
     documents: HashMap<String, u32>,
+}
+
+/// A place to go back to if an input turns out to hold nothing.
+pub(super) struct Mark {
+    defects: usize,
+    source: Coverage,
 }
 
 /// Defects of sources that are kept one by one; the rest is only counted.
 const MAX_RECORD_DEFECTS: u64 = 100;
 
 impl<'k> Intake<'k> {
-    pub fn new(limits: Limits, sink: &'k mut dyn FnMut(Trajectory) -> io::Result<()>) -> Self {
+    pub fn new(limits: Limits, sink: &'k mut Sink<'k>) -> Self {
         Intake {
             limits,
             spool: Spool::new(limits.spool_memory),
@@ -76,6 +79,7 @@ impl<'k> Intake<'k> {
             linker: Linker::default(),
             summary: Summary::default(),
             sink,
+            input: String::new(),
             failed: None,
             documents: HashMap::new(),
         }
@@ -85,11 +89,24 @@ impl<'k> Intake<'k> {
         &self.limits
     }
 
-    pub(super) fn begin_source(&mut self, name: &str) {
-        self.summary.sources.push(SourceCounts { name: name.to_owned(), ..SourceCounts::default() });
+    /// Everything that follows is counted under this source.
+    pub fn begin_source(&mut self, name: &str) {
+        self.summary.sources.push(Coverage::new(name));
     }
 
-    fn source(&mut self) -> &mut SourceCounts {
+    pub(super) fn begin_input(&mut self, name: &str) {
+        name.clone_into(&mut self.input);
+        if self.summary.sources.is_empty() {
+            self.begin_source(name);
+        }
+    }
+
+    /// A file of a folder that is no trace.
+    pub fn skip_file(&mut self) {
+        self.source().skipped_files += 1;
+    }
+
+    fn source(&mut self) -> &mut Coverage {
         if self.summary.sources.is_empty() {
             self.begin_source("");
         }
@@ -97,18 +114,32 @@ impl<'k> Intake<'k> {
         &mut self.summary.sources[last]
     }
 
-    pub(super) fn read_something(&mut self) -> bool {
+    /// How many records were taken in so far: a reader compares to see whether its input held any.
+    pub(super) fn taken(&self) -> u64 {
+        self.summary.sources.iter().map(|source| source.spans + source.log_records + source.documents).sum()
+    }
+
+    pub(super) fn mark(&mut self) -> Mark {
+        Mark { defects: self.summary.defects.len(), source: self.source().clone() }
+    }
+
+    /// Takes back the bad records that were reported since a mark.
+    pub(super) fn forget_bad_records(&mut self, mark: &Mark) {
+        self.summary.defects.truncate(mark.defects);
         let source = self.source();
-        source.spans + source.logs + source.documents > 0
+        source.unreadable_records = mark.source.unreadable_records;
+        source.defects.clone_from(&mark.source.defects);
     }
 
     /// One record that could not be read; the source goes on.
-    pub(super) fn bad_record(&mut self, reason: String) {
+    pub(super) fn bad_record(&mut self, reason: &str) {
+        let detail = format!("{}: {reason}", self.input);
         let source = self.source();
-        source.unreadable += 1;
-        if source.unreadable <= MAX_RECORD_DEFECTS {
-            let detail = format!("{}: {reason}", source.name);
-            self.summary.defects.push(Defect::new(DefectKind::UnreadableRecord, detail, None));
+        source.unreadable_records += 1;
+        let defect = Defect::new(DefectKind::UnreadableRecord, detail, None);
+        source.add_defect(&defect);
+        if source.unreadable_records <= MAX_RECORD_DEFECTS {
+            self.summary.defects.push(defect);
         }
     }
 
@@ -120,7 +151,7 @@ impl<'k> Intake<'k> {
                 match decode_span(record.body, &record.scope.resource, scope_name, &self.limits.record) {
                     Ok(span) => self.spooled_span(&span, record.body, record.scope),
                     Err(reason) => {
-                        self.bad_record(format!("a span: {reason}"));
+                        self.bad_record(&format!("a span: {reason}"));
                         Ok(())
                     }
                 }
@@ -128,7 +159,7 @@ impl<'k> Intake<'k> {
             Signal::Log => match decode_log(record.body, &self.limits.record) {
                 Ok(log) => self.spooled_log(&log, record.body),
                 Err(reason) => {
-                    self.bad_record(format!("a log record: {reason}"));
+                    self.bad_record(&format!("a log record: {reason}"));
                     Ok(())
                 }
             },
@@ -187,8 +218,9 @@ impl<'k> Intake<'k> {
     }
 
     fn emit(&mut self, trajectories: Vec<Trajectory>) {
+        let source = self.summary.sources.len().saturating_sub(1);
         for trajectory in trajectories {
-            let sent = (self.sink)(trajectory);
+            let sent = (self.sink)(source, trajectory);
             self.remember(sent);
         }
     }
@@ -217,7 +249,7 @@ impl<'k> Intake<'k> {
     }
 
     fn spooled_log(&mut self, log: &LogEvent<'_>, body: &[u8]) -> io::Result<()> {
-        self.source().logs += 1;
+        self.source().log_records += 1;
         // A log record that belongs to no trace says nothing about an agent's steps.
         if log.trace_id == TraceId::default() {
             return Ok(());
@@ -229,8 +261,12 @@ impl<'k> Intake<'k> {
     }
 
     fn trace_number(&mut self, id: TraceId) -> u32 {
+        let source = self.summary.sources.len().saturating_sub(1);
         *self.trace_numbers.entry(id).or_insert_with(|| {
-            self.traces.push(Trace { id, start_ns: u64::MAX });
+            self.traces.push(Trace { id, start_ns: u64::MAX, source });
+            if let Some(source) = self.summary.sources.get_mut(source) {
+                source.traces += 1;
+            }
             self.linker.add_trace() as u32
         })
     }
@@ -270,7 +306,6 @@ impl<'k> Intake<'k> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        self.summary.traces = self.traces.len() as u64;
         let mut by_trace: Vec<Vec<usize>> = vec![Vec::new(); self.traces.len()];
         for (index, entry) in self.entries.iter().enumerate() {
             by_trace[entry.trace as usize].push(index);
@@ -291,9 +326,15 @@ impl<'k> Intake<'k> {
             let (spans, mut defects) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
             let assembled = assemble::assemble(&spans);
             defects.extend(assembled.defects);
-            self.summary.defects.extend(defects);
+            let source = self.traces[group[0]].source;
+            for defect in defects {
+                if let Some(source) = self.summary.sources.get_mut(source) {
+                    source.add_defect(&defect);
+                }
+                self.summary.defects.push(defect);
+            }
             for trajectory in assembled.trajectories {
-                (self.sink)(trajectory)?;
+                (self.sink)(source, trajectory)?;
             }
         }
         Ok(self.summary)

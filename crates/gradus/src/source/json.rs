@@ -17,7 +17,8 @@ use super::intake::Intake;
 pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(), ReadError> {
     let mut lines = Lines { input, number: 0, line: Vec::new(), limit: intake.limits().record.record_bytes };
     let mut conversation = Conversation::default();
-    let mut first_failure: Option<String> = None;
+    let mut first_failure: Option<(bool, String)> = None;
+    let before = intake.taken();
     while let Some(complete) = lines.next()? {
         let text = lines.line.trim_ascii();
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
@@ -32,7 +33,7 @@ pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
         match failure {
             None => {}
             Some(Failure::Incomplete)
-                if !intake.read_something() && first_failure.is_none() && conversation.is_empty() =>
+                if intake.taken() == before && first_failure.is_none() && conversation.is_empty() =>
             {
                 // The first line is only the beginning of a document: read on without regard to lines.
                 let head = std::mem::take(&mut lines.line);
@@ -40,14 +41,16 @@ pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
             }
             Some(failure) => {
                 let reason = format!("line {}: {failure}", lines.number);
-                first_failure.get_or_insert(reason.clone());
-                intake.bad_record(reason);
+                let known = !matches!(failure, Failure::Unrecognised);
+                first_failure.get_or_insert((known, reason.clone()));
+                intake.bad_record(&reason);
             }
         }
     }
     conversation.flush(intake);
     match first_failure {
-        Some(reason) if !intake.read_something() => Err(ReadError::new(reason)),
+        Some((true, reason)) if intake.taken() == before => Err(ReadError::new(reason)),
+        Some((false, reason)) if intake.taken() == before => Err(ReadError::Unrecognised(reason)),
         _ => Ok(()),
     }
 }
@@ -55,6 +58,7 @@ pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
 /// Documents that are spread over lines.
 fn whole(input: impl Read, intake: &mut Intake<'_>) -> Result<(), ReadError> {
     let mut deserializer = serde_json::Deserializer::from_reader(std::io::BufReader::new(input));
+    let before = intake.taken();
     let mut conversation = Conversation::default();
     loop {
         if deserializer.end().is_ok() {
@@ -64,14 +68,17 @@ fn whole(input: impl Read, intake: &mut Intake<'_>) -> Result<(), ReadError> {
             (Document { intake, conversation: &mut conversation }).deserialize(&mut deserializer)
         {
             let reason = describe(&error);
-            if !intake.read_something() && conversation.is_empty() {
+            if intake.taken() == before && conversation.is_empty() {
                 return Err(ReadError::new(reason));
             }
-            intake.bad_record(reason);
+            intake.bad_record(&reason);
             break;
         }
     }
     conversation.flush(intake);
+    if intake.taken() == before {
+        return Err(ReadError::Unrecognised(Failure::Unrecognised.to_string()));
+    }
     Ok(())
 }
 
@@ -395,6 +402,6 @@ impl<'de> Visitor<'de> for Elements<'_, '_> {
 fn element(item: Json, intake: &mut Intake<'_>, conversation: &mut Conversation) {
     let source = item.to_string();
     if !value(item, source.as_bytes(), intake, conversation) {
-        intake.bad_record(Failure::Unrecognised.to_string());
+        intake.bad_record(&Failure::Unrecognised.to_string());
     }
 }

@@ -14,7 +14,7 @@ mod spool;
 mod text;
 
 pub use error::SourceError;
-pub use intake::{Intake, SourceCounts, Summary};
+pub use intake::{Intake, Sink, Summary};
 pub use open::{Input, expand};
 
 use std::io::BufRead;
@@ -46,15 +46,20 @@ impl Default for Limits {
 /// Reads one input into the intake.
 pub fn read(input: &Input, intake: &mut Intake<'_>) -> Result<(), SourceError> {
     let mut reader = open::open(input, intake.limits())?;
-    intake.begin_source(input.name());
+    intake.begin_input(input.name());
     let head = reader.fill_head().map_err(|error| SourceError::io(input.name(), &error))?;
     let format = detect::detect(head.bytes, head.whole)
         .ok_or_else(|| SourceError::unrecognised(input.name(), head.bytes))?;
     let reader: &mut dyn BufRead = &mut reader;
-    match format {
+    let mark = intake.mark();
+    let read = match format {
         Format::Protobuf(framing) => protobuf::read(reader, framing, intake),
         Format::Json => json::read(reader, intake),
         Format::Transcript => text::read(reader, intake),
-    }
-    .map_err(|error| error.in_source(input.name()))
+    };
+    read.map_err(|error| {
+        // The source as a whole is reported; its records need not be, too.
+        intake.forget_bad_records(&mark);
+        error.in_source(input.name())
+    })
 }

@@ -13,18 +13,19 @@ pub(super) fn read(
     intake: &mut Intake<'_>,
 ) -> Result<(), ReadError> {
     let limits = intake.limits().record;
+    let before = intake.taken();
     let read = stream_export(input, framing, &limits, &mut |record| match record {
         Ok(record) => intake.record(&record),
         Err((offset, reason)) => {
-            intake.bad_record(format!("byte {offset}: {reason}"));
+            intake.bad_record(&format!("byte {offset}: {reason}"));
             Ok(())
         }
     });
     match read {
         Ok(()) => Ok(()),
         // What was read before a cut stays; a source with nothing in it is an error.
-        Err(error) if intake.read_something() => {
-            intake.bad_record(error.to_string());
+        Err(error) if intake.taken() > before => {
+            intake.bad_record(&error.to_string());
             Ok(())
         }
         Err(error) => Err(ReadError::new(error.to_string())),

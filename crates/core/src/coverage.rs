@@ -1,0 +1,107 @@
+//! How much of a source could be read: the numbers to look at before anyone pays a judge.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::trajectory::{Defect, DefectKind, Trajectory};
+
+/// What was found in one source, or in all of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Coverage {
+    pub source: String,
+    pub traces: u64,
+    pub spans: u64,
+    pub log_records: u64,
+    /// Message lists, transcripts and trajectories in our own format.
+    pub documents: u64,
+    pub unreadable_records: u64,
+    /// Files of a folder that are no traces.
+    pub skipped_files: u64,
+    pub trajectories: u64,
+    pub trajectories_with_query: u64,
+    pub trajectories_with_answer: u64,
+    pub trajectories_with_tools: u64,
+    pub steps: u64,
+    pub steps_with_thought: u64,
+    pub steps_with_tool: u64,
+    pub steps_with_arguments: u64,
+    pub steps_with_observation: u64,
+    pub steps_with_error: u64,
+    pub defects: BTreeMap<DefectKind, DefectCount>,
+}
+
+/// One class of defects.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct DefectCount {
+    pub count: u64,
+    /// The first few places: a trajectory's id, else the detail.
+    pub examples: Vec<String>,
+}
+
+const MAX_EXAMPLES: usize = 3;
+
+impl Coverage {
+    pub fn new(source: impl Into<String>) -> Self {
+        Coverage { source: source.into(), ..Coverage::default() }
+    }
+
+    pub fn add(&mut self, trajectory: &Trajectory) {
+        self.trajectories += 1;
+        self.trajectories_with_query += u64::from(trajectory.query.is_some());
+        self.trajectories_with_answer += u64::from(trajectory.final_answer.is_some());
+        self.trajectories_with_tools += u64::from(!trajectory.tools.is_empty());
+        for step in &trajectory.steps {
+            self.steps += 1;
+            self.steps_with_thought += u64::from(step.thought.is_some());
+            self.steps_with_tool += u64::from(!step.tool.is_empty());
+            self.steps_with_arguments += u64::from(step.arguments.is_some() || step.arguments_raw.is_some());
+            self.steps_with_observation += u64::from(step.observation.is_some());
+            self.steps_with_error += u64::from(step.is_error);
+        }
+        for defect in &trajectory.defects {
+            self.count(defect.kind, &trajectory.trajectory_id);
+        }
+    }
+
+    /// A defect that belongs to no trajectory.
+    pub fn add_defect(&mut self, defect: &Defect) {
+        let example = defect.span_id.as_deref().unwrap_or(&defect.detail);
+        self.count(defect.kind, example);
+    }
+
+    fn count(&mut self, kind: DefectKind, example: &str) {
+        let class = self.defects.entry(kind).or_default();
+        class.count += 1;
+        if class.examples.len() < MAX_EXAMPLES && !class.examples.iter().any(|known| known == example) {
+            class.examples.push(example.to_owned());
+        }
+    }
+
+    /// Adds another source's numbers.
+    pub fn merge(&mut self, other: &Coverage) {
+        self.traces += other.traces;
+        self.spans += other.spans;
+        self.log_records += other.log_records;
+        self.documents += other.documents;
+        self.unreadable_records += other.unreadable_records;
+        self.skipped_files += other.skipped_files;
+        self.trajectories += other.trajectories;
+        self.trajectories_with_query += other.trajectories_with_query;
+        self.trajectories_with_answer += other.trajectories_with_answer;
+        self.trajectories_with_tools += other.trajectories_with_tools;
+        self.steps += other.steps;
+        self.steps_with_thought += other.steps_with_thought;
+        self.steps_with_tool += other.steps_with_tool;
+        self.steps_with_arguments += other.steps_with_arguments;
+        self.steps_with_observation += other.steps_with_observation;
+        self.steps_with_error += other.steps_with_error;
+        for (kind, class) in &other.defects {
+            let into = self.defects.entry(*kind).or_default();
+            into.count += class.count;
+            let room = MAX_EXAMPLES.saturating_sub(into.examples.len());
+            into.examples.extend(class.examples.iter().take(room).cloned());
+        }
+    }
+}

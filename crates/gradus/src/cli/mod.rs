@@ -1,0 +1,63 @@
+//! The command line: what can be said, and what each outcome's exit code is.
+
+mod traces;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit codes, the same for every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Pass = 0,
+    Unexpected = 1,
+    BadInput = 2,
+    NothingFound = 4,
+}
+
+/// Grades every step a tool-using AI agent takes.
+#[derive(Parser)]
+#[command(name = "gradus", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lists the trajectories in traces, or shows one as a transcript.
+    Traces(traces::Arguments),
+}
+
+/// Runs the command line.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; clap knows which is which.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1));
+        }
+    };
+    let done = match &cli.command {
+        Command::Traces(arguments) => traces::run(arguments),
+    };
+    match done {
+        Ok(exit) => ExitCode::from(exit as u8),
+        // A reader that went away (`| head`) is no failure.
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(Exit::Pass as u8),
+        Err(error) => {
+            anstream::eprintln!("gradus: {error:#}");
+            ExitCode::from(Exit::Unexpected as u8)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        io.map(std::io::Error::kind).or(json) == Some(std::io::ErrorKind::BrokenPipe)
+    })
+}

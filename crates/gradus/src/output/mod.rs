@@ -1,0 +1,63 @@
+//! How trajectories look on a terminal. Content of traces is untrusted: nothing of it reaches the terminal as an escape
+//! sequence, and nothing reorders the text around it.
+
+pub(crate) mod coverage;
+pub(crate) mod table;
+pub(crate) mod transcript;
+
+use std::borrow::Cow;
+
+/// Text as it may be printed: control characters and those that change the direction of text are spelled out.
+/// Line ends stay.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if c == '\t' {
+            safe.push_str("    ");
+        } else if is_unsafe(c) {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// The same on one line.
+pub(crate) fn printable_line(text: &str) -> String {
+    let folded = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    printable(&folded).into_owned()
+}
+
+fn is_unsafe(c: char) -> bool {
+    (c.is_control() && c != '\n')
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Styles; `anstream` drops them where nobody can see them.
+pub(crate) const BOLD: anstyle::Style = anstyle::Style::new().bold();
+pub(crate) const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+pub(crate) const RED: anstyle::Style = anstyle::AnsiColor::Red.on_default();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_are_spelled_out() {
+        assert_eq!(printable("a\u{1b}[31mred\u{7}"), "a\\u{1b}[31mred\\u{7}");
+        assert_eq!(printable("abc\u{202e}fed"), "abc\\u{202e}fed");
+        assert_eq!(printable("two\nlines\r"), "two\nlines\\r");
+        assert_eq!(printable_line("two\n lines\u{9b}"), "two lines\\u{9b}");
+    }
+
+    #[test]
+    fn ordinary_text_is_left_alone() {
+        for text in ["plain", "café 🐛 שלום 修复"] {
+            assert_eq!(printable(text), text);
+        }
+    }
+}
