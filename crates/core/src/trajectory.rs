@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::raw_json::RawJson;
+
 /// One user request: the query, what the agent did about it, and the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trajectory {
@@ -68,7 +70,7 @@ pub struct ToolDefinition {
     pub name: String,
     pub description: Option<String>,
     /// JSON Schema of the arguments.
-    pub schema: Option<Json>,
+    pub schema: Option<RawJson>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -17,6 +17,8 @@ pub fn decode_span<'a>(
     limits: &Limits,
 ) -> Result<Span<'a>, WireError> {
     let mut span = Span { scope: Cow::Borrowed(scope), resource: Arc::clone(resource), ..Span::default() };
+    // Most spans have about this many.
+    span.attributes.0.reserve(16);
     let mut reader = ValueReader::new(limits);
     let mut fields = Fields::new(bytes);
     while let Some((number, field)) = fields.next()? {
@@ -34,6 +36,31 @@ pub fn decode_span<'a>(
         }
     }
     Ok(span)
+}
+
+/// A span's ids and start, read without its attributes: all that has to be known before its trace is complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SpanHead {
+    pub trace_id: TraceId,
+    pub span_id: SpanId,
+    pub parent_id: Option<SpanId>,
+    pub start_ns: u64,
+}
+
+/// Reads the head of one `Span` message.
+pub fn decode_span_head(bytes: &[u8]) -> Result<SpanHead, WireError> {
+    let mut head = SpanHead::default();
+    let mut fields = Fields::new(bytes);
+    while let Some((number, field)) = fields.next()? {
+        match (number, field) {
+            (1, Field::Bytes(id)) => head.trace_id = trace_id(id)?,
+            (2, Field::Bytes(id)) => head.span_id = span_id(id)?,
+            (4, Field::Bytes(id)) => head.parent_id = span_id(id)?.non_zero(),
+            (7, Field::Fixed64(time)) => head.start_ns = time,
+            _ => {}
+        }
+    }
+    Ok(head)
 }
 
 /// Decodes the body of one `LogRecord` message.
@@ -88,7 +115,10 @@ pub(crate) fn span_id(bytes: &[u8]) -> Result<SpanId, WireError> {
 
 /// Protobuf texts are UTF-8 by contract; senders that break it get replacement characters, not a refusal.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    }
 }
 
 fn status(bytes: &[u8]) -> Result<Status<'_>, WireError> {

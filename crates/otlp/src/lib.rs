@@ -13,7 +13,7 @@ mod record;
 mod stream;
 mod wire;
 
-pub use decode::{decode_log, decode_resource, decode_span};
+pub use decode::{SpanHead, decode_log, decode_resource, decode_span, decode_span_head};
 pub use encode::{encode_log, encode_span};
 pub use json::{ExportJson, read_export_json, span_from_json};
 pub use limits::Limits;

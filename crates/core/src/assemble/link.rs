@@ -29,6 +29,10 @@ impl TraceLink {
         if span.parent_id.is_some() {
             return None;
         }
+        // Most roots say at once that they are something else.
+        if matches!(span.text("openinference.span.kind"), Some("CHAIN" | "AGENT" | "PROMPT" | "RETRIEVER")) {
+            return None;
+        }
         let mut facts = dialect::read(span);
         facts.read_free_text();
         if !matches!(facts.kind, Kind::Model | Kind::Tool) {

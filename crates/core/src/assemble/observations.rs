@@ -32,7 +32,8 @@ pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask]) {
             };
             if let Some(ask) = index.and_then(|index| asks.get_mut(index)) {
                 let fits = result.name.as_deref().is_none_or(|name| name == ask.tool);
-                if fits || result.id.is_some() {
+                // Every later request repeats it; once is enough.
+                if (fits || result.id.is_some()) && !(ask.seen_by_id && ask.seen.is_some()) {
                     let shown = unwrap_result(&result.content);
                     ask.seen_is_error |= result.is_error || shown.is_error;
                     ask.seen = Some(without_label(&shown.text).to_owned());

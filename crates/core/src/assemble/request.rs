@@ -3,7 +3,11 @@
 //! The framework's outermost span often has both, plain; but just as often it has something else in the same place.
 //! So its text is believed when the conversation with the model confirms it, and the conversation speaks otherwise.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use crate::dialect::{Facts, Kind, looks_like_repr};
 use crate::literal;
@@ -11,7 +15,7 @@ use crate::message::{Message, Role, messages_from_json};
 use crate::react;
 
 use super::runs::Run;
-use super::tree::Tree;
+use super::tree::{Node, Tree};
 
 /// The index of the last message in which a user really speaks: not an observation, not a framework's complaint.
 pub(super) fn last_user(input: &[Message<'_>]) -> Option<usize> {
@@ -54,13 +58,21 @@ pub(super) fn query(tree: &Tree<'_>, run: &Run) -> Option<String> {
     };
     let confirmed =
         |text: &str| asked.is_empty() || asked.iter().any(|message| contains_folded(message, text));
-    for at in &run.frames {
-        if let Some(request) = of_frame(&tree.nodes[*at].facts).filter(|text| confirmed(text)) {
+    for node in speaking_frames(tree, run) {
+        if let Some(request) = of_frame(&node.facts).filter(|text| confirmed(text)) {
             return Some(request);
         }
     }
     let (input, at) = spoken?;
     Some(out_of_template(&input[at].joined_text()).to_owned())
+}
+
+/// The frames that can know the request and the answer: the outermost and those of agents.
+fn speaking_frames<'t, 's>(tree: &'t Tree<'s>, run: &'t Run) -> impl Iterator<Item = &'t Node<'s>> {
+    let frames = run.frames.iter().enumerate().map(|(place, at)| (place, &tree.nodes[*at]));
+    frames
+        .filter(|(place, node)| *place == 0 || node.facts.kind == Kind::Agent || node.facts.query.is_some())
+        .map(|(_, node)| node)
 }
 
 /// The request that a frame records.
@@ -93,22 +105,23 @@ pub(super) fn of_frame(facts: &Facts<'_>) -> Option<String> {
     from_text(text, &KEYS, Role::User)
 }
 
-/// The answer of a run, and the calls that gave it. `spoken` is the text of the model's last reply that asks for no
-/// tool.
-pub(super) fn answer(tree: &Tree<'_>, run: &Run, spoken: Option<&str>) -> Option<String> {
+/// The answer of a run. `spoken` is the text of the model's last reply that asks for no tool; `exact` says that it was
+/// recorded as such and not read out of a larger text.
+pub(super) fn answer(tree: &Tree<'_>, run: &Run, spoken: Option<&str>, exact: bool) -> Option<String> {
     let reply = spoken.map(str::trim).filter(|text| !text.is_empty());
-    for at in &run.frames {
-        let facts = &tree.nodes[*at].facts;
-        if tree.nodes[*at].span.is_error() && reply.is_none() {
+    if let Some(reply) = reply.filter(|_| exact) {
+        return Some(reply.to_owned());
+    }
+    for (place, node) in speaking_frames(tree, run).enumerate() {
+        if node.span.is_error() && reply.is_none() {
             continue;
         }
-        let recorded = facts.answer.as_deref().map(str::to_owned).or_else(|| of_frame_output(facts));
+        let recorded =
+            node.facts.answer.as_deref().map(str::to_owned).or_else(|| of_frame_output(&node.facts));
         let Some(recorded) = recorded.filter(|text| !text.trim().is_empty()) else { continue };
         match reply {
             Some(reply) if contains_folded(reply, &recorded) => return Some(recorded.trim().to_owned()),
-            None if facts.kind == Kind::Agent || at == &run.frames[0] => {
-                return Some(recorded.trim().to_owned());
-            }
+            None if node.facts.kind == Kind::Agent || place == 0 => return Some(recorded.trim().to_owned()),
             _ => {}
         }
     }
@@ -145,10 +158,49 @@ fn from_text(text: &str, keys: &[&str], role: Role) -> Option<String> {
     if text.is_empty() {
         return None;
     }
-    if text.starts_with(['{', '[']) {
-        return literal::parse(text).and_then(|json| from_json(json, keys, role, 0));
+    if !text.starts_with(['{', '[']) {
+        return (!looks_like_repr(text)).then(|| text.to_owned());
     }
-    (!looks_like_repr(text)).then(|| text.to_owned())
+    // Frames record whole states: only the fields that may matter are taken apart.
+    let fields = serde_json::from_str::<Fields<'_>>(text).ok();
+    let Some(Fields(fields)) = fields.filter(|fields| !fields.is_message()) else {
+        return literal::parse(text).and_then(|json| from_json(json, keys, role, 0));
+    };
+    keys.iter().find_map(|key| {
+        let (_, raw) = fields.iter().find(|(name, _)| name == key)?;
+        from_json(serde_json::from_str(raw.get()).ok()?, keys, role, 1)
+    })
+}
+
+/// An object's fields, not yet taken apart.
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl Fields<'_> {
+    fn is_message(&self) -> bool {
+        self.0.iter().any(|(key, _)| key == "parts" || key == "role")
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+        impl<'de> serde::de::Visitor<'de> for Visit {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(entry) = map.next_entry::<Cow<'de, str>, &'de RawValue>()? {
+                    fields.push(entry);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Visit)
+    }
 }
 
 fn from_json(json: Json, keys: &[&str], role: Role, depth: usize) -> Option<String> {

@@ -49,6 +49,7 @@ pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
         asks: Vec::new(),
         defects: run.defects.clone(),
         spoken: None,
+        spoken_exactly: false,
         speakers: Vec::new(),
         code: Vec::new(),
     };
@@ -66,6 +67,8 @@ struct Reader<'t, 's> {
     defects: Vec<Defect>,
     /// The text of the last reply that asks for no tool.
     spoken: Option<String>,
+    /// That text is all of the reply.
+    spoken_exactly: bool,
     /// The calls that ask for no tool.
     speakers: Vec<usize>,
     /// Replies that act by code: number of the call, thought, code.
@@ -187,6 +190,7 @@ impl Reader<'_, '_> {
         }
         let mut steps = transcript.steps.into_iter();
         let Some(first) = steps.next() else {
+            self.spoken_exactly = !transcript.is_react;
             match transcript.answer {
                 Some(answer) => self.spoken = Some(answer.into_owned()),
                 None if transcript.is_react => {
@@ -302,7 +306,7 @@ impl Reader<'_, '_> {
         let finished = tools::final_answer(self.tree, self.run);
         trajectory.final_answer = match finished {
             Some(answer) => Some(answer),
-            None => request::answer(self.tree, self.run, spoken),
+            None => request::answer(self.tree, self.run, spoken, self.spoken_exactly),
         };
         let code_answer =
             self.code.last().map(|reply| reply.call).filter(|call| last_ask.is_none_or(|ask| *call > ask));

@@ -1,11 +1,15 @@
 //! The tools on offer, and which names are tools at all.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
+use serde::Deserialize;
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use crate::dialect::OfferedTools;
 use crate::message::{Role, result_text};
+use crate::raw_json::RawJson;
 use crate::trajectory::ToolDefinition;
 
 use super::runs::Run;
@@ -79,7 +83,7 @@ pub(super) fn offered(tree: &Tree<'_>, run: &Run) -> Vec<ToolDefinition> {
     for at in &run.tools {
         let tool = &tree.nodes[*at].facts.tool;
         let Some(name) = tool.name.as_deref().filter(|name| can_be_called(name)) else { continue };
-        let schema = tool.schema.as_deref().and_then(|schema| serde_json::from_str(schema).ok());
+        let schema = tool.schema.as_deref().and_then(RawJson::parse_object);
         list.add(ToolDefinition {
             name: name.to_owned(),
             description: tool.description.as_deref().map(str::to_owned),
@@ -90,10 +94,33 @@ pub(super) fn offered(tree: &Tree<'_>, run: &Run) -> Vec<ToolDefinition> {
 }
 
 /// Reads tool definitions in any of the shapes that requests use.
-pub fn definitions(json: Json) -> Vec<ToolDefinition> {
+pub fn definitions(json: &str) -> Vec<ToolDefinition> {
     let mut list = ToolList::default();
-    list.json(json);
+    list.text(json);
     list.tools
+}
+
+/// A definition in any of the shapes that requests use: OpenAI's, flat or below `function`, Anthropic's, MCP's, Gemini's.
+#[derive(Deserialize)]
+struct Definition<'a> {
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    description: Option<Cow<'a, str>>,
+    #[serde(
+        borrow,
+        default,
+        alias = "input_schema",
+        alias = "inputSchema",
+        alias = "parameters_json_schema",
+        alias = "args_schema",
+        alias = "schema"
+    )]
+    parameters: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    function: Option<&'a RawValue>,
+    #[serde(borrow, default, alias = "function_declarations", alias = "functionDeclarations")]
+    tools: Option<&'a RawValue>,
 }
 
 #[derive(Default)]
@@ -106,53 +133,41 @@ struct ToolList {
 impl ToolList {
     fn read(&mut self, source: &OfferedTools<'_>) {
         match source {
-            OfferedTools::Name(name) => {
-                self.add(ToolDefinition { name: (*name).to_owned(), ..ToolDefinition::default() })
-            }
             OfferedTools::Json(text) => {
-                if self.seen.insert(xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
-                    && let Ok(json) = serde_json::from_str(text)
-                {
-                    self.json(json);
+                if self.seen.insert(xxhash_rust::xxh3::xxh3_64(text.as_bytes())) {
+                    self.text(text);
                 }
             }
-            OfferedTools::Value(value) => self.json(value.to_json()),
+            OfferedTools::Value(value) => self.text(&value.to_json().to_string()),
+            OfferedTools::Owned(json) => self.text(&json.to_string()),
         }
     }
 
-    fn json(&mut self, json: Json) {
-        match json {
-            Json::Array(items) => items.into_iter().for_each(|item| self.json(item)),
-            Json::String(text) => {
-                if let Ok(json @ (Json::Array(_) | Json::Object(_))) = serde_json::from_str(&text) {
-                    self.json(json);
-                }
-            }
-            Json::Object(mut object) => {
-                for key in ["tools", "function_declarations", "functionDeclarations"] {
-                    if let Some(inner) = object.remove(key) {
-                        return self.json(inner);
-                    }
-                }
-                if let Some(inner @ Json::Object(_)) = object.remove("function") {
-                    return self.json(inner);
-                }
-                let Some(Json::String(name)) = object.remove("name") else { return };
-                let description =
-                    object.remove("description").and_then(|text| text.as_str().map(str::to_owned));
-                let keys = [
-                    "parameters",
-                    "input_schema",
-                    "inputSchema",
-                    "parameters_json_schema",
-                    "args_schema",
-                    "schema",
-                ];
-                let schema = keys.iter().find_map(|key| object.remove(*key)).filter(Json::is_object);
-                self.add(ToolDefinition { name, description, schema });
-            }
-            _ => {}
+    /// One definition or a list of them.
+    fn text(&mut self, text: &str) {
+        if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(text) {
+            list.iter().for_each(|item| self.text(item.get()));
+        } else if let Ok(definition) = serde_json::from_str::<Definition<'_>>(text) {
+            self.definition(definition);
+        } else if let Ok(encoded) = serde_json::from_str::<String>(text)
+            && encoded.trim_start().starts_with(['{', '['])
+        {
+            self.text(&encoded);
         }
+    }
+
+    fn definition(&mut self, definition: Definition<'_>) {
+        if let Some(list) = definition.tools {
+            return self.text(list.get());
+        }
+        if let Some(function) = definition.function {
+            return self.text(function.get());
+        }
+        let Some(name) = definition.name else { return };
+        let schema =
+            definition.parameters.filter(|schema| schema.get().starts_with('{')).map(RawJson::from_raw);
+        let description = definition.description.map(std::borrow::Cow::into_owned);
+        self.add(ToolDefinition { name: name.into_owned(), description, schema });
     }
 
     fn add(&mut self, tool: ToolDefinition) {
@@ -184,7 +199,7 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
             bare.strip_prefix("Tool Args:").or_else(|| bare.strip_prefix("Tool Arguments:"))
         {
             if let Some(tool) = tools.last_mut() {
-                tool.schema = crate::literal::parse(arguments).filter(Json::is_object);
+                tool.schema = schema_in_text(arguments);
             }
             describing = false;
         } else if describing {
@@ -200,6 +215,14 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
     }
     tools.retain(|tool| !is_final_answer(&tool.name));
     tools
+}
+
+fn schema_in_text(text: &str) -> Option<RawJson> {
+    let text = text.trim();
+    let strict = RawJson::parse_object(text);
+    strict.or_else(|| {
+        crate::literal::parse(text).filter(Json::is_object).map(|json| RawJson::from_value(&json))
+    })
 }
 
 /// A tool that takes one line of a prompt.
@@ -227,7 +250,9 @@ fn in_line(line: &str) -> Option<ToolDefinition> {
         return None;
     }
     let properties = crate::literal::parse(arguments).filter(Json::is_object);
-    let schema = properties.map(|properties| serde_json::json!({"type": "object", "properties": properties}));
+    let schema = properties.map(|properties| {
+        RawJson::from_value(&serde_json::json!({"type": "object", "properties": properties}))
+    });
     Some(ToolDefinition { name: name.to_owned(), description: Some(description.trim().to_owned()), schema })
 }
 

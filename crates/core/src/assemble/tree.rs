@@ -1,8 +1,6 @@
 //! Puts spans in order: duplicates dropped, children below parents, and spans that record one and the same call folded
 //! into one.
 
-use std::collections::HashMap;
-
 use crate::dialect::{self, Facts, Kind};
 use crate::span::{Span, SpanId, TraceId};
 
@@ -28,17 +26,21 @@ impl<'s> Tree<'s> {
     pub(super) fn build(spans: &'s [Span<'s>]) -> Tree<'s> {
         let (kept, conflicting) = without_duplicates(spans);
         let mut nodes: Vec<Node<'s>> = kept.into_iter().map(Node::new).collect();
-        let index: HashMap<(TraceId, SpanId), usize> = nodes
+        let mut index: Vec<((TraceId, SpanId), usize)> = nodes
             .iter()
             .enumerate()
             .map(|(at, node)| ((node.span.trace_id, node.span.span_id), at))
             .collect();
+        index.sort_unstable();
+        let find = |key: (TraceId, SpanId)| {
+            index.binary_search_by_key(&key, |(key, _)| *key).ok().map(|at| index[at].1)
+        };
         let mut orphans = Vec::new();
         for at in 0..nodes.len() {
             let span = nodes[at].span;
-            let parent = span.parent_id.map(|id| (id, index.get(&(span.trace_id, id))));
+            let parent = span.parent_id.map(|id| find((span.trace_id, id)));
             match parent {
-                Some((_, Some(&parent))) if parent != at && !is_ancestor(&nodes, at, parent) => {
+                Some(Some(parent)) if parent != at && !is_ancestor(&nodes, at, parent) => {
                     nodes[at].parent = Some(parent);
                     nodes[parent].children.push(at);
                 }
@@ -181,23 +183,17 @@ impl<'s> Node<'s> {
 
 /// One version of each span, in order of time. The later version wins: the one that ended later, then the fuller one.
 fn without_duplicates<'s>(spans: &'s [Span<'s>]) -> (Vec<&'s Span<'s>>, Vec<SpanId>) {
-    let mut newest: HashMap<(TraceId, SpanId), &'s Span<'s>> = HashMap::with_capacity(spans.len());
+    let version = |span: &Span<'_>| (span.end_ns, span.attributes.0.len(), span.events.len());
+    let mut kept: Vec<&Span<'_>> = spans.iter().collect();
+    kept.sort_by_key(|span| (span.trace_id, span.span_id, std::cmp::Reverse(version(span))));
     let mut conflicting = Vec::new();
-    for span in spans {
-        let version = |span: &Span<'_>| (span.end_ns, span.attributes.0.len(), span.events.len());
-        newest
-            .entry((span.trace_id, span.span_id))
-            .and_modify(|kept| {
-                if *kept != span {
-                    conflicting.push(span.span_id);
-                    if version(span) > version(kept) {
-                        *kept = span;
-                    }
-                }
-            })
-            .or_insert(span);
-    }
-    let mut kept: Vec<&Span<'_>> = newest.into_values().collect();
+    kept.dedup_by(|later, first| {
+        let same = (later.trace_id, later.span_id) == (first.trace_id, first.span_id);
+        if same && later != first {
+            conflicting.push(first.span_id);
+        }
+        same
+    });
     kept.sort_by_key(|span| (span.start_ns, span.end_ns, span.trace_id, span.span_id));
     conflicting.sort_unstable();
     conflicting.dedup();

@@ -8,7 +8,7 @@ use crate::message::{Arguments, Message, Role, message_from_json, messages_from_
 use crate::span::Span;
 
 use super::wrapped::unwrap_result;
-use super::{Facts, Kind, fill, json, text};
+use super::{Facts, Kind, OfferedTools, fill, json, text};
 
 pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     let value = |key: &str| span.attributes.get(key);
@@ -35,7 +35,10 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     if facts.kind == Kind::Other {
         facts.kind = Kind::Model;
     }
-    if let Some(request) = request {
+    if let Some(mut request) = request {
+        if let Some(tools) = request.pointer_mut("/config/tools") {
+            facts.offered_tools.push(OfferedTools::Owned(tools.take()));
+        }
         fill(
             &mut facts.model,
             request.get("model").and_then(Json::as_str).map(|model| Cow::Owned(model.to_owned())),

@@ -79,8 +79,8 @@ pub enum OfferedTools<'s> {
     Json(&'s str),
     /// The same, structured.
     Value(&'s Value<'s>),
-    /// Only a name is known.
-    Name(&'s str),
+    /// Taken out of something larger.
+    Owned(serde_json::Value),
 }
 
 /// Reads a span with every dialect it speaks.
@@ -232,7 +232,9 @@ impl<'s> Facts<'s> {
             }
             self.add_output(messages);
         }
+        // A call without a reply is no source of anything.
         if self.input.is_empty()
+            && !self.output.is_empty()
             && let Some(text) = &self.input_text
         {
             let messages = wrapped::messages_in_text(text, Role::User);

@@ -237,6 +237,10 @@ pub(crate) fn is_schema(text: &str) -> bool {
     if !trimmed.starts_with('{') {
         return false;
     }
+    // How schemas nearly always begin: spares reading them.
+    if trimmed.starts_with("{\"properties\": {") || trimmed.starts_with("{\"type\": \"object\"") {
+        return true;
+    }
     let Ok(Json::Object(object)) = serde_json::from_str::<Json>(trimmed) else { return false };
     if object.get("properties").is_some_and(Json::is_object)
         || object.get("type").is_some_and(|kind| kind == "object")

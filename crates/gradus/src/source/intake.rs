@@ -9,7 +9,10 @@ use gradus_core::coverage::Coverage;
 use gradus_core::message::Message;
 use gradus_core::span::{Span, TraceId};
 use gradus_core::trajectory::{Defect, DefectKind, ToolDefinition, Trajectory};
-use gradus_otlp::{LogEvent, Record, Scope, Signal, decode_log, decode_span, encode_log, encode_span};
+use gradus_otlp::{
+    LogEvent, Record, Scope, Signal, SpanHead, decode_log, decode_span, decode_span_head, encode_log,
+    encode_span,
+};
 
 use super::Limits;
 use super::spool::{Place, Spool};
@@ -143,19 +146,29 @@ impl<'k> Intake<'k> {
         }
     }
 
+    /// Takes in one OTLP protobuf export message that is already in memory.
+    pub fn export(&mut self, bytes: &[u8]) {
+        let limits = self.limits.record;
+        let read = gradus_otlp::read_export(bytes, &limits, &mut |record| {
+            let kept = self.record(&record);
+            self.remember(kept);
+            Ok(())
+        });
+        if let Err(reason) = read {
+            self.bad_record(&reason.to_string());
+        }
+    }
+
     /// Takes in a record in its protobuf form.
     pub(super) fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
         match record.signal {
-            Signal::Span => {
-                let scope_name: &str = &record.scope.name;
-                match decode_span(record.body, &record.scope.resource, scope_name, &self.limits.record) {
-                    Ok(span) => self.spooled_span(&span, record.body, record.scope),
-                    Err(reason) => {
-                        self.bad_record(&format!("a span: {reason}"));
-                        Ok(())
-                    }
+            Signal::Span => match decode_span_head(record.body) {
+                Ok(head) => self.spooled_span(head, record.body, record.scope),
+                Err(reason) => {
+                    self.bad_record(&format!("a span: {reason}"));
+                    Ok(())
                 }
-            }
+            },
             Signal::Log => match decode_log(record.body, &self.limits.record) {
                 Ok(log) => self.spooled_log(&log, record.body),
                 Err(reason) => {
@@ -171,7 +184,13 @@ impl<'k> Intake<'k> {
         let mut body = Vec::new();
         encode_span(span, &mut body);
         let scope = Scope { resource: Arc::clone(&span.resource), name: Arc::from(span.scope.as_ref()) };
-        let kept = self.spooled_span(span, &body, &scope);
+        let head = SpanHead {
+            trace_id: span.trace_id,
+            span_id: span.span_id,
+            parent_id: span.parent_id,
+            start_ns: span.start_ns,
+        };
+        let kept = self.spooled_span(head, &body, &scope);
         self.remember(kept);
     }
 
@@ -234,12 +253,16 @@ impl<'k> Intake<'k> {
         }
     }
 
-    fn spooled_span(&mut self, span: &Span<'_>, body: &[u8], scope: &Scope) -> io::Result<()> {
+    fn spooled_span(&mut self, head: SpanHead, body: &[u8], scope: &Scope) -> io::Result<()> {
         self.source().spans += 1;
-        let trace = self.trace_number(span.trace_id);
+        let trace = self.trace_number(head.trace_id);
         let known = &mut self.traces[trace as usize].start_ns;
-        *known = (*known).min(span.start_ns);
-        if let Some(link) = TraceLink::of(span) {
+        *known = (*known).min(head.start_ns);
+        // Only a span without a parent can tie its trace to others. One that cannot be decoded is reported later.
+        if head.parent_id.is_none()
+            && let Ok(span) = decode_span(body, &scope.resource, &scope.name, &self.limits.record)
+            && let Some(link) = TraceLink::of(&span)
+        {
             self.linker.add_link(trace as usize, &link);
         }
         let scope = self.scope_number(scope);
@@ -350,17 +373,24 @@ fn decode_group<'b>(
 ) -> (Vec<Span<'b>>, Vec<Defect>) {
     let mut spans = Vec::with_capacity(entries.len());
     let mut logs = Vec::new();
+    let mut defects = Vec::new();
     for (entry, body) in entries.iter().zip(bodies) {
         match entry.signal {
             Signal::Span => {
                 let scope = &scopes[entry.scope as usize];
-                // It was decoded once already when it came in.
-                spans.extend(decode_span(body, &scope.resource, &scope.name, &limits.record));
+                match decode_span(body, &scope.resource, &scope.name, &limits.record) {
+                    Ok(span) => spans.push(span),
+                    Err(reason) => defects.push(Defect::new(
+                        DefectKind::UnreadableRecord,
+                        format!("a span: {reason}"),
+                        None,
+                    )),
+                }
             }
+            // It was decoded once already when it came in.
             Signal::Log => logs.extend(decode_log(body, &limits.record)),
         }
     }
-    let mut defects = Vec::new();
     logs.sort_by_key(|log| log.event.time_ns);
     let index: HashMap<_, _> =
         spans.iter().enumerate().map(|(at, span)| ((span.trace_id, span.span_id), at)).collect();

@@ -287,7 +287,9 @@ fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8]
     let id = ["id", "session_id", "conversation_id", "trajectory_id", "task_id"]
         .iter()
         .find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
-    let tools = object.remove("tools").map(gradus_core::assemble::tool_definitions).unwrap_or_default();
+    let tools =
+        object.remove("tools").map(|tools| gradus_core::assemble::tool_definitions(&tools.to_string()));
+    let tools = tools.unwrap_or_default();
     let list = object.remove(key).unwrap_or_default();
     let mut wrapped = Map::new();
     wrapped.insert("messages".to_owned(), list);

@@ -1,0 +1,67 @@
+//! JSON that is passed on as it was recorded. Tool schemas stand on every model call and are rarely looked into:
+//! keeping their text spares building and dropping a tree for each.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
+
+/// Well-formed JSON on one line.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct RawJson(Box<RawValue>);
+
+impl RawJson {
+    /// Takes JSON text that has been checked by `serde_json` already.
+    pub fn from_raw(raw: &RawValue) -> RawJson {
+        // A line of output must stay one line.
+        if raw.get().contains(['\n', '\r'])
+            && let Ok(json) = serde_json::from_str::<Json>(raw.get())
+        {
+            return RawJson::from_value(&json);
+        }
+        RawJson(raw.to_owned())
+    }
+
+    pub fn from_value(json: &Json) -> RawJson {
+        let raw = serde_json::value::to_raw_value(json);
+        RawJson(raw.unwrap_or_else(|_| RawValue::NULL.to_owned()))
+    }
+
+    /// Reads text; `None` when it is no JSON object.
+    pub fn parse_object(text: &str) -> Option<RawJson> {
+        let raw: &RawValue = serde_json::from_str(text).ok()?;
+        raw.get().starts_with('{').then(|| RawJson::from_raw(raw))
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    pub fn to_value(&self) -> Json {
+        serde_json::from_str(self.as_str()).unwrap_or_default()
+    }
+}
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str() || self.to_value() == other.to_value()
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Through a tree: callers deserialize from trees, too, where no text is there to keep.
+        Json::deserialize(deserializer).map(|json| RawJson::from_value(&json))
+    }
+}
+
+impl JsonSchema for RawJson {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Json".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        Schema::default()
+    }
+}
