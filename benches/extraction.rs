@@ -91,22 +91,20 @@ fn decode_with_prost(folders: &[Vec<Vec<u8>>]) -> usize {
     spans
 }
 
-/// Each folder is one call of the tool, as with `gradus traces FOLDER`.
+/// All folders in one call, as with `gradus traces fixtures/captures`.
 fn extract(folders: &[Vec<Vec<u8>>]) -> (usize, usize) {
     let (mut trajectories, mut steps) = (0, 0);
-    for folder in folders {
-        let mut sink = |_, trajectory: gradus_core::trajectory::Trajectory| {
-            trajectories += 1;
-            steps += trajectory.steps.len();
-            std::hint::black_box(&trajectory);
-            Ok(())
-        };
-        let mut intake = Intake::new(Limits::default(), &mut sink);
-        for body in folder {
-            intake.export(body);
-        }
-        let _ = intake.finish();
+    let mut sink = |_, trajectory: gradus_core::trajectory::Trajectory| {
+        trajectories += 1;
+        steps += trajectory.steps.len();
+        std::hint::black_box(&trajectory);
+        Ok(())
+    };
+    let mut intake = Intake::new(Limits::default(), &mut sink);
+    for body in folders.iter().flatten() {
+        intake.export(body);
     }
+    let _ = intake.finish();
     (trajectories, steps)
 }
 

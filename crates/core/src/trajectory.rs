@@ -1,6 +1,8 @@
 //! What extraction yields: one user request with its ordered steps. This is also the line format of
 //! `gradus traces --format jsonl`; field names are a promise to the tools built on it.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -21,8 +23,8 @@ pub struct Trajectory {
     pub query: Option<String>,
     pub final_answer: Option<String>,
     pub steps: Vec<Step>,
-    /// The tools on offer, as the agent saw them.
-    pub tools: Vec<ToolDefinition>,
+    /// The tools on offer, as the agent saw them; shared by the runs that offer the same.
+    pub tools: Arc<[ToolDefinition]>,
     pub tokens: Tokens,
     pub cost_usd: Option<f64>,
     pub defects: Vec<Defect>,

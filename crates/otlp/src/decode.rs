@@ -115,7 +115,7 @@ pub(crate) fn span_id(bytes: &[u8]) -> Result<SpanId, WireError> {
 
 /// Protobuf texts are UTF-8 by contract; senders that break it get replacement characters, not a refusal.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
-    match std::str::from_utf8(bytes) {
+    match simdutf8::basic::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(bytes),
     }

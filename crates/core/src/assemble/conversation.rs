@@ -1,5 +1,7 @@
 //! Message lists and plain transcripts, which have no spans: read into trajectories all the same.
 
+use std::sync::Arc;
+
 use crate::message::{Message, Role};
 use crate::react::{self, Transcript};
 use crate::trajectory::{Defect, DefectKind, Step, ToolDefinition, Trajectory};
@@ -10,6 +12,7 @@ use super::steps::{Ask, read_arguments, said};
 
 /// Reads a message list: one trajectory for each time the user speaks and the assistant acts or answers.
 pub fn assemble_messages(messages: &[Message<'_>], id: &str, tools: &[ToolDefinition]) -> Vec<Trajectory> {
+    let tools: Arc<[ToolDefinition]> = tools.into();
     let mut trajectories: Vec<Trajectory> = Vec::new();
     let mut at = 0;
     while at < messages.len() {
@@ -22,7 +25,7 @@ pub fn assemble_messages(messages: &[Message<'_>], id: &str, tools: &[ToolDefini
         let turn = &messages[if user { at + 1 } else { at }..end];
         if turn.iter().any(|message| message.role == Role::Assistant) || (user && end == messages.len()) {
             let query = user.then(|| messages[at].joined_text().trim().to_owned());
-            trajectories.push(read_turn(query, turn, tools));
+            trajectories.push(read_turn(query, turn, &tools));
         }
         at = end;
     }
@@ -45,8 +48,8 @@ fn number(trajectories: &mut [Trajectory], id: &str) {
     }
 }
 
-fn read_turn(query: Option<String>, turn: &[Message<'_>], tools: &[ToolDefinition]) -> Trajectory {
-    let mut trajectory = Trajectory { query, tools: tools.to_vec(), ..Trajectory::default() };
+fn read_turn(query: Option<String>, turn: &[Message<'_>], tools: &Arc<[ToolDefinition]>) -> Trajectory {
+    let mut trajectory = Trajectory { query, tools: Arc::clone(tools), ..Trajectory::default() };
     let mut asks: Vec<Ask> = Vec::new();
     for message in turn.iter().filter(|message| message.role == Role::Assistant) {
         let thought = said(std::slice::from_ref(message));

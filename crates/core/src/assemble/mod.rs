@@ -29,14 +29,24 @@ pub struct Assembled {
     pub defects: Vec<Defect>,
 }
 
-/// Assembles the spans of traces that belong together.
-pub fn assemble(spans: &[Span<'_>]) -> Assembled {
-    let tree = tree::Tree::build(spans);
-    let (runs, defects) = runs::find(&tree);
-    let mut trajectories: Vec<Trajectory> = Vec::with_capacity(runs.len());
-    for run in &runs {
-        trajectories.push(steps::read(&tree, run));
+/// Assembles groups of spans, one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Assembler {
+    tools: tools::ToolCache,
+}
+
+impl Assembler {
+    /// Assembles the spans of traces that belong together.
+    pub fn assemble(&mut self, spans: &[Span<'_>]) -> Assembled {
+        let tree = tree::Tree::build(spans);
+        let (runs, defects) = runs::find(&tree);
+        let mut trajectories: Vec<Trajectory> = Vec::with_capacity(runs.len());
+        for run in &runs {
+            let mut trajectory = steps::read(&tree, run);
+            trajectory.tools = self.tools.offered(&tree, run);
+            trajectories.push(trajectory);
+        }
+        runs::connect(&tree, &runs, &mut trajectories);
+        Assembled { trajectories, defects }
     }
-    runs::connect(&tree, &runs, &mut trajectories);
-    Assembled { trajectories, defects }
 }

@@ -91,7 +91,7 @@ pub(super) fn connect(tree: &Tree<'_>, runs: &[Run], trajectories: &mut [Traject
         let parent =
             (0..runs.len()).find(|other| *other != at && above.iter().any(|node| owns(&runs[*other], *node)));
         let Some(parent) = parent else { continue };
-        let id = tree.nodes[below].span_ids.first().map(ToString::to_string).unwrap_or_default();
+        let id = tree.nodes[below].span.span_id.to_string();
         let step = trajectories[parent].steps.iter().find(|step| step.span_ids.contains(&id));
         // A hand-over from code has no tool span of its own: take the step that was under way.
         let start = trajectories[at].start.clone();

@@ -268,7 +268,6 @@ impl Reader<'_, '_> {
         let mut trajectory = Trajectory {
             trace_ids: run.traces.iter().map(ToString::to_string).collect(),
             query: request::query(tree, run),
-            tools: tools::offered(tree, run),
             ..Trajectory::default()
         };
         let fact = |get: fn(&crate::dialect::Facts<'_>) -> Option<String>| {
@@ -312,7 +311,7 @@ impl Reader<'_, '_> {
             self.code.last().map(|reply| reply.call).filter(|call| last_ask.is_none_or(|ask| *call > ask));
         let speaker = if answered { self.speakers.last().copied() } else { None };
         for number in [speaker, code_answer].into_iter().flatten() {
-            let ids = self.tree.nodes[self.run.calls[number]].span_ids.iter().map(ToString::to_string);
+            let ids = self.tree.nodes[self.run.calls[number]].span_ids().map(|id| id.to_string());
             trajectory.answer_span_ids.extend(ids);
         }
         trajectory.answer_span_ids.extend(tools::final_answer_spans(self.tree, self.run));
@@ -365,7 +364,7 @@ impl Reader<'_, '_> {
                 observation,
                 is_error,
                 parallel_with_previous: ask.parallel,
-                span_ids: spans.flat_map(|node| &node.span_ids).map(ToString::to_string).collect(),
+                span_ids: spans.flat_map(|node| node.span_ids()).map(|id| id.to_string()).collect(),
                 start: start.and_then(timestamp),
                 end: end.and_then(timestamp),
                 tokens: tokens.unwrap_or_default(),
@@ -425,7 +424,7 @@ impl Reader<'_, '_> {
                 .iter()
                 .chain(&self.run.tools)
                 .chain(&self.run.frames)
-                .any(|at| self.tree.nodes[*at].span_ids.contains(id))
+                .any(|at| self.tree.nodes[*at].span_ids().any(|known| known == *id))
             {
                 self.defects.push(Defect::new(
                     DefectKind::ConflictingSpan,

@@ -1,14 +1,17 @@
 //! The tools on offer, and which names are tools at all.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
-use crate::dialect::OfferedTools;
-use crate::message::{Role, result_text};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::dialect::{OfferedTools, ToolFacts};
+use crate::message::{Message, Role, result_text};
 use crate::raw_json::RawJson;
 use crate::trajectory::ToolDefinition;
 
@@ -56,41 +59,131 @@ pub(super) fn final_answer_spans(tree: &Tree<'_>, run: &Run) -> Vec<String> {
         .tools
         .iter()
         .filter(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer));
-    finishing.flat_map(|at| &tree.nodes[*at].span_ids).map(ToString::to_string).collect()
+    finishing.flat_map(|at| tree.nodes[*at].span_ids()).map(|id| id.to_string()).collect()
 }
 
-/// Every tool that the agent could use, in the order of first mention.
-pub(super) fn offered(tree: &Tree<'_>, run: &Run) -> Vec<ToolDefinition> {
-    let mut list = ToolList::default();
-    for at in run.calls.iter().chain(&run.frames) {
-        for source in &tree.nodes[*at].facts.offered_tools {
-            list.read(source);
+/// Tool lists that were read already. An agent offers the same tools in every run, so most runs share a list.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ToolCache {
+    lists: HashMap<u64, Arc<[ToolDefinition]>>,
+}
+
+/// More different lists than this are not worth keeping.
+const MAX_LISTS: usize = 1_000;
+
+impl ToolCache {
+    /// Every tool that the agent could use in a run, in the order of first mention.
+    pub(super) fn offered(&mut self, tree: &Tree<'_>, run: &Run) -> Arc<[ToolDefinition]> {
+        let list = self.listed(&Sources::of(tree, run));
+        // Tools that only their spans tell of.
+        let ran = run.tools.iter().map(|at| &tree.nodes[*at].facts.tool);
+        let ran = ran.filter(|tool| tool.name.as_deref().is_some_and(can_be_called));
+        let adds = |tool: &&ToolFacts<'_>| {
+            let known = list.iter().find(|known| Some(known.name.as_str()) == tool.name.as_deref());
+            known.is_none_or(|known| {
+                known.schema.is_none() && tool.schema.is_some()
+                    || known.description.is_none() && tool.description.is_some()
+            })
+        };
+        let new: Vec<&ToolFacts<'_>> = ran.filter(adds).collect();
+        if new.is_empty() {
+            return list;
         }
+        let mut all = ToolList { tools: list.to_vec() };
+        for tool in new {
+            let schema = tool.schema.as_deref().and_then(RawJson::parse_object);
+            let description = tool.description.as_deref().map(str::to_owned);
+            all.add(ToolDefinition {
+                name: tool.name.as_deref().unwrap_or_default().to_owned(),
+                description,
+                schema,
+            });
+        }
+        all.tools.into()
     }
-    let offered_none = list.tools.is_empty();
-    if offered_none {
-        let prompt = run.calls.first().and_then(|at| {
-            let input = &tree.nodes[*at].facts.input;
-            input
+
+    fn listed(&mut self, sources: &Sources<'_>) -> Arc<[ToolDefinition]> {
+        let key = sources.digest();
+        if let Some(list) = self.lists.get(&key) {
+            return Arc::clone(list);
+        }
+        if self.lists.len() >= MAX_LISTS {
+            self.lists.clear();
+        }
+        let list: Arc<[ToolDefinition]> = sources.read().into();
+        self.lists.insert(key, Arc::clone(&list));
+        list
+    }
+}
+
+/// Where a run's requests list the tools: structured, else in the prompt.
+struct Sources<'t> {
+    offered: Vec<&'t OfferedTools<'t>>,
+    prompt: Option<Cow<'t, str>>,
+}
+
+impl<'t> Sources<'t> {
+    fn of(tree: &'t Tree<'_>, run: &'t Run) -> Sources<'t> {
+        let nodes = |list: &'t [usize]| list.iter().map(|at| &tree.nodes[*at].facts);
+        let mut offered = Vec::new();
+        // Calls repeat the list; one that differs is read, too.
+        let mut last = 0;
+        for facts in nodes(&run.calls).chain(nodes(&run.frames)) {
+            if facts.offered_tools.is_empty() {
+                continue;
+            }
+            let digest = digest_of(&facts.offered_tools);
+            if digest != last {
+                offered.extend(&facts.offered_tools);
+                last = digest;
+            }
+        }
+        let prompt = nodes(&run.calls).next().filter(|_| offered.is_empty()).and_then(|facts| {
+            facts
+                .input
                 .iter()
                 .find(|message| matches!(message.role, Role::System | Role::User))
-                .map(|message| message.joined_text().into_owned())
+                .map(Message::joined_text)
         });
-        for tool in prompt.as_deref().map(in_prompt).unwrap_or_default() {
+        Sources { offered, prompt }
+    }
+
+    fn digest(&self) -> u64 {
+        let mut hasher = Xxh3::new();
+        for source in &self.offered {
+            source.hash_into(&mut hasher);
+        }
+        hasher.update(self.prompt.as_deref().unwrap_or_default().as_bytes());
+        hasher.digest()
+    }
+
+    fn read(&self) -> Vec<ToolDefinition> {
+        let mut list = ToolList::default();
+        for source in &self.offered {
+            list.read(source);
+        }
+        for tool in self.prompt.as_deref().map(in_prompt).unwrap_or_default() {
             list.add(tool);
         }
+        list.tools
     }
-    for at in &run.tools {
-        let tool = &tree.nodes[*at].facts.tool;
-        let Some(name) = tool.name.as_deref().filter(|name| can_be_called(name)) else { continue };
-        let schema = tool.schema.as_deref().and_then(RawJson::parse_object);
-        list.add(ToolDefinition {
-            name: name.to_owned(),
-            description: tool.description.as_deref().map(str::to_owned),
-            schema,
-        });
+}
+
+fn digest_of(sources: &[OfferedTools<'_>]) -> u64 {
+    let mut hasher = Xxh3::new();
+    sources.iter().for_each(|source| source.hash_into(&mut hasher));
+    hasher.digest()
+}
+
+impl OfferedTools<'_> {
+    fn hash_into(&self, hasher: &mut Xxh3) {
+        match self {
+            OfferedTools::Json(text) => hasher.update(text.as_bytes()),
+            OfferedTools::Value(value) => hasher.update(value.to_json().to_string().as_bytes()),
+            OfferedTools::Owned(json) => hasher.update(json.to_string().as_bytes()),
+        }
+        hasher.update(&[0]);
     }
-    list.tools
 }
 
 /// Reads tool definitions in any of the shapes that requests use.
@@ -126,18 +219,12 @@ struct Definition<'a> {
 #[derive(Default)]
 struct ToolList {
     tools: Vec<ToolDefinition>,
-    /// Sources that were read already: the same definitions stand on every call.
-    seen: HashSet<u64>,
 }
 
 impl ToolList {
     fn read(&mut self, source: &OfferedTools<'_>) {
         match source {
-            OfferedTools::Json(text) => {
-                if self.seen.insert(xxhash_rust::xxh3::xxh3_64(text.as_bytes())) {
-                    self.text(text);
-                }
-            }
+            OfferedTools::Json(text) => self.text(text),
             OfferedTools::Value(value) => self.text(&value.to_json().to_string()),
             OfferedTools::Owned(json) => self.text(&json.to_string()),
         }

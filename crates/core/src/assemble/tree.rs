@@ -15,11 +15,12 @@ pub(super) struct Node<'s> {
     pub span: &'s Span<'s>,
     pub facts: Facts<'s>,
     pub parent: Option<usize>,
-    pub children: Vec<usize>,
+    /// Model calls with messages directly below.
+    inner_calls: usize,
     /// This node records the same call as the one it names.
     pub folded_into: Option<usize>,
-    /// All spans that record this call, itself first.
-    pub span_ids: Vec<SpanId>,
+    /// Other spans that record this call, too.
+    folded: Vec<SpanId>,
 }
 
 impl<'s> Tree<'s> {
@@ -42,7 +43,9 @@ impl<'s> Tree<'s> {
             match parent {
                 Some(Some(parent)) if parent != at && !is_ancestor(&nodes, at, parent) => {
                     nodes[at].parent = Some(parent);
-                    nodes[parent].children.push(at);
+                    let facts = &nodes[at].facts;
+                    let is_call = facts.kind == Kind::Model && facts.has_content();
+                    nodes[parent].inner_calls += usize::from(is_call);
                 }
                 Some(_) => orphans.push(span.span_id),
                 None => {}
@@ -66,8 +69,7 @@ impl<'s> Tree<'s> {
             }
             let Some(outer) = self.enclosing(at, Kind::Model, |kind| kind == Kind::Other) else { continue };
             // An outer span with several inner calls stands for a loop, not for one call.
-            let inner_calls = self.inner_calls(outer);
-            if inner_calls > 1 && self.nodes[at].facts.has_content() {
+            if self.nodes[outer].inner_calls > 1 && self.nodes[at].facts.has_content() {
                 if self.nodes[outer].facts.kind == Kind::Model && !self.nodes[outer].facts.has_content() {
                     self.nodes[outer].facts.kind = Kind::Agent;
                 }
@@ -114,23 +116,15 @@ impl<'s> Tree<'s> {
         None
     }
 
-    fn inner_calls(&self, outer: usize) -> usize {
-        let children = &self.nodes[outer].children;
-        children
-            .iter()
-            .filter(|child| {
-                self.nodes[**child].facts.kind == Kind::Model && self.nodes[**child].facts.has_content()
-            })
-            .count()
-    }
-
     fn fold(&mut self, keep: usize, fold: usize) {
-        let ids = std::mem::take(&mut self.nodes[fold].span_ids);
+        let ids = std::mem::take(&mut self.nodes[fold].folded);
+        let id = self.nodes[fold].span.span_id;
         let facts = std::mem::take(&mut self.nodes[fold].facts);
         self.nodes[fold].facts.kind = Kind::Other;
         self.nodes[fold].folded_into = Some(keep);
         let node = &mut self.nodes[keep];
-        node.span_ids.extend(ids);
+        node.folded.push(id);
+        node.folded.extend(ids);
         let into = &mut node.facts;
         into.tool.is_error |= facts.tool.is_error;
         into.tool.name = into.tool.name.take().or(facts.tool.name);
@@ -165,14 +159,12 @@ impl<'s> Tree<'s> {
 impl<'s> Node<'s> {
     fn new(span: &'s Span<'s>) -> Self {
         let facts = dialect::read(span);
-        Node {
-            span,
-            facts,
-            parent: None,
-            children: Vec::new(),
-            folded_into: None,
-            span_ids: vec![span.span_id],
-        }
+        Node { span, facts, parent: None, inner_calls: 0, folded_into: None, folded: Vec::new() }
+    }
+
+    /// All spans that record this call, its own first.
+    pub(super) fn span_ids(&self) -> impl Iterator<Item = SpanId> {
+        std::iter::once(self.span.span_id).chain(self.folded.iter().copied())
     }
 
     /// By time; the ids make the order the same for spans that began at the same moment.

@@ -219,7 +219,9 @@ impl<'s> Facts<'s> {
         let thoughtless = self.output.iter().all(|message| {
             message.parts.iter().all(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)))
         });
-        if thoughtless && let Some(text) = self.output_text.clone() {
+        // What begins like a request is no reply: LlamaIndex records how it prepares a call as a call.
+        let reply = self.output_text.clone().filter(|text| !text.starts_with("{\"messages\""));
+        if thoughtless && let Some(text) = reply {
             let mut messages = wrapped::messages_in_text(&text, Role::Assistant);
             if !self.output.is_empty() {
                 // Plain text beside tool calls may be anything; only a structured reply is trusted.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use gradus_core::assemble::{self, Linker, TraceLink};
+use gradus_core::assemble::{self, Assembler, Linker, TraceLink};
 use gradus_core::coverage::Coverage;
 use gradus_core::message::Message;
 use gradus_core::span::{Span, TraceId};
@@ -341,13 +341,14 @@ impl<'k> Intake<'k> {
             first.unwrap_or_default()
         });
         let mut buffer = Vec::new();
+        let mut assembler = Assembler::default();
         for group in groups {
             let entries: Vec<&Entry> =
                 group.iter().flat_map(|trace| &by_trace[*trace]).map(|index| &self.entries[*index]).collect();
             let places: Vec<Place> = entries.iter().map(|entry| entry.place).collect();
             let bodies = self.spool.get(&places, &mut buffer)?;
             let (spans, mut defects) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
-            let assembled = assemble::assemble(&spans);
+            let assembled = assembler.assemble(&spans);
             defects.extend(assembled.defects);
             let source = self.traces[group[0]].source;
             for defect in defects {

@@ -11,7 +11,7 @@ pub(super) struct Place {
 }
 
 pub(super) struct Spool {
-    memory: Vec<u8>,
+    memory: Chunks,
     memory_limit: usize,
     /// Everything, once memory is full.
     file: Option<BufWriter<File>>,
@@ -20,46 +20,41 @@ pub(super) struct Spool {
 
 impl Spool {
     pub(super) fn new(memory_limit: usize) -> Self {
-        Spool { memory: Vec::new(), memory_limit, file: None, length: 0 }
+        Spool { memory: Chunks::default(), memory_limit, file: None, length: 0 }
     }
 
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<Place> {
         let place =
             Place { offset: self.length, length: u32::try_from(bytes.len()).map_err(io::Error::other)? };
-        if self.file.is_none() && self.memory.len() + bytes.len() > self.memory_limit {
+        if self.file.is_none() && self.length as usize + bytes.len() > self.memory_limit {
             // Unlinked at once: the space is given back however this process ends.
             let mut file = BufWriter::with_capacity(1 << 20, tempfile::tempfile()?);
-            file.write_all(&self.memory)?;
-            self.memory = Vec::new();
+            std::mem::take(&mut self.memory).write_to(&mut file)?;
             self.file = Some(file);
         }
         match &mut self.file {
             Some(file) => file.write_all(bytes)?,
-            None => self.memory.extend_from_slice(bytes),
+            None => self.memory.put(self.length, bytes),
         }
         self.length += bytes.len() as u64;
         Ok(place)
     }
 
-    /// Fetches records into one buffer and returns where each one is in it; borrowed from memory when that has them.
+    /// Fetches records: borrowed from memory, or read from the file into `buffer`.
     pub(super) fn get<'b>(
         &'b mut self,
         places: &[Place],
         buffer: &'b mut Vec<u8>,
     ) -> io::Result<Vec<&'b [u8]>> {
         let Some(file) = &mut self.file else {
-            let slice = |place: &Place| {
-                let start = place.offset as usize;
-                &self.memory[start..start + place.length as usize]
-            };
-            return Ok(places.iter().map(slice).collect());
+            return Ok(places.iter().map(|place| self.memory.get(*place)).collect());
         };
         file.flush()?;
+        let file = file.get_mut();
         buffer.clear();
         for place in places {
             let start = buffer.len();
             buffer.resize(start + place.length as usize, 0);
-            let file = file.get_mut();
             file.seek(SeekFrom::Start(place.offset))?;
             file.read_exact(&mut buffer[start..])?;
         }
@@ -71,5 +66,40 @@ impl Spool {
             rest = behind;
         }
         Ok(slices)
+    }
+}
+
+/// Bytes in pieces, so that growing moves nothing. A record is never split.
+#[derive(Default)]
+struct Chunks {
+    /// Each with the offset of its first byte.
+    chunks: Vec<(u64, Vec<u8>)>,
+}
+
+const CHUNK: usize = 1 << 20;
+
+impl Chunks {
+    fn put(&mut self, offset: u64, bytes: &[u8]) {
+        match self.chunks.last_mut() {
+            Some((_, chunk)) if chunk.len() + bytes.len() <= chunk.capacity() => {
+                chunk.extend_from_slice(bytes)
+            }
+            _ => {
+                let mut chunk = Vec::with_capacity(bytes.len().max(CHUNK));
+                chunk.extend_from_slice(bytes);
+                self.chunks.push((offset, chunk));
+            }
+        }
+    }
+
+    fn get(&self, place: Place) -> &[u8] {
+        let at = self.chunks.partition_point(|(start, _)| *start <= place.offset).saturating_sub(1);
+        let Some((start, chunk)) = self.chunks.get(at) else { return &[] };
+        let begin = (place.offset - start) as usize;
+        &chunk[begin..begin + place.length as usize]
+    }
+
+    fn write_to(self, out: &mut dyn Write) -> io::Result<()> {
+        self.chunks.iter().try_for_each(|(_, chunk)| out.write_all(chunk))
     }
 }
