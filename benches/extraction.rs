@@ -18,7 +18,8 @@ fn main() {
         std::env::var("GRADUS_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40);
     let sets = [("llamaindex", "llamaindex-"), ("all protobuf captures", "")];
     let mut results = Vec::new();
-    for (name, prefix) in sets {
+    let wanted = std::env::var("GRADUS_BENCH_SET").unwrap_or_default();
+    for (name, prefix) in sets.into_iter().filter(|(name, _)| name.contains(wanted.as_str())) {
         let folders = load(&captures, prefix);
         let bytes: usize = folders.iter().flatten().map(Vec::len).sum();
         let (mut ours, mut prosts) = (u128::MAX, u128::MAX);

@@ -42,7 +42,7 @@ pub(super) fn final_answer(tree: &Tree<'_>, run: &Run) -> Option<String> {
         .find(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer))?;
     let tool = &tree.nodes[*at].facts.tool;
     // What it was given is the answer; what it returned may be a receipt.
-    let given = match read_arguments(tool.arguments.as_ref()).0 {
+    match read_arguments(tool.arguments.as_ref()).0 {
         Some(Json::Object(mut object)) => {
             let named =
                 ["answer", "response", "result", "final_answer"].iter().find_map(|key| object.remove(*key));
@@ -50,8 +50,8 @@ pub(super) fn final_answer(tree: &Tree<'_>, run: &Run) -> Option<String> {
         }
         Some(Json::String(text)) => Some(text),
         _ => None,
-    };
-    given.or_else(|| tool.result.as_deref().map(str::to_owned)).filter(|answer| !answer.is_empty())
+    }
+    .filter(|answer| !answer.is_empty())
 }
 
 pub(super) fn final_answer_spans(tree: &Tree<'_>, run: &Run) -> Vec<String> {

@@ -76,7 +76,7 @@ struct Chunks {
     chunks: Vec<(u64, Vec<u8>)>,
 }
 
-const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 64 << 10;
 
 impl Chunks {
     fn put(&mut self, offset: u64, bytes: &[u8]) {
