@@ -5,7 +5,9 @@
 //! the tools on offer. `link` says, before any of that, which traces belong together. The result does not depend on
 //! the order in which spans came in.
 
+mod code;
 mod conversation;
+mod joins;
 mod link;
 mod observations;
 mod request;

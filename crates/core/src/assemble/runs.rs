@@ -215,8 +215,21 @@ fn boundaries(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> Vec<usi
         }
     }
     found.extend(agents.iter().filter(|(_, (calls, strangers))| calls == strangers).map(|(at, _)| *at));
+    found.extend(agents.keys().copied().filter(|at| has_other_request(tree, *at, below)));
     found.extend(sibling_requests(tree, &direct, below));
     found
+}
+
+/// An agent inside another, whose request has nothing to do with the outer one's.
+fn has_other_request(tree: &Tree<'_>, agent: usize, below: Option<usize>) -> bool {
+    let outer = tree.ancestors(agent).take_while(|at| Some(*at) != below);
+    let outer = outer
+        .filter(|at| tree.nodes[*at].facts.kind == Kind::Agent)
+        .find_map(|at| request::of_frame(&tree.nodes[at].facts));
+    match (request::of_frame(&tree.nodes[agent].facts), outer) {
+        (Some(inner), Some(outer)) => !related(&inner, &outer),
+        _ => false,
+    }
 }
 
 /// Agents side by side, each with a request of its own: several turns under one span.

@@ -4,7 +4,7 @@
 //! from the history that a later request repeats. Tool spans and tool messages are then joined to them.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
@@ -13,6 +13,8 @@ use crate::message::{Arguments, Message, Role};
 use crate::react::{self, TextStep};
 use crate::trajectory::{Defect, DefectKind, Step, Tokens, Trajectory};
 
+use super::code::CodeReply;
+use super::joins;
 use super::observations;
 use super::request;
 use super::runs::{Run, outside_steps};
@@ -56,7 +58,8 @@ pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
     for number in 0..run.calls.len() {
         reader.call(number);
     }
-    observations::join(tree, run, &mut reader.asks, &reader.code, &mut reader.defects);
+    observations::see_in_prompts(tree, run, &mut reader.asks);
+    joins::join(tree, run, &mut reader.asks, &reader.code, &mut reader.defects);
     reader.finish()
 }
 
@@ -73,14 +76,6 @@ struct Reader<'t, 's> {
     speakers: Vec<usize>,
     /// Replies that act by code: number of the call, thought, code.
     code: Vec<CodeReply>,
-}
-
-/// A reply of a code agent; its calls are known by the spans of the tools, or by reading the code.
-#[derive(Debug)]
-pub(super) struct CodeReply {
-    pub call: usize,
-    pub thought: Option<String>,
-    pub code: String,
 }
 
 impl Reader<'_, '_> {
@@ -315,20 +310,27 @@ impl Reader<'_, '_> {
             trajectory.answer_span_ids.extend(ids);
         }
         trajectory.answer_span_ids.extend(tools::final_answer_spans(self.tree, self.run));
-        for &number in &self.speakers {
-            if Some(number) != speaker {
-                let at = self.run.calls[number];
-                self.defects.push(outside_steps(
-                    self.tree,
-                    at,
-                    "a reply that asks for no tool and is not the answer",
-                ));
-            }
-        }
+        self.account_for_calls(trajectory);
+    }
+
+    /// Every call is in a step, gives the answer, or is named in a defect.
+    fn account_for_calls(&mut self, trajectory: &Trajectory) {
+        let asking: HashSet<usize> = self.asks.iter().filter_map(|ask| ask.call).collect();
+        let named: HashSet<&str> =
+            self.defects.iter().filter_map(|defect| defect.span_id.as_deref()).collect();
+        let silent = self.run.calls.iter().enumerate().filter(|(number, at)| {
+            let span = self.tree.nodes[**at].span.span_id.to_string();
+            !asking.contains(number)
+                && !named.contains(span.as_str())
+                && !trajectory.answer_span_ids.contains(&span)
+        });
+        let why = "a reply that asks for no tool and is not the answer";
+        let silent: Vec<Defect> = silent.map(|(_, at)| outside_steps(self.tree, *at, why)).collect();
+        self.defects.extend(silent);
     }
 
     fn steps(&mut self, trajectory: &mut Trajectory) {
-        let mut told: HashMap<usize, ()> = HashMap::new();
+        let mut told: HashSet<usize> = HashSet::new();
         for (index, ask) in std::mem::take(&mut self.asks).into_iter().enumerate() {
             let call = ask.call.map(|number| &self.tree.nodes[self.run.calls[number]]);
             let runs: Vec<_> = ask.runs.iter().map(|at| &self.tree.nodes[*at]).collect();
@@ -343,7 +345,7 @@ impl Reader<'_, '_> {
                 (arguments, raw, _) = read_arguments(Some(recorded));
             }
             let tokens = match ask.call {
-                Some(number) if told.insert(number, ()).is_none() => call.map(|node| Tokens {
+                Some(number) if told.insert(number) => call.map(|node| Tokens {
                     prompt: node.facts.prompt_tokens.unwrap_or_default(),
                     completion: node.facts.completion_tokens.unwrap_or_default(),
                 }),

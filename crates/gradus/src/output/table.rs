@@ -91,13 +91,13 @@ impl Table {
     fn unique_prefix(&self) -> usize {
         let mut ids: Vec<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
         ids.sort_unstable();
-        let shared = ids
-            .windows(2)
-            .map(|pair| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count());
+        let needed = ids.windows(2).map(|pair| {
+            let shared = pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
+            // An id that begins like all of another must be seen whole.
+            if shared == pair[0].len() { pair[1].len() } else { shared + 1 }
+        });
         let longest = ids.iter().map(|id| id.len()).max().unwrap_or(0);
-        let needed = shared.max().map_or(SHORTEST_ID, |shared| (shared + 1).max(SHORTEST_ID));
-        // An id that another one begins with must be seen whole.
-        needed.min(longest).max(2)
+        needed.max().unwrap_or(0).max(SHORTEST_ID).min(longest).max("ID".len())
     }
 }
 

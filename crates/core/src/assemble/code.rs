@@ -1,0 +1,113 @@
+//! Agents that act by writing code. The spans of the tools that the code ran are its calls; a call that has none failed
+//! before it ran; code that calls no tool at all is a step of the interpreter.
+
+use std::borrow::Cow;
+
+use serde_json::json;
+
+use crate::message::{Message, Role};
+use crate::react::{self, CodeCall};
+
+use super::joins::turn_of;
+use super::observations::without_label;
+use super::runs::Run;
+use super::steps::{Ask, read_arguments};
+use super::tools;
+use super::tree::Tree;
+
+/// The tool that runs an agent's code, under the name that smolagents gives it.
+const INTERPRETER: &str = "python_interpreter";
+
+/// A reply of a code agent.
+#[derive(Debug)]
+pub(super) struct CodeReply {
+    /// The number of the model call in its run.
+    pub call: usize,
+    pub thought: Option<String>,
+    pub code: String,
+}
+
+/// Turns replies that are code into asks; takes the tool spans that belong to them out of `left`.
+pub(super) fn read(
+    tree: &Tree<'_>,
+    run: &Run,
+    asks: &mut Vec<Ask>,
+    code: &[CodeReply],
+    left: &mut Vec<usize>,
+) {
+    for reply in code {
+        let ask = || Ask { thought: reply.thought.clone(), call: Some(reply.call), ..Ask::default() };
+        let (mine, others) = left.iter().partition(|at| turn_of(tree, run, **at) == Some(reply.call));
+        *left = others;
+        let mine: Vec<usize> = mine;
+        for (index, at) in mine.iter().enumerate() {
+            let tool = &tree.nodes[*at].facts.tool;
+            let Some(name) = tool.name.as_deref() else { continue };
+            let (arguments, raw, _) = read_arguments(tool.arguments.as_ref());
+            asks.push(Ask {
+                tool: name.to_owned(),
+                arguments,
+                raw,
+                parallel: index > 0,
+                runs: vec![*at],
+                ..ask()
+            });
+        }
+        if mine.is_empty() {
+            asks.extend(nothing_ran(tree, run, reply, ask));
+        }
+    }
+    asks.sort_by_key(|ask| ask.call.unwrap_or(usize::MAX));
+}
+
+/// The step that a reply without any tool's span stands for; `None` when it only answers.
+fn nothing_ran(tree: &Tree<'_>, run: &Run, reply: &CodeReply, ask: impl Fn() -> Ask) -> Option<Ask> {
+    let calls = react::code_calls(&reply.code);
+    let seen = observation_after(tree, run, reply.call);
+    let failure = seen.as_deref().is_some_and(|text| text.starts_with("Error") || text.contains("\nError:"));
+    let answers = calls.iter().any(|call| tools::is_final_answer(call.name));
+    let over = reply.call + 1 == run.calls.len();
+    let tool = calls.iter().filter(|call| !tools::is_final_answer(call.name)).find(|call| {
+        let blamed = seen.as_deref().is_some_and(|text| failure && text.contains(call.name));
+        blamed || is_offered(tree, run, call)
+    });
+    match tool {
+        Some(call) if failure || over => Some(Ask {
+            tool: call.name.to_owned(),
+            arguments: call.arguments.clone(),
+            raw: Some(call.raw.to_owned()),
+            seen,
+            seen_is_error: failure,
+            ..ask()
+        }),
+        _ if answers => None,
+        _ => Some(Ask {
+            tool: INTERPRETER.to_owned(),
+            arguments: Some(json!({"code": reply.code})),
+            raw: Some(reply.code.clone()),
+            seen,
+            seen_is_error: failure,
+            ..ask()
+        }),
+    }
+}
+
+/// Whether the prompt declares a function: `def list_issues(`.
+fn is_offered(tree: &Tree<'_>, run: &Run, call: &CodeCall<'_>) -> bool {
+    let input = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| !input.is_empty());
+    let system = input
+        .and_then(|input| input.iter().find(|message| message.role == Role::System))
+        .map(Message::joined_text);
+    system.is_some_and(|text| text.contains(&format!("def {}(", call.name)))
+}
+
+/// What the next request shows behind a reply.
+fn observation_after(tree: &Tree<'_>, run: &Run, call: usize) -> Option<String> {
+    let next = run.calls.get(call + 1)?;
+    let last = tree.nodes[*next].facts.input.last().filter(|message| message.role != Role::Assistant)?;
+    let text = match last.tool_results().next() {
+        Some(result) => Cow::Borrowed(result.content.as_ref()),
+        None => last.joined_text(),
+    };
+    Some(without_label(&text).trim().to_owned()).filter(|text| !text.is_empty())
+}
