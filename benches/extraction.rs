@@ -3,6 +3,8 @@
 //! Prints one JSON object: for each set of captures the CPU time of a pass, ours and prost's, and their ratio. Passes
 //! alternate, and the fastest of each kind counts: machines are noisy, ratios of neighbours are not.
 
+#![allow(clippy::print_stdout, reason = "its output is its result")]
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};

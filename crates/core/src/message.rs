@@ -276,12 +276,14 @@ impl PartReader {
             Json::String(text) if text.is_empty() => {}
             Json::String(text) => self.parts.push(Part::Text(Cow::Owned(text))),
             Json::Array(items) => items.into_iter().for_each(|item| self.content(item)),
-            Json::Object(mut object) => {
-                if !self.item(&mut object) {
-                    self.object_text(object);
-                }
-            }
+            Json::Object(object) => self.content_object(object),
             _ => {}
+        }
+    }
+
+    fn content_object(&mut self, mut object: Map<String, Json>) {
+        if !self.item(&mut object) {
+            self.object_text(object);
         }
     }
 

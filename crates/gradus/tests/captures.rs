@@ -2,6 +2,8 @@
 //!
 //! `gold.json` says what that was, and which facts are in the spans at all; only those are demanded.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -96,8 +96,8 @@ pub(super) fn connect(tree: &Tree<'_>, runs: &[Run], trajectories: &mut [Traject
         // A hand-over from code has no tool span of its own: take the step that was under way.
         let start = trajectories[at].start.clone();
         let step = step.or_else(|| {
-            let before = trajectories[parent].steps.iter().filter(|step| step.start <= start);
-            before.last()
+            let mut before = trajectories[parent].steps.iter().filter(|step| step.start <= start);
+            before.next_back()
         });
         let index = step.map(|step| step.index);
         trajectories[at].parent_trajectory_id = Some(trajectories[parent].trajectory_id.clone());

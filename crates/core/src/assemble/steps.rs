@@ -366,7 +366,7 @@ impl Reader<'_, '_> {
                 observation,
                 is_error,
                 parallel_with_previous: ask.parallel,
-                span_ids: spans.flat_map(|node| node.span_ids()).map(|id| id.to_string()).collect(),
+                span_ids: spans.flat_map(super::tree::Node::span_ids).map(|id| id.to_string()).collect(),
                 start: start.and_then(timestamp),
                 end: end.and_then(timestamp),
                 tokens: tokens.unwrap_or_default(),

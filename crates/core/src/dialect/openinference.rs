@@ -123,7 +123,7 @@ fn previous_response<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
 }
 
 /// The id at the head of a recorded response: `{"id":"resp_..."`.
-fn response_id<'t>(text: &'t str) -> Option<&'t str> {
+fn response_id(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("{\"id\":\"").or_else(|| text.strip_prefix("{\"id\": \""))?;
     rest.split_once('"').map(|(id, _)| id).filter(|id| !id.is_empty())
 }

@@ -40,3 +40,6 @@ fn non_empty(text: &str) -> Option<Cow<'_, str>> {
     let text = text.trim();
     (!text.is_empty()).then_some(Cow::Borrowed(text))
 }
+
+#[cfg(test)]
+mod tests;

@@ -393,14 +393,21 @@ fn decode_group<'b>(
         }
     }
     logs.sort_by_key(|log| log.event.time_ns);
-    let index: HashMap<_, _> =
-        spans.iter().enumerate().map(|(at, span)| ((span.trace_id, span.span_id), at)).collect();
+    // A span that came twice gets the events twice: its versions must not differ by them.
+    let mut index: HashMap<_, Vec<usize>> = HashMap::new();
+    for (at, span) in spans.iter().enumerate().filter(|_| !logs.is_empty()) {
+        index.entry((span.trace_id, span.span_id)).or_default().push(at);
+    }
     for log in logs {
-        match index.get(&(log.trace_id, log.span_id)) {
-            Some(&at) => spans[at].events.push(log.event),
-            None => {
-                let detail = format!("log record {:?} names a span that is not there", log.event.name);
-                defects.push(Defect::new(DefectKind::OrphanLog, detail, Some(log.span_id)));
+        let Some(versions) = index.get(&(log.trace_id, log.span_id)) else {
+            let detail = format!("log record {:?} names a span that is not there", log.event.name);
+            defects.push(Defect::new(DefectKind::OrphanLog, detail, Some(log.span_id)));
+            continue;
+        };
+        for &at in versions {
+            // Exporters send a request again when its answer is lost; log records have no id to know them by.
+            if !spans[at].events.contains(&log.event) {
+                spans[at].events.push(log.event.clone());
             }
         }
     }

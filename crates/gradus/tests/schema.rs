@@ -1,0 +1,40 @@
+//! The committed JSON Schema of the line format is the one the code generates. `GRADUS_BLESS=1` writes it anew.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::fs;
+use std::path::Path;
+
+use gradus_core::trajectory::Trajectory;
+use serde_json::Value as Json;
+
+#[test]
+fn the_line_format_is_described_by_its_schema() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas/trajectory.schema.json");
+    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Trajectory)).unwrap() + "\n";
+    if std::env::var_os("GRADUS_BLESS").is_some() {
+        fs::write(&path, &schema).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(committed, schema, "run `GRADUS_BLESS=1 cargo test -p gradus --test schema` and commit the file");
+}
+
+/// Tools are built on these names: they may be added to, never changed.
+#[test]
+fn the_promised_names_are_there() {
+    let line = serde_json::to_value(Trajectory { steps: vec![Default::default()], ..Default::default() }).unwrap();
+    let names = [
+        "trajectory_id", "trace_ids", "session_id", "project", "agent", "model", "query", "final_answer", "steps", "tools", "tokens",
+        "defects",
+    ];
+    let missing: Vec<_> = names.iter().filter(|name| line.get(**name).is_none()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let step: &Json = &line["steps"][0];
+    let names = [
+        "index", "thought", "tool", "tool_call_id", "arguments", "arguments_raw", "observation", "is_error", "parallel_with_previous",
+        "span_ids", "start", "end",
+    ];
+    let missing: Vec<_> = names.iter().filter(|name| step.get(**name).is_none()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(line["tokens"].get("prompt").is_some() && line["tokens"].get("completion").is_some());
+}

@@ -1,0 +1,247 @@
+//! Our protobuf reader and writer against `prost` with the official types, on random messages.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::sync::Arc;
+
+use gradus_core::span::{Resource, Span, StatusCode, Value};
+use gradus_otlp::{
+    Framing, Limits, Signal, decode_log, decode_span, encode_span, looks_like_export, read_export,
+    stream_export,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1 as common;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::trace::v1 as trace;
+use proptest::prelude::*;
+use prost::Message;
+
+fn any_value() -> impl Strategy<Value = common::AnyValue> {
+    let leaf = prop_oneof![
+        ".*".prop_map(Any::StringValue),
+        any::<bool>().prop_map(Any::BoolValue),
+        any::<i64>().prop_map(Any::IntValue),
+        (-1e9f64..1e9).prop_map(Any::DoubleValue),
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(Any::BytesValue),
+    ];
+    let tree = leaf.prop_recursive(3, 12, 4, |inner| {
+        let value = inner.prop_map(|value| common::AnyValue { value: Some(value) });
+        prop_oneof![
+            prop::collection::vec(value.clone(), 0..4)
+                .prop_map(|values| Any::ArrayValue(common::ArrayValue { values })),
+            prop::collection::vec(("[a-z.]{0,8}", value), 0..4).prop_map(|pairs| {
+                let values = pairs.into_iter().map(|(key, value)| key_value(key, value)).collect();
+                Any::KvlistValue(common::KeyValueList { values })
+            }),
+        ]
+    });
+    prop::option::of(tree).prop_map(|value| common::AnyValue { value })
+}
+
+fn key_value(key: String, value: common::AnyValue) -> common::KeyValue {
+    common::KeyValue { key, value: Some(value), ..Default::default() }
+}
+
+fn attributes() -> impl Strategy<Value = Vec<common::KeyValue>> {
+    prop::collection::vec(
+        ("[a-z._0-9]{0,20}", any_value()).prop_map(|(key, value)| key_value(key, value)),
+        0..6,
+    )
+}
+
+fn span() -> impl Strategy<Value = trace::Span> {
+    let event = (any::<u64>(), ".{0,10}", attributes()).prop_map(|(time_unix_nano, name, attributes)| {
+        trace::span::Event { time_unix_nano, name, attributes, ..Default::default() }
+    });
+    let status = (".{0,10}", 0..3i32).prop_map(|(message, code)| trace::Status { message, code });
+    let ids = (
+        prop::collection::vec(any::<u8>(), 16),
+        prop::collection::vec(any::<u8>(), 8),
+        prop::option::of(prop::collection::vec(any::<u8>(), 8)),
+    );
+    let times = (any::<u64>(), any::<u64>());
+    (ids, ".{0,20}", times, attributes(), prop::collection::vec(event, 0..3), prop::option::of(status))
+        .prop_map(|((trace_id, span_id, parent), name, (start, end), attributes, events, status)| {
+            trace::Span {
+                trace_id,
+                span_id,
+                parent_span_id: parent.unwrap_or_default(),
+                name,
+                kind: 1,
+                start_time_unix_nano: start,
+                end_time_unix_nano: end,
+                attributes,
+                events,
+                status,
+                ..Default::default()
+            }
+        })
+}
+
+fn request(spans: Vec<trace::Span>) -> ExportTraceServiceRequest {
+    let scope = common::InstrumentationScope { name: "scope".to_owned(), ..Default::default() };
+    let scope_spans = vec![trace::ScopeSpans { scope: Some(scope), spans, ..Default::default() }];
+    let resource = opentelemetry_proto::tonic::resource::v1::Resource::default();
+    ExportTraceServiceRequest {
+        resource_spans: vec![trace::ResourceSpans {
+            resource: Some(resource),
+            scope_spans,
+            ..Default::default()
+        }],
+    }
+}
+
+fn assert_same_value(ours: &Value<'_>, theirs: &common::AnyValue) {
+    match (ours, &theirs.value) {
+        (Value::Null, None) => {}
+        (Value::Str(a), Some(Any::StringValue(b))) => assert_eq!(a, b),
+        (Value::Bool(a), Some(Any::BoolValue(b))) => assert_eq!(a, b),
+        (Value::Int(a), Some(Any::IntValue(b))) => assert_eq!(a, b),
+        (Value::Double(a), Some(Any::DoubleValue(b))) => assert_eq!(a, b),
+        (Value::Bytes(a), Some(Any::BytesValue(b))) => assert_eq!(a.as_ref(), b.as_slice()),
+        (Value::Array(a), Some(Any::ArrayValue(b))) => {
+            assert_eq!(a.len(), b.values.len());
+            a.iter().zip(&b.values).for_each(|(a, b)| assert_same_value(a, b));
+        }
+        (Value::Map(a), Some(Any::KvlistValue(b))) => {
+            assert_eq!(a.len(), b.values.len());
+            for ((key, a), b) in a.iter().zip(&b.values) {
+                assert_eq!(*key, b.key);
+                assert_same_value(a, &b.value.clone().unwrap_or_default());
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn assert_same_span(ours: &Span<'_>, theirs: &trace::Span) {
+    assert_eq!(ours.trace_id.0.to_be_bytes().as_slice(), theirs.trace_id);
+    assert_eq!(ours.span_id.0.to_be_bytes().as_slice(), theirs.span_id);
+    let parent = ours.parent_id.map(|id| id.0.to_be_bytes().to_vec()).unwrap_or_default();
+    assert!(parent == theirs.parent_span_id || theirs.parent_span_id.iter().all(|byte| *byte == 0));
+    assert_eq!(
+        (ours.name.as_ref(), ours.start_ns, ours.end_ns),
+        (theirs.name.as_str(), theirs.start_time_unix_nano, theirs.end_time_unix_nano)
+    );
+    assert_eq!(ours.attributes.0.len(), theirs.attributes.len());
+    for ((key, ours), theirs) in ours.attributes.0.iter().zip(&theirs.attributes) {
+        assert_eq!(*key, theirs.key);
+        assert_same_value(ours, &theirs.value.clone().unwrap_or_default());
+    }
+    assert_eq!(ours.events.len(), theirs.events.len());
+    let status = theirs.status.clone().unwrap_or_default();
+    assert_eq!(ours.status.message, status.message);
+    assert_eq!(ours.status.code == StatusCode::Error, status.code == 2);
+}
+
+proptest! {
+    #[test]
+    fn spans_are_read_as_prost_reads_them(spans in prop::collection::vec(span(), 0..4)) {
+        let bytes = request(spans.clone()).encode_to_vec();
+        let limits = Limits::default();
+        let mut at = 0;
+        read_export(&bytes, &limits, &mut |record| {
+            assert_eq!(record.signal, Signal::Span);
+            let span = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits)?;
+            assert_eq!(span.scope, "scope");
+            assert_same_span(&span, &spans[at]);
+            at += 1;
+            Ok(())
+        }).unwrap();
+        prop_assert_eq!(at, spans.len());
+    }
+
+    #[test]
+    fn what_we_write_prost_reads(span in span()) {
+        let bytes = span.encode_to_vec();
+        let (resource, limits) = (Arc::new(Resource::default()), Limits::default());
+        let ours = decode_span(&bytes, &resource, "", &limits).unwrap();
+        let mut written = Vec::new();
+        encode_span(&ours, &mut written);
+        assert_same_span(&ours, &trace::Span::decode(written.as_slice()).unwrap());
+        prop_assert_eq!(decode_span(&written, &resource, "", &limits).unwrap(), ours);
+    }
+
+    #[test]
+    fn streams_give_the_same_records(sizes in prop::collection::vec(0usize..3, 1..4), spans in prop::collection::vec(span(), 9), limit in 1usize..4000) {
+        let requests: Vec<_> = sizes.iter().map(|size| request(spans[..*size].to_vec())).collect();
+        let single: Vec<u8> = requests.iter().flat_map(Message::encode_to_vec).collect();
+        let delimited: Vec<u8> = requests.iter().flat_map(Message::encode_length_delimited_to_vec).collect();
+        let wanted: usize = sizes.iter().sum();
+        // A low limit makes the reader walk messages level by level; records above it are refused, not lost silently.
+        for limits in [Limits::default(), Limits { record_bytes: limit, ..Limits::default() }] {
+            for (framing, bytes) in [(Framing::Single, &single), (Framing::Delimited, &delimited)] {
+                let mut found = 0;
+                let read = stream_export(&mut bytes.as_slice(), framing, &limits, &mut |record| {
+                    found += usize::from(record.is_ok());
+                    Ok(())
+                });
+                prop_assert!(found == wanted || (read.is_err() && limits.record_bytes == limit), "{found} of {wanted}: {read:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let limits = Limits::default();
+        let _ = read_export(&bytes, &limits, &mut |_| Ok(()));
+        let _ = decode_span(&bytes, &Arc::default(), "", &limits);
+        let _ = decode_log(&bytes, &limits);
+        let _ = looks_like_export(&bytes, true);
+        let _ = stream_export(&mut bytes.as_slice(), Framing::Single, &limits, &mut |_| Ok(()));
+        let _ = stream_export(&mut bytes.as_slice(), Framing::Delimited, &limits, &mut |_| Ok(()));
+    }
+}
+
+#[test]
+fn messages_are_recognised_by_their_structure() {
+    let span = trace::Span {
+        trace_id: vec![1; 16],
+        span_id: vec![2; 8],
+        name: "x".repeat(300),
+        ..Default::default()
+    };
+    let bytes = request(vec![span]).encode_to_vec();
+    assert_eq!(looks_like_export(&bytes, true), Some(Framing::Single));
+    assert_eq!(looks_like_export(&bytes[..40], false), Some(Framing::Single));
+    let delimited = request(vec![]).encode_length_delimited_to_vec();
+    assert_eq!(looks_like_export(&delimited, true), Some(Framing::Delimited));
+    for other in [b"\nThought: text".as_slice(), b"", b"\x0a\x03abc", b"{}", b"\x08\x01"] {
+        assert_eq!(looks_like_export(other, true), None, "{other:?}");
+    }
+}
+
+#[test]
+fn log_records_are_told_from_spans() {
+    let log = LogRecord {
+        time_unix_nano: 5,
+        trace_id: vec![1; 16],
+        span_id: vec![2; 8],
+        event_name: "gen_ai.choice".to_owned(),
+        ..Default::default()
+    };
+    let bytes = log.encode_to_vec();
+    assert_eq!(gradus_otlp::signal_of_record(&bytes), Signal::Log);
+    let read = decode_log(&bytes, &Limits::default()).unwrap();
+    assert_eq!((read.event.name.as_ref(), read.event.time_ns), ("gen_ai.choice", 5));
+}
+
+#[test]
+fn limits_are_named() {
+    let limits = Limits { attributes: 3, nesting: 2, ..Limits::default() };
+    let many = trace::Span {
+        attributes: vec![key_value("k".to_owned(), common::AnyValue::default()); 4],
+        ..Default::default()
+    };
+    let error = decode_span(&many.encode_to_vec(), &Arc::default(), "", &limits).unwrap_err();
+    assert!(error.to_string().contains("limit 3"), "{error}");
+    let limits = Limits { attributes: 30, ..limits };
+    let mut deep = common::AnyValue { value: Some(Any::IntValue(1)) };
+    for _ in 0..4 {
+        deep = common::AnyValue { value: Some(Any::ArrayValue(common::ArrayValue { values: vec![deep] })) };
+    }
+    let deep = trace::Span { attributes: vec![key_value("k".to_owned(), deep)], ..Default::default() };
+    let error = decode_span(&deep.encode_to_vec(), &Arc::default(), "", &limits).unwrap_err();
+    assert!(error.to_string().contains("limit 2"), "{error}");
+}
