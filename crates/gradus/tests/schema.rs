@@ -16,23 +16,47 @@ fn the_line_format_is_described_by_its_schema() {
         fs::write(&path, &schema).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(committed, schema, "run `GRADUS_BLESS=1 cargo test -p gradus --test schema` and commit the file");
+    assert_eq!(
+        committed, schema,
+        "run `GRADUS_BLESS=1 cargo test -p gradus --test schema` and commit the file"
+    );
 }
 
 /// Tools are built on these names: they may be added to, never changed.
 #[test]
 fn the_promised_names_are_there() {
-    let line = serde_json::to_value(Trajectory { steps: vec![Default::default()], ..Default::default() }).unwrap();
+    let line =
+        serde_json::to_value(Trajectory { steps: vec![Default::default()], ..Default::default() }).unwrap();
     let names = [
-        "trajectory_id", "trace_ids", "session_id", "project", "agent", "model", "query", "final_answer", "steps", "tools", "tokens",
+        "trajectory_id",
+        "trace_ids",
+        "session_id",
+        "project",
+        "agent",
+        "model",
+        "query",
+        "final_answer",
+        "steps",
+        "tools",
+        "tokens",
         "defects",
     ];
     let missing: Vec<_> = names.iter().filter(|name| line.get(**name).is_none()).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let step: &Json = &line["steps"][0];
     let names = [
-        "index", "thought", "tool", "tool_call_id", "arguments", "arguments_raw", "observation", "is_error", "parallel_with_previous",
-        "span_ids", "start", "end",
+        "index",
+        "thought",
+        "tool",
+        "tool_call_id",
+        "arguments",
+        "arguments_raw",
+        "observation",
+        "is_error",
+        "parallel_with_previous",
+        "span_ids",
+        "start",
+        "end",
     ];
     let missing: Vec<_> = names.iter().filter(|name| step.get(**name).is_none()).collect();
     assert!(missing.is_empty(), "{missing:?}");

@@ -1,6 +1,6 @@
 //! Reads sources (files, folders, standard input; compressed or not; in any known format) into trajectories.
 //!
-//! Two passes: while a source is read, each span is put into the [`spool`] as bytes and only its trace and its links
+//! Two passes: while a source is read, each span is put into the spool as bytes and only its trace and its links
 //! are remembered; when all sources are read, the traces that belong together are taken out again, group by group,
 //! and assembled. So memory is bounded by one group, and a trace may be spread over any number of files.
 

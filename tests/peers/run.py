@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Real agents, real instrumentations, real exporters: what they send is read by `gradus traces` and compared with what
+they did. Each peer gets a virtual environment of its own below the cache folder.
+
+  tests/peers/run.py GRADUS
+
+A peer that cannot be installed is skipped with the reason; with CI=true that is a failure.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import venv
+
+from loopback import collector, scripted_model, tool_call
+
+HERE = pathlib.Path(__file__).resolve().parent
+CACHE = pathlib.Path(os.environ.get("GRADUS_TEST_CACHE") or pathlib.Path.home() / ".cache" / "gradus")
+OTEL = ["opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.1"]
+
+THOUGHT = "I look up how many lamps there are."
+LOOKED_UP = {"thought": THOUGHT, "tool": "get_stock", "arguments": {"article": "lamp"}, "is_error": False}
+
+PEERS = {
+    "openai": {
+        "packages": ["openai==3.49.0", "openinference-instrumentation-openai==0.1.66", *OTEL],
+        "agent": "openai_client.py",
+        "queries": ["How many lamps are there?", "And again, with chairs beside them?"],
+        "replies": [
+            {"content": THOUGHT, "tool_calls": [tool_call("call_1", "get_stock", article="lamp")]},
+            "There are 12 lamps.",
+            {"content": "Both at once.", "tool_calls": [tool_call("call_2", "get_stock", article="lamp"), tool_call("call_3", "get_stock", article="chair")]},
+            "12 of each.",
+        ],
+        "trajectories": [
+            {"query": "How many lamps are there?", "final_answer": "There are 12 lamps.", "session_id": "shop-1", "model": "gpt-4o",
+             "steps": [{**LOOKED_UP, "tool_call_id": "call_1", "observation": '{"article": "lamp", "in_stock": 12}'}]},
+            {"query": "And again, with chairs beside them?", "final_answer": "12 of each.", "session_id": "shop-1",
+             "steps": [{"thought": "Both at once.", "tool": "get_stock", "arguments": {"article": "lamp"}, "parallel_with_previous": False},
+                       {"thought": "Both at once.", "tool": "get_stock", "arguments": {"article": "chair"}, "parallel_with_previous": True}]},
+        ],
+    },
+    "llamaindex": {
+        "packages": ["llama-index-core==0.14.25", "llama-index-llms-openai==0.8.3", "openinference-instrumentation-llama-index==4.6.1", *OTEL],
+        "agent": "llamaindex_react.py",
+        "queries": ["How many unicorns are there?"],
+        "replies": [
+            'Thought: I look for unicorns.\nAction: get_stock\nAction Input: {"article": "unicorn"}',
+            f"Thought: {THOUGHT}\nAction: get_stock\nAction Input: {{'article': 'lamp'}}",
+            "Thought: I can answer now.\nAnswer: No unicorns, but 12 lamps.",
+        ],
+        "trajectories": [
+            {"query": "How many unicorns are there?", "final_answer": "No unicorns, but 12 lamps.", "model": "gpt-4o",
+             "steps": [{"thought": "I look for unicorns.", "tool": "get_stock", "arguments": {"article": "unicorn"}, "is_error": True, "observation": "no such article: unicorn"},
+                       {**LOOKED_UP, "observation": "lamp: 12 in stock"}]},
+        ],
+    },
+    "pydantic-ai": {
+        "packages": ["pydantic-ai-slim[openai]==2.66.0", *OTEL],
+        "agent": "pydantic_ai_agent.py",
+        "queries": ["How many lamps are there?"],
+        "replies": [
+            {"content": THOUGHT, "tool_calls": [tool_call("call_1", "get_stock", article="lamp")]},
+            "There are 12 lamps.",
+        ],
+        "trajectories": [
+            {"query": "How many lamps are there?", "final_answer": "There are 12 lamps.", "agent": "shop_agent",
+             "steps": [{**LOOKED_UP, "tool_call_id": "call_1", "observation": "lamp: 12 in stock"}]},
+        ],
+    },
+}
+
+
+class NotInstalled(Exception):
+    pass
+
+
+def python_for(name, packages):
+    """An environment with just these packages, made once."""
+    folder = CACHE / f"peer-{name}"
+    wanted, made = "\n".join(packages), folder / "packages.txt"
+    if not (made.exists() and made.read_text() == wanted):
+        try:
+            venv.create(folder, with_pip=True, clear=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise NotInstalled(f"no virtual environment: {error}") from error
+        pip = subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], capture_output=True, text=True)
+        if pip.returncode != 0:
+            raise NotInstalled((pip.stderr.strip().splitlines() or ["pip failed"])[-1])
+        made.write_text(wanted)
+    return folder / "bin" / "python"
+
+
+def differences(wanted, got, path=""):
+    """Where `got` does not say what `wanted` says; it may say more."""
+    if isinstance(wanted, dict):
+        return [d for key in wanted for d in differences(wanted[key], (got or {}).get(key), f"{path}.{key}")]
+    if isinstance(wanted, list):
+        if not isinstance(got, list) or len(got) != len(wanted):
+            return [f"{path}: {len(got or [])} instead of {len(wanted)}"]
+        return [d for index, (w, g) in enumerate(zip(wanted, got)) for d in differences(w, g, f"{path}[{index}]")]
+    return [] if wanted == got else [f"{path}: {got!r} instead of {wanted!r}"]
+
+
+def check(gradus, name, peer):
+    python = python_for(name, peer["packages"])
+    with tempfile.TemporaryDirectory() as folder, collector(folder) as sink, scripted_model(peer["replies"]) as model:
+        environment = {**os.environ, "MODEL_URL": model.url + "/v1", "OTEL_EXPORTER_OTLP_ENDPOINT": sink.url, "OTEL_SERVICE_NAME": name}
+        environment = {key: value for key, value in environment.items() if "proxy" not in key.lower()}
+        ran = subprocess.run([python, HERE / "agents" / peer["agent"], *peer["queries"]], env=environment, capture_output=True, text=True, timeout=120)
+        if ran.returncode != 0:
+            return [f"the agent failed: {ran.stderr.strip()[-600:]}"]
+        read = subprocess.run([gradus, "traces", "--format", "jsonl", folder], capture_output=True, text=True)
+        if read.returncode != 0:
+            return [f"gradus failed: {read.stderr.strip()}"]
+    trajectories = [json.loads(line) for line in read.stdout.splitlines()]
+    found = differences(peer["trajectories"], trajectories)
+    unread = [defect for trajectory in trajectories for defect in trajectory["defects"]]
+    return found + [f"unexpected defect {defect}" for defect in unread]
+
+
+def main():
+    gradus = sys.argv[1]
+    passed = failed = skipped = 0
+    for name, peer in PEERS.items():
+        try:
+            found = check(gradus, name, peer)
+        except NotInstalled as reason:
+            print(f"peer {name}: SKIPPED, it could not be installed: {reason}")
+            skipped += 1
+            continue
+        print(f"peer {name}: {'FAILED' if found else 'ok'}")
+        for difference in found:
+            print(f"  {difference}")
+        passed, failed = passed + (not found), failed + bool(found)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    sys.exit(failed > 0 or (skipped > 0 and os.environ.get("CI") == "true"))
+
+
+if __name__ == "__main__":
+    main()
