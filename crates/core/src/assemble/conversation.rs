@@ -33,10 +33,11 @@ pub fn assemble_messages(messages: &[Message<'_>], id: &str, tools: &[ToolDefini
     trajectories
 }
 
-/// Reads a plain ReAct transcript.
+/// Reads a plain ReAct transcript: one trajectory for each question in it.
 pub fn assemble_transcript(text: &str, id: &str) -> Vec<Trajectory> {
-    let transcript = react::read(text);
-    let mut trajectories = vec![from_transcript(transcript)];
+    let consoles = react::console_runs(text);
+    let runs = consoles.iter().flat_map(|console| react::split_runs(console));
+    let mut trajectories: Vec<Trajectory> = runs.map(|run| from_transcript(react::read(run))).collect();
     number(&mut trajectories, id);
     trajectories
 }

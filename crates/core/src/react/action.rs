@@ -63,6 +63,9 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     {
         return ActionForm::Complete(calls);
     }
+    if let Some(call) = invoked(text) {
+        return ActionForm::Complete(vec![call]);
+    }
     if let Some(call) = broken_call(body) {
         return ActionForm::Complete(vec![call]);
     }
@@ -88,6 +91,13 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
         name if is_tool_name(name) && !is_nothing(name) => ActionForm::Name(name),
         _ => ActionForm::Unreadable,
     }
+}
+
+/// "`tool` with `{'a': 1}`": how LangChain prints a native call.
+fn invoked(text: &str) -> Option<(Cow<'_, str>, ActionInput<'_>)> {
+    let (name, rest) = text.lines().next()?.strip_prefix('`')?.split_once("` with `")?;
+    let raw = rest.trim_end().strip_suffix('`')?;
+    is_tool_name(name).then(|| (Cow::Borrowed(name), read_input(raw)))
 }
 
 /// `{"action": "name", "action_input": ...` whose JSON is broken: the name can still be read.

@@ -40,7 +40,7 @@ pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
 }
 
 /// Longest first: `Action Input` before `Action`.
-const WORDS: [(&str, Label); 12] = [
+const WORDS: [(&str, Label); 14] = [
     ("final answer", Label::FinalAnswer),
     ("action input", Label::ActionInput),
     ("action_input", Label::ActionInput),
@@ -50,9 +50,13 @@ const WORDS: [(&str, Label); 12] = [
     ("thoughts", Label::Thought),
     ("thought", Label::Thought),
     ("finally", Label::FinalAnswer),
+    // LangChain's console for native calls: Invoking: `tool` with `{..}`
+    ("invoking", Label::Action),
     ("action", Label::Action),
     ("answer", Label::Answer),
     ("claim", Label::Question),
+    // LangChain's conversational agent answers under its own name.
+    ("ai", Label::Answer),
 ];
 
 /// DSPy writes each field below a line of its own: `[[ ## next_thought ## ]]`.

@@ -7,12 +7,15 @@
 
 mod action;
 mod code;
+mod console;
 mod labels;
+mod markup;
 mod transcript;
 
 pub use action::{ActionInput, read_input};
 pub use code::{CodeCall, code_block, code_calls};
-pub use transcript::{TextStep, Transcript, read, starts_like_observation};
+pub use console::console_runs;
+pub use transcript::{TextStep, Transcript, read, split_runs, starts_like_observation};
 
 use std::borrow::Cow;
 

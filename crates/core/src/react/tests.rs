@@ -174,3 +174,13 @@ fn a_text_without_labels_is_no_react() {
     assert!(!read("Just an answer.").is_react);
     assert!(!read("").is_react);
 }
+
+#[test]
+fn several_questions_are_several_runs() {
+    let text = "Question: a?\nThought: x\nAction: find\nAction Input: {}\nObservation: none\nThought: y\nFinal Answer: no\n\nQuestion: b?\nThought: z\nFinal Answer: yes\n";
+    let runs = super::split_runs(text);
+    assert_eq!(runs.len(), 2);
+    assert_eq!(read(runs[0]).answer.as_deref(), Some("no"));
+    assert_eq!(read(runs[1]).question.as_deref(), Some("b?"));
+    assert_eq!(super::split_runs("Thought: x\nAnswer: y"), vec!["Thought: x\nAnswer: y"]);
+}

@@ -6,7 +6,7 @@ use crate::trajectory::DefectKind;
 
 use super::action::{ActionForm, ActionInput, is_nothing, is_tool_name, read_action, read_input};
 use super::labels::{Label, LabelledLine, labelled_lines};
-use super::{non_empty, split_think};
+use super::{markup, non_empty, split_think};
 
 /// A ReAct text in parts: a whole run, or one reply of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +36,11 @@ pub struct TextStep<'t> {
 pub fn read(text: &str) -> Transcript<'_> {
     let (think, body) = split_think(text);
     let sections = sections(body);
+    if sections.is_empty()
+        && let Some(transcript) = markup::read(text)
+    {
+        return transcript;
+    }
     let mut folder = Folder { think, ..Folder::default() };
     folder.transcript.is_react = !sections.is_empty();
     if let Some(first) = sections.first()
@@ -50,6 +55,20 @@ pub fn read(text: &str) -> Transcript<'_> {
         folder.section(section.line.label, content, next);
     }
     folder.finish()
+}
+
+/// Splits a text that holds several runs, each with a question of its own in front.
+pub fn split_runs(text: &str) -> Vec<&str> {
+    let sections = sections(text);
+    let mut starts: Vec<usize> = Vec::new();
+    for section in sections.iter().filter(|section| section.line.label == Label::Question) {
+        starts.push(if starts.is_empty() { 0 } else { section.line.start });
+    }
+    if starts.is_empty() {
+        return vec![text];
+    }
+    let ends = starts[1..].iter().copied().chain([text.len()]);
+    starts.iter().zip(ends).map(|(start, end)| &text[*start..end]).collect()
 }
 
 /// Whether a message of role user is in truth a tool's answer.
