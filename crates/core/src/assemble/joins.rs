@@ -12,12 +12,16 @@ use super::steps::{Ask, read_arguments};
 use super::tools;
 use super::tree::Tree;
 
+/// Replies of plain words, by the number of their model call.
+pub(super) type SpokenReplies = HashMap<usize, String>;
+
 /// Joins the run's tool spans to the asks; spans that no ask explains become asks of their own.
 pub(super) fn join(
     tree: &Tree<'_>,
     run: &Run,
     asks: &mut Vec<Ask>,
     code: &[CodeReply],
+    spoken: &SpokenReplies,
     defects: &mut Vec<Defect>,
 ) {
     let mut left = join_by_id(tree, run, asks);
@@ -30,7 +34,7 @@ pub(super) fn join(
         let node = &tree.nodes[at];
         let name = node.facts.tool.name.as_deref();
         match name.filter(|name| tools::can_be_called(name)) {
-            Some(name) => insert_run(tree, run, asks, at, name),
+            Some(name) => insert_run(tree, run, asks, at, name, spoken),
             None => {
                 let detail = format!("{}: answers no call of the model", node.span.name);
                 defects.push(Defect::new(DefectKind::ToolRunOutsideSteps, detail, Some(node.span.span_id)));
@@ -168,17 +172,27 @@ fn is_empty(json: &Json) -> bool {
     json.as_object().is_some_and(serde_json::Map::is_empty) || json.as_str().is_some_and(str::is_empty)
 }
 
-/// A tool's span without an ask: the model's reply was not recorded, or the tool ran on its own.
-fn insert_run(tree: &Tree<'_>, run: &Run, asks: &mut Vec<Ask>, at: usize, name: &str) {
-    let turn = turn_of(tree, run, at);
+/// A tool's span without an ask: the call was not recorded in the model's reply, or the tool ran on its own. Where a
+/// reply of plain words came just before, those were the thought.
+fn insert_run(
+    tree: &Tree<'_>,
+    run: &Run,
+    asks: &mut Vec<Ask>,
+    at: usize,
+    name: &str,
+    spoken: &SpokenReplies,
+) {
+    let turn = turn_of(tree, run, at).filter(|turn| spoken.contains_key(turn));
     let start = tree.nodes[at].span.start_ns;
     let begins = |ask: &Ask| {
         let first = ask.runs.first().copied().or(ask.call.map(|number| run.calls[number]));
         first.map_or(0, |at| tree.nodes[at].span.start_ns)
     };
     let place = asks.iter().position(|ask| begins(ask) > start).unwrap_or(asks.len());
+    let parallel = turn.is_some() && place.checked_sub(1).is_some_and(|before| asks[before].call == turn);
+    let thought = turn.and_then(|turn| spoken.get(&turn).cloned());
     asks.insert(
         place,
-        Ask { tool: name.to_owned(), call: turn.filter(|_| false), runs: vec![at], ..Ask::default() },
+        Ask { tool: name.to_owned(), thought, call: turn, parallel, runs: vec![at], ..Ask::default() },
     );
 }

@@ -4,7 +4,7 @@
 //! from the history that a later request repeats. Tool spans and tool messages are then joined to them.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
@@ -14,7 +14,7 @@ use crate::react::{self, TextStep};
 use crate::trajectory::{Defect, DefectKind, Step, Tokens, Trajectory};
 
 use super::code::CodeReply;
-use super::joins;
+use super::joins::{self, SpokenReplies};
 use super::observations;
 use super::request;
 use super::runs::{Run, outside_steps};
@@ -53,13 +53,15 @@ pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
         spoken: None,
         spoken_exactly: false,
         speakers: Vec::new(),
+        spoken_replies: HashMap::new(),
         code: Vec::new(),
     };
     for number in 0..run.calls.len() {
         reader.call(number);
     }
     observations::see_in_prompts(tree, run, &mut reader.asks);
-    joins::join(tree, run, &mut reader.asks, &reader.code, &mut reader.defects);
+    joins::join(tree, run, &mut reader.asks, &reader.code, &reader.spoken_replies, &mut reader.defects);
+    reader.thoughts_are_no_answers();
     reader.finish()
 }
 
@@ -74,6 +76,8 @@ struct Reader<'t, 's> {
     spoken_exactly: bool,
     /// The calls that ask for no tool.
     speakers: Vec<usize>,
+    /// What those said, where it was plain words.
+    spoken_replies: SpokenReplies,
     /// Replies that act by code: number of the call, thought, code.
     code: Vec<CodeReply>,
 }
@@ -186,6 +190,9 @@ impl Reader<'_, '_> {
         let mut steps = transcript.steps.into_iter();
         let Some(first) = steps.next() else {
             self.spoken_exactly = !transcript.is_react;
+            if !transcript.is_react {
+                self.spoken_replies.insert(number, said.clone().unwrap_or_else(|| text.trim().to_owned()));
+            }
             match transcript.answer {
                 Some(answer) => self.spoken = Some(answer.into_owned()),
                 None if transcript.is_react => {
@@ -214,6 +221,17 @@ impl Reader<'_, '_> {
                 "the reply goes on behind its action with an observation of its own",
             );
         }
+    }
+
+    /// A reply that a tool's run followed was a thought.
+    fn thoughts_are_no_answers(&mut self) {
+        let spoken = &self.spoken_replies;
+        let thoughts: HashSet<usize> =
+            self.asks.iter().filter_map(|ask| ask.call).filter(|call| spoken.contains_key(call)).collect();
+        if self.speakers.last().is_some_and(|last| thoughts.contains(last)) {
+            self.spoken = None;
+        }
+        self.speakers.retain(|speaker| !thoughts.contains(speaker));
     }
 
     fn ask(

@@ -6,6 +6,7 @@
 mod adk;
 mod genai;
 mod logfire;
+mod mastra;
 mod openinference;
 mod traceloop;
 mod vercel;
@@ -99,6 +100,9 @@ pub fn read<'s>(span: &'s Span<'_>) -> Facts<'s> {
     if spoken.logfire {
         logfire::read(span, &mut facts);
     }
+    if spoken.mastra {
+        mastra::read(span, &mut facts);
+    }
     if spoken.genai {
         genai::read(span, &mut facts);
     }
@@ -117,6 +121,7 @@ struct Spoken {
     vercel: bool,
     adk: bool,
     logfire: bool,
+    mastra: bool,
 }
 
 impl Spoken {
@@ -138,6 +143,7 @@ impl Spoken {
                 Some(b'l') if key.starts_with("logfire.") => spoken.logfire = true,
                 Some(b'l') if key.starts_with("llm.") => spoken.openinference = true,
                 Some(b'm') if key.starts_with("mcp.") => spoken.genai = true,
+                Some(b'm') if key.starts_with("mastra.") => spoken.mastra = true,
                 _ => match key {
                     "openinference.span.kind"
                     | "input.value"

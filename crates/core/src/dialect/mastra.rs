@@ -1,0 +1,16 @@
+//! Mastra: GenAI attributes, with the agent's request, answer and session under names of its own.
+
+use crate::span::Span;
+
+use super::{Facts, fill, text, text_or_json};
+
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+    for (key, value) in span.attributes.iter() {
+        match key {
+            "mastra.agent_run.input" => fill(&mut facts.input_text, text_or_json(value)),
+            "mastra.agent_run.output" => fill(&mut facts.output_text, text_or_json(value)),
+            "mastra.metadata.sessionId" | "mastra.metadata.threadId" => fill(&mut facts.session, text(value)),
+            _ => {}
+        }
+    }
+}
