@@ -2,6 +2,7 @@
 //! Responses items, Anthropic blocks, GenAI parts, Gemini contents, Vercel AI parts and LangChain's serialised objects.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
 
@@ -189,7 +190,7 @@ pub fn message_from_json(json: Json) -> Option<Message<'static>> {
         }
     }
     let role = role_name(&object).map(|name| Role::parse(&name));
-    let mut reader = PartReader { parts: Vec::new(), role };
+    let mut reader = PartReader { parts: Vec::new(), role, call_ids: HashSet::new() };
     reader.object(&mut object);
     if reader.parts.is_empty() && role.is_none() {
         return None;
@@ -225,6 +226,7 @@ fn role_name(object: &Map<String, Json>) -> Option<String> {
 struct PartReader {
     parts: Vec<Part<'static>>,
     role: Option<Role>,
+    call_ids: HashSet<String>,
 }
 
 impl PartReader {
@@ -246,7 +248,13 @@ impl PartReader {
         let before = self.parts.len();
         for key in ["content", "parts", "contents", "text", "message.content"] {
             if let Some(content) = object.remove(key) {
-                self.content(content);
+                // A tool may return anything.
+                match content {
+                    Json::Object(_) | Json::Number(_) | Json::Bool(_) if self.role == Some(Role::Tool) => {
+                        self.parts.push(Part::Text(Cow::Owned(result_text(content))));
+                    }
+                    content => self.content(content),
+                }
             }
         }
         if self.role == Some(Role::Tool) || tool_call_id.is_some() {
@@ -390,8 +398,8 @@ impl PartReader {
     }
 
     fn call(&mut self, object: &mut Map<String, Json>) -> bool {
-        let id =
-            take_text(object, &["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"]).map(Cow::Owned);
+        let keys = ["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
+        let id: Option<Cow<'static, str>> = take_text(object, &keys).map(Cow::Owned);
         if let Some(Json::Object(inner)) = object.get_mut("function") {
             *object = std::mem::take(inner);
         }
@@ -402,9 +410,8 @@ impl PartReader {
             Json::String(text) => Arguments::Text(Cow::Owned(text)),
             json => Arguments::Json(json),
         });
-        let duplicate = id.is_some()
-            && self.parts.iter().any(|part| matches!(part, Part::ToolCall(call) if call.id == id));
-        if !duplicate {
+        let new = id.as_deref().is_none_or(|id: &str| self.call_ids.insert(id.to_owned()));
+        if new {
             self.parts.push(Part::ToolCall(ToolCall { id, name: Cow::Owned(name), arguments }));
         }
         true

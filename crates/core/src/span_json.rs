@@ -50,10 +50,17 @@ pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
 
 /// Reads a span of a nested dump and all spans below it.
 pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
-    let mut spans = Vec::new();
+    let mut spans: Vec<Span<'static>> = Vec::new();
     let mut waiting = vec![(object, None)];
     while let Some((object, parent)) = waiting.pop() {
-        let span = nested_span(object, parent);
+        let mut span = nested_span(object, parent);
+        // Children need not repeat what their root says.
+        if span.trace_id == TraceId::default()
+            && let Some(root) = spans.first()
+        {
+            let root: &Span<'_> = root;
+            span.trace_id = root.trace_id;
+        }
         if let Some(Json::Array(children)) = object.get("child_spans") {
             waiting.extend(
                 children.iter().rev().filter_map(Json::as_object).map(|child| (child, Some(span.span_id))),
@@ -74,8 +81,10 @@ fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'stat
     };
     let start_ns = time(object, "timestamp").max(time(object, "start_time"));
     let duration = text(object, "duration").and_then(|text| text.parse::<jiff::SignedDuration>().ok());
-    let end_ns = duration
-        .map_or_else(|| time(object, "end_time"), |duration| start_ns + duration.as_nanos().max(0) as u64);
+    let end_ns = duration.map_or_else(
+        || time(object, "end_time"),
+        |duration| start_ns.saturating_add(duration.as_nanos().max(0) as u64),
+    );
     Span {
         trace_id: TraceId::parse(text(object, "trace_id").unwrap_or_default()),
         span_id: SpanId::parse(text(object, "span_id").unwrap_or_default()),

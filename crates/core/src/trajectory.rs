@@ -59,6 +59,8 @@ pub struct Step {
     pub is_error: bool,
     /// True when the model asked for this call in the same reply as the step before.
     pub parallel_with_previous: bool,
+    /// The agent that took this step, where the spans tell: a hand-over changes it.
+    pub agent: Option<String>,
     /// The spans that hold this step: the model call first, then the tool's.
     pub span_ids: Vec<String>,
     pub start: Option<String>,
@@ -118,6 +120,8 @@ pub enum DefectKind {
     UnusualToolName,
     /// A tool call without any reasoning before it.
     MissingThought,
+    /// A reply with more calls than an agent makes; the rest is left out.
+    TooManyCalls,
     /// A tool call whose result is nowhere.
     MissingObservation,
     /// The model wrote an observation itself.

@@ -236,9 +236,12 @@ fn bad_input_is_told_in_one_line_with_exit_code_2() {
     let cases: [(&[u8], &str); 7] = [
         (b"", "the file is empty"),
         (b"hello world", "begins with \"hello world\""),
-        (b"\xff\xfe\x00\x01", "begins with the bytes"),
+        (b"\xfd\xfe\x00\x01", "begins with the bytes"),
         (b"{\"a\": 1}", "neither spans nor messages"),
-        (b"{\"resourceSpans\": [{\"scopeSpans\": [{\"spans\": [{]}", "line 1 column"),
+        (
+            b"{\"resourceSpans\": [{\"scopeSpans\": [{\"spans\": [{]}",
+            "line 1, column 48: key must be a string",
+        ),
         (b"[1, 2", "EOF"),
         (cut, ""),
     ];
@@ -283,16 +286,26 @@ fn nothing_to_show_is_exit_code_4() {
     let http = SPAN.replace("openinference.span.kind", "http.method").replace("llm.", "x.");
     let ran = gradus_with_input(&["traces", "-"], http.as_bytes());
     assert_eq!((ran.code, ran.out.as_str()), (Some(4), ""));
-    assert!(ran.err.contains("1 spans were read"), "{}", ran.err);
+    assert!(ran.err.contains("of 1 spans and 0 documents none calls a model or a tool"), "{}", ran.err);
 }
 
 #[test]
 fn bombs_and_deep_nesting_are_refused_by_a_named_limit() {
-    // 300 MB of spaces in a few kilobytes.
+    // A span, and behind it 300 MB of a field that nobody knows, in a few kilobytes.
+    let field = |tag: u8, body: &[u8]| {
+        let mut bytes = vec![tag];
+        let mut length = body.len();
+        while length >= 0x80 {
+            bytes.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(length as u8);
+        [bytes.as_slice(), body].concat()
+    };
+    let span = field(0x0a, &field(0x12, &field(0x12, &field(0x2a, &[b'n'; 70_000]))));
     let mut zstd = zstd::Encoder::new(Vec::new(), 1).unwrap();
-    zstd.write_all(b"{\"resourceSpans\": [").unwrap();
-    let spaces = vec![b' '; 1 << 20];
-    (0..300).for_each(|_| zstd.write_all(&spaces).unwrap());
+    zstd.write_all(&span).unwrap();
+    zstd.write_all(&field(0x7a, &vec![0; 300 << 20])).unwrap();
     let bomb = TempFile::new("bomb", zstd.finish().unwrap());
     let ran = gradus(&["traces", bomb.path()]);
     assert_eq!(ran.code, Some(2));
@@ -337,5 +350,95 @@ fn nothing_of_a_trace_reaches_the_terminal_as_an_escape_sequence() {
         let hostile = ran.out.chars().filter(|c| matches!(c, '\u{7}' | '\u{9b}' | '\u{202e}')).count();
         assert_eq!(hostile, 0, "{:?}", ran.out);
         assert!(!ran.out.contains("\u{1b}[2J") && !ran.out.contains("\u{1b}]0"), "{:?}", ran.out);
+    }
+}
+
+#[test]
+fn records_over_the_limit_are_passed_over_and_named() {
+    let long = SPAN.replace("Twelve.", &"x".repeat(65 << 20));
+    let file = TempFile::new("lines", format!("{SPAN}\n{long}\n"));
+    let ran = gradus(&["traces", "--format", "jsonl", file.path()]);
+    assert_eq!((ran.code, lines(&ran.out).len()), (Some(0), 1));
+    assert!(ran.err.contains("line 2: longer than the limit of 67108864 bytes"), "{}", ran.err);
+}
+
+#[test]
+fn json_is_read_alike_in_every_layout() {
+    let document: Json = serde_json::from_str(SPAN).unwrap();
+    let pretty = serde_json::to_string_pretty(&document).unwrap();
+    let wanted = gradus_with_input(&["traces", "--format", "jsonl", "-"], SPAN.as_bytes()).out;
+    let layouts = [
+        pretty.clone(),
+        format!("\u{feff}{pretty}"),
+        pretty.replace('\n', "\r\n"),
+        // A first line that was cut off, and one that is no JSON at all.
+        format!("{{\"resourceSpans\": [{{\n{SPAN}\n"),
+        format!("{{oops\n{SPAN}\n"),
+    ];
+    for layout in layouts {
+        let ran = gradus_with_input(&["traces", "--format", "jsonl", "-"], layout.as_bytes());
+        assert_eq!((ran.code, &ran.out), (Some(0), &wanted), "{layout}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_broken_file_in_a_folder_is_told_and_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("good.json"), SPAN).unwrap();
+    std::fs::write(folder.path().join("broken.json"), "{\"resourceSpans\": [").unwrap();
+    std::fs::write(folder.path().join("notes.md"), "# Notes").unwrap();
+    let path = folder.path().to_str().unwrap();
+    let ran = gradus(&["traces", "--format", "jsonl", path]);
+    assert_eq!((ran.code, lines(&ran.out).len(), ran.err.lines().count()), (Some(2), 1, 1), "{}", ran.err);
+    let coverage = gradus(&["traces", "--coverage", "--format", "json", path]);
+    let total = &serde_json::from_str::<Json>(&coverage.out).unwrap()["total"];
+    assert_eq!((&total["unreadable_records"], &total["skipped_files"]), (&json!(1), &json!(1)));
+    std::fs::remove_file(folder.path().join("good.json")).unwrap();
+    std::fs::remove_file(folder.path().join("broken.json")).unwrap();
+    let ran = gradus(&["traces", path]);
+    assert_eq!(ran.code, Some(4));
+    assert!(ran.err.contains("none of 1 files is a trace"), "{}", ran.err);
+}
+
+#[test]
+fn the_collectors_file_format_is_read() {
+    let body = std::fs::read(fixture("plain-openai-oi/s10_parallel/001.bin")).unwrap();
+    let mut plain = Vec::new();
+    match std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(body.as_slice()), &mut plain) {
+        Ok(_) => {}
+        Err(_) => plain.clone_from(&body),
+    }
+    let wanted = gradus_with_input(&["traces", "--format", "jsonl", "-"], &plain).out;
+    assert!(!wanted.is_empty());
+    let prefixed = [&(plain.len() as u32).to_be_bytes(), plain.as_slice()].concat();
+    let twice = prefixed.repeat(2);
+    for stream in [prefixed, twice] {
+        assert_eq!(gradus_with_input(&["traces", "--format", "jsonl", "-"], &stream).out, wanted);
+    }
+}
+
+#[test]
+fn hostile_attributes_are_survived() {
+    let with = |key: &str, value: String| {
+        let extra = json!({"key": key, "value": {"stringValue": value}}).to_string();
+        SPAN.replacen("\"attributes\":[", &format!("\"attributes\":[{extra},"), 1)
+    };
+    let sources = [
+        with("llm.tools", "[".repeat(200_000) + &"]".repeat(200_000)),
+        with(
+            "llm.tools.0.tool.json_schema",
+            format!(
+                "{{\"name\": \"f\", \"parameters\": {{\n{}1{}}}}}",
+                "\"a\": {".repeat(300),
+                "}".repeat(300)
+            ),
+        ),
+        with("llm.token_count.prompt", u64::MAX.to_string()),
+        with("llm.output_messages.0.message.contents.18446744073709551615.tool_call.id", "x".to_owned()),
+        with("llm.input_messages.18446744073709551615.message.content", "x".to_owned()),
+    ];
+    for source in sources {
+        let ran = gradus_with_input(&["traces", "--format", "jsonl", "-"], source.as_bytes());
+        assert_eq!((ran.code, lines(&ran.out).len()), (Some(0), 1), "{}", ran.err);
     }
 }

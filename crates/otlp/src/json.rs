@@ -4,13 +4,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use gradus_core::span::{Attributes, Event, Resource, Span, SpanId, Status, StatusCode, TraceId, Value};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::limits::Limits;
 use crate::record::LogEvent;
@@ -20,6 +20,8 @@ use crate::record::LogEvent;
 pub enum ExportJson {
     Span(Box<Span<'static>>),
     Log(LogEvent<'static>),
+    /// A record that is none, with the reason.
+    Bad(String),
 }
 
 /// Reads one export document and hands its spans and log records to `sink`. Other keys are passed over.
@@ -49,9 +51,7 @@ impl<'de> Visitor<'de> for Document<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             match key.as_ref() {
-                "resourceSpans" | "resource_spans" | "resourceLogs" | "resource_logs" => {
-                    map.next_value_seed(ResourceList { sink: self.sink })?;
-                }
+                key if is_export_key(key) => map.next_value_seed(ExportList::new(self.sink))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -59,11 +59,24 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 }
 
-struct ResourceList<'s> {
+/// Whether a key of an export document holds its records.
+pub fn is_export_key(key: &str) -> bool {
+    matches!(key, "resourceSpans" | "resource_spans" | "resourceLogs" | "resource_logs")
+}
+
+/// Reads what stands under such a key, and hands the records on while they are read.
+#[allow(missing_debug_implementations, reason = "holds the caller's closure")]
+pub struct ExportList<'s> {
     sink: &'s mut dyn FnMut(ExportJson),
 }
 
-impl<'de> DeserializeSeed<'de> for ResourceList<'_> {
+impl<'s> ExportList<'s> {
+    pub fn new(sink: &'s mut dyn FnMut(ExportJson)) -> Self {
+        ExportList { sink }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ExportList<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -71,7 +84,7 @@ impl<'de> DeserializeSeed<'de> for ResourceList<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for ResourceList<'_> {
+impl<'de> Visitor<'de> for ExportList<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,22 +119,33 @@ impl<'de> Visitor<'de> for ResourceRecords<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut resource = None;
         // Scopes that came before their resource have to wait for it.
-        let mut waiting: Vec<ScopeRecords> = Vec::new();
+        let mut waiting: Vec<Box<RawValue>> = Vec::new();
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             match key.as_ref() {
-                "resource" => resource = Some(Arc::new(map.next_value::<ResourceJson>()?.into_resource())),
+                "resource" => {
+                    let json = map.next_value::<Box<RawValue>>()?;
+                    let read = serde_json::from_str::<Option<ResourceJson>>(json.get());
+                    let read = read.unwrap_or_else(|error| {
+                        (self.sink)(ExportJson::Bad(format!("a resource: {error}")));
+                        None
+                    });
+                    resource = Some(Arc::new(read.unwrap_or_default().into_resource()));
+                }
                 "scopeSpans" | "scope_spans" | "instrumentationLibrarySpans" | "scopeLogs" | "scope_logs" => {
                     match &resource {
                         Some(resource) => map.next_value_seed(ScopeList { resource, sink: self.sink })?,
-                        None => waiting.extend(map.next_value::<Vec<ScopeRecords>>()?),
+                        None => waiting.push(map.next_value()?),
                     }
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         let resource = resource.unwrap_or_default();
-        for scope in waiting {
-            scope.emit(&resource, self.sink);
+        for scopes in waiting {
+            let seed = ScopeList { resource: &resource, sink: self.sink };
+            if let Err(error) = seed.deserialize(&mut serde_json::Deserializer::from_str(scopes.get())) {
+                (self.sink)(ExportJson::Bad(format!("a scope: {error}")));
+            }
         }
         Ok(())
     }
@@ -177,13 +201,24 @@ impl<'de> Visitor<'de> for OneScope<'_> {
         let mut scope = String::new();
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             match key.as_ref() {
-                "scope" | "instrumentationLibrary" => scope = map.next_value::<ScopeJson>()?.name,
-                "spans" => map.next_value_seed(each(|span: SpanJson| {
-                    (self.sink)(ExportJson::Span(Box::new(span.into_span(self.resource, &scope))));
-                }))?,
-                "logRecords" | "log_records" => {
-                    map.next_value_seed(each(|log: LogJson| (self.sink)(ExportJson::Log(log.into_event()))))?;
+                "scope" | "instrumentationLibrary" => {
+                    scope = map
+                        .next_value::<Option<ScopeJson>>()?
+                        .and_then(|scope| scope.name)
+                        .unwrap_or_default();
                 }
+                "spans" => map.next_value_seed(Records(|raw: &RawValue| {
+                    (self.sink)(match serde_json::from_str::<SpanJson>(raw.get()) {
+                        Ok(span) => ExportJson::Span(Box::new(span.into_span(self.resource, &scope))),
+                        Err(error) => ExportJson::Bad(format!("a span: {error}")),
+                    });
+                }))?,
+                "logRecords" | "log_records" => map.next_value_seed(Records(|raw: &RawValue| {
+                    (self.sink)(match serde_json::from_str::<LogJson>(raw.get()) {
+                        Ok(log) => ExportJson::Log(log.into_event()),
+                        Err(error) => ExportJson::Bad(format!("a log record: {error}")),
+                    });
+                }))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -191,31 +226,31 @@ impl<'de> Visitor<'de> for OneScope<'_> {
     }
 }
 
-/// Calls a function on each element of a list while the list is being read.
-struct Each<T, F: FnMut(T)>(F, PhantomData<T>);
+/// Takes a list apart into records, each still as text: one that is bad spoils no other.
+struct Records<F: FnMut(&RawValue)>(F);
 
-fn each<T, F: FnMut(T)>(function: F) -> Each<T, F> {
-    Each(function, PhantomData)
-}
-
-impl<'de, T: Deserialize<'de>, F: FnMut(T)> DeserializeSeed<'de> for Each<T, F> {
+impl<'de, F: FnMut(&RawValue)> DeserializeSeed<'de> for Records<F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
+        deserializer.deserialize_any(self)
     }
 }
 
-impl<'de, T: Deserialize<'de>, F: FnMut(T)> Visitor<'de> for Each<T, F> {
+impl<'de, F: FnMut(&RawValue)> Visitor<'de> for Records<F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of records")
     }
 
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while let Some(element) = list.next_element()? {
-            (self.0)(element);
+        while let Some(record) = list.next_element::<Box<RawValue>>()? {
+            (self.0)(&record);
         }
         Ok(())
     }
@@ -223,29 +258,8 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T)> Visitor<'de> for Each<T, F> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct ScopeRecords {
-    #[serde(alias = "instrumentationLibrary")]
-    scope: ScopeJson,
-    spans: Vec<SpanJson>,
-    #[serde(rename = "logRecords", alias = "log_records")]
-    log_records: Vec<LogJson>,
-}
-
-impl ScopeRecords {
-    fn emit(self, resource: &Arc<Resource>, sink: &mut dyn FnMut(ExportJson)) {
-        for span in self.spans {
-            sink(ExportJson::Span(Box::new(span.into_span(resource, &self.scope.name))));
-        }
-        for log in self.log_records {
-            sink(ExportJson::Log(log.into_event()));
-        }
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
 struct ScopeJson {
-    name: String,
+    name: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -320,14 +334,19 @@ impl StatusJson {
 struct EventJson {
     #[serde(alias = "time_unix_nano")]
     time_unix_nano: U64,
-    name: String,
+    name: Option<String>,
     attributes: KeyValues,
 }
 
 impl EventJson {
     fn into_event(self) -> Event<'static> {
         let Self { time_unix_nano, name, attributes } = self;
-        Event { name: Cow::Owned(name), time_ns: time_unix_nano.0, attributes: attributes.0, body: None }
+        Event {
+            name: Cow::Owned(name.unwrap_or_default()),
+            time_ns: time_unix_nano.0,
+            attributes: attributes.0,
+            body: None,
+        }
     }
 }
 
@@ -339,7 +358,7 @@ struct LogJson {
     #[serde(alias = "observed_time_unix_nano")]
     observed_time_unix_nano: U64,
     #[serde(alias = "event_name")]
-    event_name: String,
+    event_name: Option<String>,
     #[serde(alias = "trace_id")]
     trace_id: TraceIdJson,
     #[serde(alias = "span_id")]
@@ -353,7 +372,12 @@ impl LogJson {
         let time_ns =
             if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
         let body = self.body.map(|body| body.0);
-        let event = Event { name: Cow::Owned(self.event_name), time_ns, attributes: self.attributes.0, body };
+        let event = Event {
+            name: Cow::Owned(self.event_name.unwrap_or_default()),
+            time_ns,
+            attributes: self.attributes.0,
+            body,
+        };
         let mut log = LogEvent { trace_id: self.trace_id.0, span_id: self.span_id.0, event };
         log.take_name_from_attributes();
         log
@@ -463,7 +487,7 @@ struct MapJson {
     values: KeyValues,
 }
 
-/// A number that may travel as a number or as a text.
+/// A number that may travel as a number, as a text, or (from JavaScript) as a float; out of range is the nearest.
 macro_rules! flexible_number {
     ($name:ident, $number:ty) => {
         #[derive(Default)]
@@ -471,21 +495,35 @@ macro_rules! flexible_number {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                #[derive(Deserialize)]
-                #[serde(untagged)]
-                enum Form<'a> {
-                    Number($number),
-                    Text(#[serde(borrow)] Cow<'a, str>),
-                    Nothing(()),
+                struct Number;
+                impl Visitor<'_> for Number {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("a number, or a text with one")
+                    }
+
+                    fn visit_unit<E>(self) -> Result<$name, E> {
+                        Ok($name::default())
+                    }
+
+                    fn visit_i64<E>(self, number: i64) -> Result<$name, E> {
+                        Ok($name(<$number>::try_from(number).unwrap_or_default()))
+                    }
+
+                    fn visit_u64<E>(self, number: u64) -> Result<$name, E> {
+                        Ok($name(<$number>::try_from(number).unwrap_or(<$number>::MAX)))
+                    }
+
+                    fn visit_f64<E>(self, number: f64) -> Result<$name, E> {
+                        Ok($name(number as $number))
+                    }
+
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$name, E> {
+                        text.parse().map($name).map_err(|_| E::custom(format!("{text:?} is not a number")))
+                    }
                 }
-                match Form::deserialize(deserializer)? {
-                    Form::Number(number) => Ok($name(number)),
-                    Form::Text(text) => text
-                        .parse()
-                        .map($name)
-                        .map_err(|_| D::Error::custom(format!("{text:?} is not a number"))),
-                    Form::Nothing(()) => Ok($name::default()),
-                }
+                deserializer.deserialize_any(Number)
             }
         }
     };
@@ -493,7 +531,27 @@ macro_rules! flexible_number {
 
 flexible_number!(U64, u64);
 flexible_number!(I64, i64);
-flexible_number!(F64, f64);
+
+/// The same for floats, which have names for what they cannot write.
+#[derive(Default)]
+struct F64(f64);
+
+impl<'de> Deserialize<'de> for F64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(f64),
+            Text(String),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Number(number) => Ok(F64(number)),
+            Form::Text(text) => {
+                text.parse().map(F64).map_err(|_| D::Error::custom(format!("{text:?} is not a number")))
+            }
+        }
+    }
+}
 
 #[derive(Default)]
 struct TraceIdJson(TraceId);

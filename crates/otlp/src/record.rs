@@ -115,14 +115,14 @@ pub(crate) fn scope_name(bytes: &[u8]) -> Result<Cow<'_, str>, WireError> {
     Ok(Cow::Borrowed(""))
 }
 
-/// A span's field 1 is its trace id (bytes), a log record's is its time (fixed64); a log record without a time still
-/// has an observed time (11) or a body (5) where a span has none or a text that is no message.
+/// A span's field 1 is its trace id (bytes), a log record's is its time (fixed64). A log record without a time has
+/// fields where a span has none, or numbers: observed time (11), attributes (6), span id (10), name (12).
 pub fn signal_of_record(body: &[u8]) -> Signal {
     let mut fields = Fields::new(body);
     while let Ok(Some((number, field))) = fields.next() {
         match (number, field) {
             (1 | 7 | 8, Field::Bytes(_)) | (7 | 8, Field::Fixed64(_)) => return Signal::Span,
-            (1 | 11, Field::Fixed64(_)) | (2, Field::Varint(_)) | (12, Field::Bytes(_)) => {
+            (1 | 11, Field::Fixed64(_)) | (2, Field::Varint(_)) | (6 | 10 | 12, Field::Bytes(_)) => {
                 return Signal::Log;
             }
             _ => {}

@@ -32,18 +32,30 @@ pub fn looks_like_export(head: &[u8], whole: bool) -> Option<Framing> {
         return Some(Framing::Single);
     }
     let mut rest = head;
-    let length = usize::try_from(read_varint(&mut rest).ok()?).ok()?;
+    if let Some(length) = read_varint(&mut rest).ok().and_then(|length| usize::try_from(length).ok())
+        && looks_like_framed(length, rest, whole)
+    {
+        return Some(Framing::Delimited);
+    }
+    let (length, rest) = head.split_first_chunk::<4>()?;
+    let length = u32::from_be_bytes(*length) as usize;
+    looks_like_framed(length, rest, whole).then_some(Framing::Prefixed)
+}
+
+/// An empty message proves nothing, so a stream that begins with one is not taken for OTLP.
+fn looks_like_framed(length: usize, rest: &[u8], whole: bool) -> bool {
     let complete = length <= rest.len();
-    let body = &rest[..length.min(rest.len())];
-    // An empty message proves nothing, so a stream that begins with one is not taken for OTLP.
-    (length > 0 && (complete || !whole) && looks_like_message(body, complete)).then_some(Framing::Delimited)
+    length > 0 && (complete || !whole) && looks_like_message(&rest[..length.min(rest.len())], complete)
 }
 
 /// How messages follow each other in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     Single,
+    /// Each with its length in front, as a varint: protobuf's own way.
     Delimited,
+    /// Each with its length in front, as four bytes, the highest first: the collector's file exporter.
+    Prefixed,
 }
 
 /// Reads every record of a stream.
@@ -58,8 +70,13 @@ pub fn stream_export(
         Framing::Single => walk.message(u64::MAX),
         Framing::Delimited => {
             while let Some(length) = walk.varint_or_end()? {
-                let end = walk.offset + length;
-                walk.message(end)?;
+                walk.frame(length)?;
+            }
+            Ok(())
+        }
+        Framing::Prefixed => {
+            while let Some(length) = walk.prefix_or_end()? {
+                walk.frame(length)?;
             }
             Ok(())
         }
@@ -78,17 +95,33 @@ struct Walk<'r, 's> {
 }
 
 impl Walk<'_, '_> {
+    /// One message of known length: if it is malformed, the next one is still found.
+    fn frame(&mut self, length: u64) -> Result<(), StreamError> {
+        let end = self.offset.saturating_add(length);
+        match self.message(end) {
+            Err(StreamError::Malformed { offset, reason })
+                if self.offset <= end && reason != WireError::Truncated =>
+            {
+                (self.sink)(Err((offset, reason)))?;
+            }
+            other => other?,
+        }
+        match end.checked_sub(self.offset) {
+            Some(rest) => self.skip(rest),
+            None => Err(StreamError::Malformed { offset: self.offset, reason: WireError::Truncated }),
+        }
+    }
+
     /// An export message that ends at `end`, or with the input.
     fn message(&mut self, end: u64) -> Result<(), StreamError> {
         while self.offset < end {
-            let Some((number, length)) = self.field()? else { break };
+            let Some((number, length)) = self.field(end)? else { break };
             if number != 1 {
                 self.skip(length)?;
             } else if self.fits(length) {
                 self.whole_resource(length)?;
             } else {
-                let resource_end = self.offset + length;
-                self.large_resource(resource_end)?;
+                self.large_resource(self.offset + length)?;
             }
         }
         Ok(())
@@ -112,7 +145,7 @@ impl Walk<'_, '_> {
     fn large_resource(&mut self, end: u64) -> Result<(), StreamError> {
         let mut resource = Arc::new(Resource::default());
         while self.offset < end {
-            let Some((number, length)) = self.field()? else { break };
+            let Some((number, length)) = self.field(end)? else { break };
             let start = self.offset;
             match number {
                 1 => {
@@ -145,7 +178,7 @@ impl Walk<'_, '_> {
     fn large_scope(&mut self, end: u64, resource: &Arc<Resource>) -> Result<(), StreamError> {
         let mut scope = Scope { resource: Arc::clone(resource), name: Arc::from("") };
         while self.offset < end {
-            let Some((number, length)) = self.field()? else { break };
+            let Some((number, length)) = self.field(end)? else { break };
             let start = self.offset;
             match number {
                 1 => {
@@ -154,6 +187,11 @@ impl Walk<'_, '_> {
                         Ok(name) => scope.name = Arc::from(name.as_ref()),
                         Err(reason) => (self.sink)(Err((start, reason)))?,
                     }
+                }
+                RECORDS if !self.fits(length) => {
+                    let limit = self.limits.record_bytes;
+                    (self.sink)(Err((start, WireError::RecordTooLarge { size: length, limit })))?;
+                    self.skip(length)?;
                 }
                 RECORDS => {
                     self.fill(length)?;
@@ -183,13 +221,23 @@ impl Walk<'_, '_> {
         length <= self.limits.record_bytes as u64
     }
 
-    /// The next length-delimited field's number and length; fields of other wire types are passed over.
-    fn field(&mut self) -> Result<Option<(u32, u64)>, StreamError> {
+    /// The next length-delimited field's number and length, which stays within the message that ends at `end`; fields
+    /// of other wire types are passed over.
+    fn field(&mut self, end: u64) -> Result<Option<(u32, u64)>, StreamError> {
         loop {
             let start = self.offset;
             let Some(tag) = self.varint_or_end()? else { return Ok(None) };
             match split_tag(tag) {
-                (number, 2) => return Ok(Some((number, self.varint()?))),
+                (number, 2) => {
+                    let length = self.varint()?;
+                    if self.offset.checked_add(length).is_none_or(|behind| behind > end) {
+                        return Err(StreamError::Malformed {
+                            offset: start,
+                            reason: WireError::LongerThanParent,
+                        });
+                    }
+                    return Ok(Some((number, length)));
+                }
                 (_, 0) => drop(self.varint()?),
                 (_, 1) => self.skip(8)?,
                 (_, 5) => self.skip(4)?,
@@ -224,6 +272,22 @@ impl Walk<'_, '_> {
             }
         }
         Err(StreamError::Malformed { offset: start, reason: WireError::LongVarint })
+    }
+
+    fn prefix_or_end(&mut self) -> Result<Option<u64>, StreamError> {
+        let mut length = [0; 4];
+        let mut got = 0;
+        while got < length.len() {
+            match self.input.read(&mut length[got..])? {
+                0 if got == 0 => return Ok(None),
+                0 => {
+                    return Err(StreamError::Malformed { offset: self.offset, reason: WireError::Truncated });
+                }
+                read => got += read,
+            }
+        }
+        self.offset += 4;
+        Ok(Some(u64::from(u32::from_be_bytes(length))))
     }
 
     fn fill(&mut self, length: u64) -> Result<(), StreamError> {

@@ -9,6 +9,10 @@ pub enum WireError {
     LongVarint,
     #[error("field {field} has wire type {wire_type}, which protobuf does not use here")]
     WireType { field: u32, wire_type: u8 },
+    #[error("a field is longer than the message it is in")]
+    LongerThanParent,
+    #[error("a record of {size} bytes is over the limit of {limit} bytes")]
+    RecordTooLarge { size: u64, limit: usize },
     #[error("a span has more than {limit} attributes (limit {limit})")]
     TooManyAttributes { limit: usize },
     #[error("an attribute is nested more than {limit} levels deep (limit {limit})")]

@@ -172,12 +172,20 @@ proptest! {
         // A low limit makes the reader walk messages level by level; records above it are refused, not lost silently.
         for limits in [Limits::default(), Limits { record_bytes: limit, ..Limits::default() }] {
             for (framing, bytes) in [(Framing::Single, &single), (Framing::Delimited, &delimited)] {
-                let mut found = 0;
+                let (mut found, mut refused) = (0, 0);
                 let read = stream_export(&mut bytes.as_slice(), framing, &limits, &mut |record| {
-                    found += usize::from(record.is_ok());
+                    match record {
+                        Ok(record) => {
+                            assert!(record.body.len() <= limits.record_bytes);
+                            found += 1;
+                        }
+                        Err(_) => refused += 1,
+                    }
                     Ok(())
                 });
-                prop_assert!(found == wanted || (read.is_err() && limits.record_bytes == limit), "{found} of {wanted}: {read:?}");
+                // Only a resource or a scope's name that is too large ends a stream: nothing below it can be placed.
+                prop_assert!(found + refused == wanted || read.is_err(), "{found} and {refused} of {wanted}: {read:?}");
+                prop_assert!(refused == 0 && read.is_ok() || limits.record_bytes == limit);
             }
         }
     }

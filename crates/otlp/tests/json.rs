@@ -13,6 +13,7 @@ fn read(document: &Json) -> (Vec<Span<'static>>, Vec<LogEvent<'static>>) {
     read_export_json(&mut deserializer, &mut |record| match record {
         ExportJson::Span(span) => spans.push(*span),
         ExportJson::Log(log) => logs.push(log),
+        ExportJson::Bad(reason) => panic!("{reason}"),
     })
     .unwrap();
     (spans, logs)
@@ -80,12 +81,33 @@ fn log_records() {
     assert_eq!(logs[0].event.body.as_ref().unwrap().to_json(), json!({"content": "hi"}));
 }
 
+fn reasons(document: &Json) -> (usize, Vec<String>) {
+    let (mut spans, mut reasons) = (0, Vec::new());
+    let text = document.to_string();
+    read_export_json(&mut serde_json::Deserializer::from_str(&text), &mut |record| match record {
+        ExportJson::Bad(reason) => reasons.push(reason),
+        _ => spans += 1,
+    })
+    .unwrap();
+    (spans, reasons)
+}
+
 #[test]
 fn a_flood_of_attributes_is_refused_by_a_named_limit() {
     let attributes: Vec<Json> =
         (0..70_000).map(|n| json!({"key": n.to_string(), "value": {"intValue": n}})).collect();
-    let text =
-        json!({"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": attributes}]}]}]}).to_string();
-    let error = read_export_json(&mut serde_json::Deserializer::from_str(&text), &mut |_| {}).unwrap_err();
-    assert!(error.to_string().contains("limit 65536"), "{error}");
+    let document = json!({"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": attributes}, {"name": "good"}]}]}]});
+    let (spans, reasons) = reasons(&document);
+    assert_eq!((spans, reasons.len()), (1, 1));
+    assert!(reasons[0].contains("limit 65536"), "{reasons:?}");
+}
+
+#[test]
+fn one_bad_span_spoils_no_other() {
+    let good = json!({"name": "good", "startTimeUnixNano": 1.7e18, "attributes": null, "status": null, "events": null});
+    let spans = json!([good, {"startTimeUnixNano": "soon"}, {"attributes": 7}, "text", good]);
+    let document =
+        json!({"resourceSpans": [{"scopeSpans": [{"scope": null, "spans": spans}, {"spans": null}]}]});
+    let (spans, reasons) = reasons(&document);
+    assert_eq!((spans, reasons.len()), (2, 3), "{reasons:?}");
 }

@@ -80,7 +80,8 @@ fn nothing_ran(tree: &Tree<'_>, run: &Run, reply: &CodeReply, ask: impl Fn() -> 
             seen_is_error: failure,
             ..ask()
         }),
-        _ if answers => None,
+        // Code that does nothing but answer is no step.
+        _ if answers && only_answers(&reply.code) => None,
         _ => Some(Ask {
             tool: INTERPRETER.to_owned(),
             arguments: Some(json!({"code": reply.code})),
@@ -90,6 +91,11 @@ fn nothing_ran(tree: &Tree<'_>, run: &Run, reply: &CodeReply, ask: impl Fn() -> 
             ..ask()
         }),
     }
+}
+
+fn only_answers(code: &str) -> bool {
+    let mut lines = code.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.next().is_none_or(|line| line.starts_with("final_answer("))
 }
 
 /// Whether the prompt declares a function: `def list_issues(`.

@@ -96,10 +96,16 @@ impl OpenAsks {
             (a, b) => a.is_none() && b.as_ref().is_none_or(is_empty),
         };
         let near = open.len().saturating_sub(MAX_COMPARED);
-        let in_time = |index: &usize| began_before(tree, run, &asks[*index], at);
-        let place =
-            (near..open.len()).rev().find(|place| in_time(&open[*place]) && same(&asks[open[*place]]));
-        let place = place.or_else(|| open.len().checked_sub(1).filter(|place| in_time(&open[*place])));
+        let in_time = |index: usize| began_before(tree, run, &asks[index], at);
+        // A call that is known by another id is not this one, unless the arguments say so.
+        let other_id =
+            |index: usize| matches!((&asks[index].id, &tool.call_id), (Some(a), Some(b)) if a != b);
+        let places = || (near..open.len()).rev();
+        let place = places()
+            .find(|place| in_time(open[*place]) && !other_id(open[*place]) && same(&asks[open[*place]]));
+        let place = place.or_else(|| places().find(|place| in_time(open[*place]) && !other_id(open[*place])));
+        // Clocks of two services may differ; ids of two layers may, too.
+        let place = place.or_else(|| places().find(|place| arguments.is_some() && same(&asks[open[*place]])));
         match place {
             Some(place) => {
                 asks[open.remove(place)].runs.push(at);
@@ -160,7 +166,11 @@ pub(super) fn turn_of(tree: &Tree<'_>, run: &Run, at: usize) -> Option<usize> {
 }
 
 fn began_before(tree: &Tree<'_>, run: &Run, ask: &Ask, at: usize) -> bool {
-    ask.call.is_none_or(|number| tree.nodes[run.calls[number]].span.start_ns <= tree.nodes[at].span.start_ns)
+    // What only the history shows was asked before that request was made.
+    ask.from_history
+        || ask
+            .call
+            .is_none_or(|number| tree.nodes[run.calls[number]].span.start_ns <= tree.nodes[at].span.start_ns)
 }
 
 fn only_value(json: &Json) -> Option<&Json> {

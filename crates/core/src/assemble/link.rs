@@ -139,7 +139,10 @@ fn hash(parts: &[&[u8]]) -> u64 {
 pub struct Linker {
     parents: Vec<usize>,
     sessions: HashMap<u64, usize>,
-    conversations: HashMap<u64, usize>,
+    /// Conversations by their state after a reply.
+    leaves: HashMap<u64, usize>,
+    /// Traces with the conversations they continue.
+    continuing: Vec<(usize, Vec<u64>)>,
 }
 
 impl Linker {
@@ -150,20 +153,31 @@ impl Linker {
     }
 
     /// Ties a trace to those that share a session or a conversation with it.
-    pub fn add_link(&mut self, trace: usize, link: &TraceLink) {
+    pub fn add_link(&mut self, trace: usize, link: TraceLink) {
         if let Some(session) = link.session {
             let other = *self.sessions.entry(session).or_insert(trace);
             self.union(trace, other);
             return;
         }
-        for key in link.continues.iter().chain(&link.leaves) {
-            let other = *self.conversations.entry(*key).or_insert(trace);
+        for leaf in link.leaves {
+            let other = *self.leaves.entry(leaf).or_insert(trace);
             self.union(trace, other);
+        }
+        if !link.continues.is_empty() {
+            self.continuing.push((trace, link.continues));
         }
     }
 
     /// Groups of trace numbers, each in ascending order, ordered by their first.
     pub fn groups(mut self) -> Vec<Vec<usize>> {
+        // Only a reply that somebody gave can be continued: a greeting that every history begins with ties nothing.
+        for (trace, continues) in std::mem::take(&mut self.continuing) {
+            for key in continues {
+                if let Some(&other) = self.leaves.get(&key) {
+                    self.union(trace, other);
+                }
+            }
+        }
         let mut groups: Vec<Vec<usize>> = vec![Vec::new(); self.parents.len()];
         for trace in 0..self.parents.len() {
             let root = self.root(trace);

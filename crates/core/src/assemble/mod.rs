@@ -6,9 +6,10 @@
 //! the order in which spans came in.
 
 mod code;
-mod conversation;
+mod conversations;
 mod joins;
 mod link;
+mod messages;
 mod observations;
 mod request;
 mod runs;
@@ -16,8 +17,8 @@ mod steps;
 mod tools;
 mod tree;
 
-pub use conversation::{assemble_messages, assemble_transcript};
 pub use link::{Linker, TraceLink};
+pub use messages::{assemble_messages, assemble_transcript};
 pub use tools::definitions as tool_definitions;
 
 use crate::span::Span;

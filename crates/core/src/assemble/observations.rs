@@ -1,16 +1,18 @@
 //! What requests show of earlier calls' results, and which of two records of a result counts.
 
+use std::collections::HashMap;
+
 use crate::dialect::{ToolFacts, unwrap_result};
 use crate::message::{Message, Role};
 use crate::react;
 
 use super::runs::Run;
-use super::steps::Ask;
+use super::steps::{Ask, AskIds};
 use super::tree::Tree;
 
 /// Reads the results that a request shows behind the user's query.
-pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask]) {
-    let mut occurrences: Vec<(&str, usize)> = Vec::new();
+pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds) {
+    let mut occurrences: HashMap<&str, usize> = HashMap::new();
     let mut unnamed = 0;
     // Text agents: the replies that were repeated so far, and the one that waits for its observation.
     let mut repeated = vec![false; asks.len()];
@@ -18,7 +20,11 @@ pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask]) {
     for message in input {
         for result in message.tool_results() {
             let index = match result.id.as_deref() {
-                Some(id) => nth_with_id(asks, id, &mut occurrences),
+                Some(id) => {
+                    let nth = occurrences.entry(id).or_default();
+                    *nth += 1;
+                    ids.nth(id, *nth - 1)
+                }
                 None => {
                     unnamed += 1;
                     Some(unnamed - 1)
@@ -58,22 +64,6 @@ pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask]) {
             _ => {}
         }
     }
-}
-
-/// The ask that a result's id means: ids may come again, in the same order as their calls.
-fn nth_with_id<'m>(asks: &[Ask], id: &'m str, occurrences: &mut Vec<(&'m str, usize)>) -> Option<usize> {
-    let nth = match occurrences.iter_mut().find(|(known, _)| *known == id) {
-        Some((_, count)) => {
-            *count += 1;
-            *count
-        }
-        None => {
-            occurrences.push((id, 0));
-            0
-        }
-    };
-    let mut same = asks.iter().enumerate().filter(|(_, ask)| ask.id.as_deref() == Some(id));
-    same.nth(nth).map(|(index, _)| index)
 }
 
 /// Which text ask a message of the history repeats: to the letter, with its observation behind it, or rewritten by the

@@ -1,6 +1,6 @@
 //! Finds the requests in a tree of spans: one run for each thing a user (or a calling agent) asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::dialect::Kind;
 use crate::message::{Message, Role};
@@ -8,7 +8,7 @@ use crate::react;
 use crate::span::TraceId;
 use crate::trajectory::{Defect, DefectKind, Trajectory};
 
-use super::link::Chain;
+use super::conversations;
 use super::request;
 use super::tree::Tree;
 
@@ -60,7 +60,7 @@ pub(super) fn find(tree: &Tree<'_>) -> (Vec<Run>, Vec<Defect>) {
         }
     }
     bare.sort_by_key(|at| tree.nodes[*at].order());
-    conversations(tree, &bare, &mut runs, &mut defects);
+    conversations::find(tree, &bare, &mut runs, &mut defects);
     runs.retain(|run| !run.is_empty() || failed_early(tree, run));
     runs.sort_by_key(|run| (run.start(tree), run.below.is_some()));
     (runs, defects)
@@ -82,15 +82,16 @@ pub(super) fn connect(tree: &Tree<'_>, runs: &[Run], trajectories: &mut [Traject
         *count += 1;
         trajectory.trajectory_id = if *count == 1 { base } else { format!("{base}-{count}") };
     }
+    let mut owner: Vec<Option<usize>> = vec![None; tree.nodes.len()];
+    for (number, run) in runs.iter().enumerate() {
+        for at in run.calls.iter().chain(&run.tools).chain(&run.frames) {
+            owner[*at] = Some(number);
+        }
+    }
     for at in 0..runs.len() {
         let Some(below) = runs[at].below else { continue };
-        let owns = |run: &Run, node: usize| {
-            run.tools.contains(&node) || run.calls.contains(&node) || run.frames.contains(&node)
-        };
-        let above: Vec<usize> = std::iter::once(below).chain(tree.ancestors(below)).collect();
-        let parent =
-            (0..runs.len()).find(|other| *other != at && above.iter().any(|node| owns(&runs[*other], *node)));
-        let Some(parent) = parent else { continue };
+        let mut above = std::iter::once(below).chain(tree.ancestors(below)).filter_map(|node| owner[node]);
+        let Some(parent) = above.find(|parent| *parent != at) else { continue };
         let id = tree.nodes[below].span.span_id.to_string();
         let step = trajectories[parent].steps.iter().find(|step| step.span_ids.contains(&id));
         // A hand-over from code has no tool span of its own: take the step that was under way.
@@ -105,14 +106,19 @@ pub(super) fn connect(tree: &Tree<'_>, runs: &[Run], trajectories: &mut [Traject
     }
 }
 
+/// How deep agents inside agents are told apart.
+const MAX_NESTED_AGENTS: usize = 32;
+
 /// A trace with spans around the work: one run, and one more for each agent that was given another task.
 fn split_trace(tree: &Tree<'_>, nodes: &[usize], runs: &mut Vec<Run>) {
     let territory: Vec<usize> =
         nodes.iter().copied().filter(|at| tree.nodes[*at].folded_into.is_none()).collect();
-    let mut waiting = vec![(None, territory)];
-    while let Some((below, nodes)) = waiting.pop() {
-        let (own, inner) = separate(tree, below, &nodes);
-        waiting.extend(inner.into_iter().map(|(boundary, nodes)| (Some(boundary), nodes)));
+    let mut waiting = vec![(None, territory, 0)];
+    while let Some((below, nodes, depth)) = waiting.pop() {
+        // Each level looks at all spans below it: past any real depth they stay together.
+        let (own, inner) =
+            if depth < MAX_NESTED_AGENTS { separate(tree, below, &nodes) } else { (nodes, Vec::new()) };
+        waiting.extend(inner.into_iter().map(|(boundary, nodes)| (Some(boundary), nodes, depth + 1)));
         let mut run = Run { below, ..Run::default() };
         for at in own {
             match tree.nodes[at].facts.kind {
@@ -189,19 +195,22 @@ fn separate(
 }
 
 /// The nodes below which another agent is at work: tools that call models, and agents with a request of their own.
-fn boundaries(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> Vec<usize> {
+fn boundaries(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> BTreeSet<usize> {
     let calls: Vec<usize> = nodes
         .iter()
         .copied()
         .filter(|at| tree.nodes[*at].facts.kind == Kind::Model && tree.nodes[*at].facts.has_content())
         .collect();
-    let mut found = Vec::new();
+    let mut found = BTreeSet::new();
+    let mut direct: Vec<usize> = Vec::new();
     for &call in &calls {
         let inside = tree.ancestors(call).take_while(|at| Some(*at) != below);
-        found.extend(inside.filter(|at| tree.nodes[*at].facts.kind == Kind::Tool));
+        // The outermost one: what is inside it is its own affair.
+        match inside.filter(|at| tree.nodes[*at].facts.kind == Kind::Tool).last() {
+            Some(tool) => drop(found.insert(tool)),
+            None => direct.push(call),
+        }
     }
-    let in_tool = |at: usize| tree.ancestors(at).any(|ancestor| found.contains(&ancestor));
-    let direct: Vec<usize> = calls.iter().copied().filter(|at| !in_tool(*at)).collect();
     let Some(main) = direct.first().map(|at| opening(&tree.nodes[*at].facts.input)) else { return found };
     let mut agents: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     for &call in &direct {
@@ -235,6 +244,7 @@ fn has_other_request(tree: &Tree<'_>, agent: usize, below: Option<usize>) -> boo
 /// Agents side by side, each with a request of its own: several turns under one span.
 fn sibling_requests(tree: &Tree<'_>, calls: &[usize], below: Option<usize>) -> Vec<usize> {
     let mut outermost: Vec<usize> = Vec::new();
+    let mut known: HashSet<usize> = HashSet::new();
     for &call in calls {
         let agent = tree
             .ancestors(call)
@@ -242,7 +252,7 @@ fn sibling_requests(tree: &Tree<'_>, calls: &[usize], below: Option<usize>) -> V
             .filter(|at| tree.nodes[*at].facts.kind == Kind::Agent)
             .last();
         let Some(agent) = agent else { return Vec::new() };
-        if !outermost.contains(&agent) {
+        if known.insert(agent) {
             outermost.push(agent);
         }
     }
@@ -251,10 +261,9 @@ fn sibling_requests(tree: &Tree<'_>, calls: &[usize], below: Option<usize>) -> V
     }
     let requests: Vec<Option<String>> =
         outermost.iter().map(|at| request::of_frame(&tree.nodes[*at].facts)).collect();
-    let distinct = requests
-        .iter()
-        .enumerate()
-        .all(|(index, request)| request.is_some() && !requests[..index].contains(request));
+    let mut different: HashSet<&str> = HashSet::new();
+    let distinct =
+        requests.iter().all(|request| request.as_deref().is_some_and(|request| different.insert(request)));
     if distinct { outermost } else { Vec::new() }
 }
 
@@ -272,144 +281,4 @@ fn related(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let shared = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();
     shared * 2 >= short.len() || long.contains(short)
-}
-
-/// A conversation of a plain client: calls that continue each other, each in a trace of its own.
-struct Conversation {
-    calls: Vec<usize>,
-    session: Option<String>,
-    /// Digests of the conversation after its last reply.
-    leaves: Vec<u64>,
-    /// The conversation as it was last sent, if no reply came.
-    unanswered: Option<u64>,
-}
-
-/// Ties bare calls into conversations and splits those into turns.
-fn conversations(tree: &Tree<'_>, bare: &[usize], runs: &mut Vec<Run>, defects: &mut Vec<Defect>) {
-    let mut open: Vec<Conversation> = Vec::new();
-    for &at in bare {
-        let node = &tree.nodes[at];
-        if node.facts.kind != Kind::Model || node.folded_into.is_some() {
-            continue;
-        }
-        if !node.facts.has_content() {
-            let detail = format!("{}: no messages recorded", node.span.name);
-            defects.push(Defect::new(DefectKind::ModelCallWithoutContent, detail, Some(node.span.span_id)));
-            continue;
-        }
-        join_conversation(tree, at, &mut open);
-    }
-    let tools: Vec<usize> =
-        bare.iter().copied().filter(|at| tree.nodes[*at].facts.kind == Kind::Tool).collect();
-    let mut found: Vec<Run> = open.iter().flat_map(|conversation| turns(tree, conversation)).collect();
-    for tool in tools {
-        attach_tool(tree, tool, &mut found);
-    }
-    runs.extend(found);
-}
-
-fn join_conversation(tree: &Tree<'_>, at: usize, open: &mut Vec<Conversation>) {
-    let facts = &tree.nodes[at].facts;
-    let session = facts.session.as_deref();
-    let Chain { leaves, continues, asked } = Chain::of(facts);
-    // The latest reply in the input decides; among equals the conversation that waited longest.
-    let place = |conversation: &Conversation| {
-        let latest = continues.iter().rposition(|key| conversation.leaves.contains(key));
-        latest.or((conversation.unanswered == Some(asked)).then_some(usize::MAX))
-    };
-    let fitting =
-        open.iter().enumerate().filter(|(_, conversation)| conversation.session.as_deref() == session);
-    let best =
-        fitting.filter_map(|(index, conversation)| Some((place(conversation)?, usize::MAX - index))).max();
-    let found = match best {
-        Some((_, index)) => Some(usize::MAX - index),
-        // Within a session a list that was rewritten still continues the turn with the same question.
-        None if session.is_some() => open.iter().rposition(|conversation| {
-            let last = conversation.calls.last().map(|last| &tree.nodes[*last].facts.input);
-            conversation.session.as_deref() == session
-                && last.is_some_and(|last| continues_turn(last, &facts.input))
-        }),
-        None => None,
-    };
-    let index = found.unwrap_or_else(|| {
-        open.push(Conversation {
-            calls: Vec::new(),
-            session: session.map(str::to_owned),
-            leaves: Vec::new(),
-            unanswered: None,
-        });
-        open.len() - 1
-    });
-    let conversation = &mut open[index];
-    conversation.calls.push(at);
-    if facts.output.is_empty() {
-        conversation.unanswered = Some(asked);
-    } else {
-        conversation.leaves = leaves;
-        conversation.unanswered = None;
-    }
-}
-
-fn continues_turn(before: &[Message<'_>], after: &[Message<'_>]) -> bool {
-    match (request::last_user(before), request::last_user(after)) {
-        (Some(a), Some(b)) => after.len() > before.len() && before[a].joined_text() == after[b].joined_text(),
-        // Only the results of the last calls were sent: the server keeps the rest of the conversation.
-        (_, None) => after.iter().any(|message| message.role == Role::Tool),
-        _ => false,
-    }
-}
-
-/// Splits a conversation where the user speaks again after an answer.
-fn turns(tree: &Tree<'_>, conversation: &Conversation) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    let mut place = None;
-    let mut answered = true;
-    for &at in &conversation.calls {
-        let facts = &tree.nodes[at].facts;
-        let user =
-            request::last_user(&facts.input).map(|at| (at, facts.input[at].joined_text().into_owned()));
-        // Where the service keeps the conversation, each request begins anew.
-        let spoke_again = user.is_some() && (user != place || facts.previous_response_id.is_some());
-        match runs.last_mut() {
-            Some(run) if !(answered && spoke_again) => run.calls.push(at),
-            _ => runs.push(Run { calls: vec![at], ..Run::default() }),
-        }
-        place = user.or(place);
-        let acts = facts
-            .output
-            .iter()
-            .any(|message| message.has_tool_calls() || !react::read(&message.joined_text()).steps.is_empty());
-        answered = !acts && !facts.output.is_empty();
-    }
-    for run in &mut runs {
-        let mut traces: Vec<TraceId> = Vec::new();
-        for at in &run.calls {
-            let trace = tree.nodes[*at].span.trace_id;
-            if !traces.contains(&trace) {
-                traces.push(trace);
-            }
-        }
-        run.traces = traces;
-    }
-    runs
-}
-
-/// A tool's span in a trace of its own belongs to the turn of its session that was under way.
-fn attach_tool(tree: &Tree<'_>, tool: usize, runs: &mut Vec<Run>) {
-    let node = &tree.nodes[tool];
-    let before = runs.iter_mut().filter(|run| {
-        run.calls.first().is_some_and(|first| {
-            let call = &tree.nodes[*first];
-            call.facts.session == node.facts.session && call.span.start_ns <= node.span.start_ns
-        })
-    });
-    match before.max_by_key(|run| tree.nodes[run.calls[0]].order()) {
-        Some(run) => {
-            run.tools.push(tool);
-            if !run.traces.contains(&node.span.trace_id) {
-                run.traces.push(node.span.trace_id);
-            }
-        }
-        None => runs.push(Run { tools: vec![tool], traces: vec![node.span.trace_id], ..Run::default() }),
-    }
 }

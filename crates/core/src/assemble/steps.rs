@@ -19,7 +19,7 @@ use super::observations;
 use super::request;
 use super::runs::{Run, outside_steps};
 use super::tools;
-use super::tree::Tree;
+use super::tree::{Node, Tree};
 
 /// A tool call that the model asked for.
 #[derive(Debug, Default)]
@@ -32,6 +32,8 @@ pub(super) struct Ask {
     pub parallel: bool,
     /// The number of the model call in its run; the one that repeats it, for asks out of the history.
     pub call: Option<usize>,
+    /// Only the history of a later request shows it.
+    pub from_history: bool,
     /// The reply's text, for asks written as text.
     pub reply: Option<String>,
     /// What a later request shows as the result.
@@ -43,12 +45,49 @@ pub(super) struct Ask {
     pub runs: Vec<usize>,
 }
 
+/// More calls than this in one reply are not an agent at work; all of them would share its text.
+const MAX_CALLS: usize = 256;
+
+/// Asks by the id of their call. Ids may come again.
+#[derive(Debug, Default)]
+pub(super) struct AskIds(HashMap<String, Vec<usize>>);
+
+impl AskIds {
+    pub(super) fn of(asks: &[Ask]) -> AskIds {
+        let mut ids = AskIds::default();
+        for (index, ask) in asks.iter().enumerate() {
+            if let Some(id) = &ask.id {
+                ids.add(id, index);
+            }
+        }
+        ids
+    }
+
+    fn add(&mut self, id: &str, ask: usize) {
+        self.0.entry(id.to_owned()).or_default().push(ask);
+    }
+
+    fn count(&self, id: &str) -> usize {
+        self.0.get(id).map_or(0, Vec::len)
+    }
+
+    fn last(&self, id: &str) -> Option<usize> {
+        self.0.get(id)?.last().copied()
+    }
+
+    pub(super) fn nth(&self, id: &str, nth: usize) -> Option<usize> {
+        self.0.get(id)?.get(nth).copied()
+    }
+}
+
 /// Reads a run.
 pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
     let mut reader = Reader {
         tree,
         run,
         asks: Vec::new(),
+        ids: AskIds::default(),
+        asked: None,
         defects: run.defects.clone(),
         spoken: None,
         spoken_exactly: false,
@@ -69,6 +108,9 @@ struct Reader<'t, 's> {
     tree: &'t Tree<'s>,
     run: &'t Run,
     asks: Vec<Ask>,
+    ids: AskIds,
+    /// The user's request: the number of the first call that shows it, and its place there.
+    asked: Option<(usize, usize)>,
     defects: Vec<Defect>,
     /// The text of the last reply that asks for no tool.
     spoken: Option<String>,
@@ -84,19 +126,22 @@ struct Reader<'t, 's> {
 
 impl Reader<'_, '_> {
     fn call(&mut self, number: usize) {
-        let node = &self.tree.nodes[self.run.calls[number]];
-        let input = &node.facts.input[self.turn_start(number)..];
+        let start = self.turn_start(number);
+        let input = &self.tree.nodes[self.run.calls[number]].facts.input[start..];
         self.history(number, input);
-        observations::see(input, &mut self.asks);
+        observations::see(input, &mut self.asks, &self.ids);
         self.reply(number);
     }
 
     /// Where the messages of this turn begin in a call's input: behind the user's request.
-    fn turn_start(&self, number: usize) -> usize {
-        let input = |number: usize| &self.tree.nodes[self.run.calls[number]].facts.input;
+    fn turn_start(&mut self, number: usize) -> usize {
+        let (tree, run) = (self.tree, self.run);
+        let input = |number: usize| &tree.nodes[run.calls[number]].facts.input;
         let this = input(number);
-        let first = (0..=number).find_map(|number| request::last_user(input(number)).map(|at| (number, at)));
-        let Some((first, at)) = first else { return 0 };
+        if self.asked.is_none() {
+            self.asked = request::last_user(this).map(|at| (number, at));
+        }
+        let Some((first, at)) = self.asked else { return 0 };
         let asked = &input(first)[at];
         let same = |at: &usize| {
             this.get(*at).is_some_and(|message| message.role == Role::User && message.parts == asked.parts)
@@ -110,23 +155,34 @@ impl Reader<'_, '_> {
 
     /// Calls that the history shows and no reply did: their own span is lost.
     fn history(&mut self, number: usize, input: &[Message<'_>]) {
-        let mut before = 0;
+        let mut unnamed = 0;
+        // Ids may come again: the nth in the history is the nth that was asked.
+        let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut thought: Option<String> = None;
         for message in input.iter().filter(|message| message.role == Role::Assistant) {
-            let said = said(std::slice::from_ref(message));
             if !message.has_tool_calls() {
-                thought = said;
+                thought = said(std::slice::from_ref(message));
                 continue;
             }
-            let said = said.or(thought.take());
+            let mut said_here: Option<Option<String>> = None;
             for (index, call) in message.tool_calls().enumerate() {
-                let known = match &call.id {
-                    Some(id) => self.asks.iter().any(|ask| ask.id.as_deref() == Some(id)),
-                    None => before < self.asks.len(),
+                let known = match call.id.as_deref() {
+                    Some(id) => {
+                        let nth = seen.entry(id).or_default();
+                        *nth += 1;
+                        self.ids.count(id) >= *nth
+                    }
+                    None => unnamed < self.asks.len(),
                 };
-                before += 1;
+                unnamed += 1;
                 if !known {
-                    self.ask(number, said.clone(), call, index > 0);
+                    let said = said_here
+                        .get_or_insert_with(|| said(std::slice::from_ref(message)).or(thought.take()));
+                    let said = said.clone();
+                    self.ask(number, said, call, index > 0);
+                    if let Some(ask) = self.asks.last_mut() {
+                        ask.from_history = true;
+                    }
                 }
             }
         }
@@ -136,31 +192,31 @@ impl Reader<'_, '_> {
         let node = &self.tree.nodes[self.run.calls[number]];
         let output = &node.facts.output;
         let said = said(output);
-        let in_history = |id: &str| {
-            node.facts
-                .input
-                .iter()
-                .any(|message| message.tool_calls().any(|call| call.id.as_deref() == Some(id)))
-        };
-        // A span that several calls wrote to keeps calls of earlier replies; the history shows them as past.
+        // A span that several calls wrote to keeps calls of earlier replies; its own history showed them as past.
+        let is_stale = |id: &str| self.ids.last(id).is_some_and(|ask| self.asks[ask].call == Some(number));
         let fresh: Vec<_> = output
             .iter()
             .flat_map(Message::tool_calls)
-            .filter(|call| call.id.as_deref().is_none_or(|id| !in_history(id)))
+            .filter(|call| call.id.as_deref().is_none_or(|id| !is_stale(id)))
             .collect();
         if let [only] = fresh.as_slice()
             && tools::is_final_answer(&only.name)
         {
+            self.spoken = tools::given_answer(only.arguments.as_ref()).or(self.spoken.take());
+            self.spoken_exactly = true;
             self.speakers.push(number);
             return;
         }
         if !fresh.is_empty() {
-            let mut parallel = false;
-            for call in fresh {
-                if !tools::is_final_answer(&call.name) {
-                    self.ask(number, said.clone(), call, parallel);
-                    parallel = true;
+            let calls = fresh.iter().filter(|call| !tools::is_final_answer(&call.name));
+            for (asked, call) in calls.enumerate() {
+                if asked == MAX_CALLS {
+                    let detail =
+                        format!("{} calls in one reply; the first {MAX_CALLS} are read", fresh.len());
+                    self.defect_at(number, DefectKind::TooManyCalls, &detail);
+                    break;
                 }
+                self.ask(number, said.clone(), call, asked > 0);
             }
             return;
         }
@@ -245,6 +301,9 @@ impl Reader<'_, '_> {
         if malformed {
             self.defect_at(number, DefectKind::MalformedArguments, raw.as_deref().unwrap_or_default());
         }
+        if let Some(id) = call.id.as_deref() {
+            self.ids.add(id, self.asks.len());
+        }
         self.asks.push(Ask {
             thought,
             tool: call.name.to_string(),
@@ -294,8 +353,9 @@ impl Reader<'_, '_> {
         trajectory.project = nodes().find_map(|node| node.span.resource.project()).map(str::to_owned);
         for at in &run.calls {
             let facts = &tree.nodes[*at].facts;
-            trajectory.tokens.prompt += facts.prompt_tokens.unwrap_or_default();
-            trajectory.tokens.completion += facts.completion_tokens.unwrap_or_default();
+            let tokens = &mut trajectory.tokens;
+            tokens.prompt = tokens.prompt.saturating_add(facts.prompt_tokens.unwrap_or_default());
+            tokens.completion = tokens.completion.saturating_add(facts.completion_tokens.unwrap_or_default());
             if let Some(cost) = facts.cost_usd {
                 *trajectory.cost_usd.get_or_insert_default() += cost;
             }
@@ -384,12 +444,21 @@ impl Reader<'_, '_> {
                 observation,
                 is_error,
                 parallel_with_previous: ask.parallel,
+                agent: call.or(last.copied()).and_then(|node| self.agent_of(node)),
                 span_ids: spans.flat_map(super::tree::Node::span_ids).map(|id| id.to_string()).collect(),
                 start: start.and_then(timestamp),
                 end: end.and_then(timestamp),
                 tokens: tokens.unwrap_or_default(),
             });
         }
+    }
+
+    /// The agent whose span is around a call.
+    fn agent_of(&self, node: &Node<'_>) -> Option<String> {
+        let own = node.facts.agent.as_deref();
+        let around = std::iter::successors(node.parent, |at| self.tree.nodes[*at].parent);
+        let agent = own.or_else(|| around.take(64).find_map(|at| self.tree.nodes[at].facts.agent.as_deref()));
+        agent.map(str::to_owned)
     }
 
     /// Says what is missing.
@@ -421,36 +490,15 @@ impl Reader<'_, '_> {
         if trajectory.final_answer.is_none() {
             miss(DefectKind::MissingAnswer, "there is no final answer");
         }
-        for id in &self.tree.orphans {
-            if self
-                .run
-                .calls
-                .iter()
-                .chain(&self.run.tools)
-                .chain(&self.run.frames)
-                .any(|at| self.tree.nodes[*at].span.span_id == *id)
-            {
-                self.defects.push(Defect::new(
-                    DefectKind::OrphanSpan,
-                    "its parent span is not there",
-                    Some(*id),
-                ));
+        for at in self.run.calls.iter().chain(&self.run.tools).chain(&self.run.frames) {
+            let node = &self.tree.nodes[*at];
+            let id = Some(node.span.span_id);
+            if node.is_orphan {
+                self.defects.push(Defect::new(DefectKind::OrphanSpan, "its parent span is not there", id));
             }
-        }
-        for id in &self.tree.conflicting {
-            if self
-                .run
-                .calls
-                .iter()
-                .chain(&self.run.tools)
-                .chain(&self.run.frames)
-                .any(|at| self.tree.nodes[*at].span_ids().any(|known| known == *id))
-            {
-                self.defects.push(Defect::new(
-                    DefectKind::ConflictingSpan,
-                    "came twice with different content; the later one counts",
-                    Some(*id),
-                ));
+            if node.is_conflicting {
+                let detail = "came twice with different content; the later one counts";
+                self.defects.push(Defect::new(DefectKind::ConflictingSpan, detail, id));
             }
         }
         trajectory.defects = self.defects;
@@ -477,7 +525,7 @@ pub(super) fn said(output: &[Message<'_>]) -> Option<String> {
     (!reasoning.is_empty()).then(|| reasoning.join("\n").trim().to_owned())
 }
 
-fn join_texts(output: &[Message<'_>]) -> String {
+pub(super) fn join_texts(output: &[Message<'_>]) -> String {
     let texts: Vec<_> = output.iter().map(Message::joined_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n")
 }
@@ -512,7 +560,8 @@ pub(super) fn timestamp(ns: u64) -> Option<String> {
         return None;
     }
     let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).ok()?;
-    Some(time.to_string())
+    // Always nine digits, so that times can be compared as texts.
+    Some(format!("{time:.9}"))
 }
 
 /// Defects quote at most this much.

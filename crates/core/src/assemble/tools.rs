@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::{OfferedTools, ToolFacts};
-use crate::message::{Message, Role, result_text};
+use crate::message::{Arguments, Message, Role, result_text};
 use crate::raw_json::RawJson;
 use crate::trajectory::ToolDefinition;
 
@@ -35,23 +35,22 @@ pub(super) fn can_be_called(name: &str) -> bool {
 
 /// What a run's finishing tool was given.
 pub(super) fn final_answer(tree: &Tree<'_>, run: &Run) -> Option<String> {
-    let at = run
-        .tools
-        .iter()
-        .rev()
-        .find(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer))?;
-    let tool = &tree.nodes[*at].facts.tool;
-    // What it was given is the answer; what it returned may be a receipt.
-    match read_arguments(tool.arguments.as_ref()).0 {
-        Some(Json::Object(mut object)) => {
+    let finishing = |at: &&usize| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer);
+    let tool = &tree.nodes[*run.tools.iter().rev().find(finishing)?].facts.tool;
+    given_answer(tool.arguments.as_ref())
+}
+
+/// The answer among the arguments of a finishing call.
+pub(super) fn given_answer(arguments: Option<&Arguments<'_>>) -> Option<String> {
+    let answer = match read_arguments(arguments).0? {
+        Json::Object(mut object) => {
             let named =
                 ["answer", "response", "result", "final_answer"].iter().find_map(|key| object.remove(*key));
-            named.or_else(|| object.remove("args").and_then(|args| args.get(0).cloned())).map(result_text)
+            named.or_else(|| object.remove("args").and_then(|args| args.get(0).cloned()))?
         }
-        Some(Json::String(text)) => Some(text),
-        _ => None,
-    }
-    .filter(|answer| !answer.is_empty())
+        other => other,
+    };
+    Some(result_text(answer)).filter(|answer| !answer.is_empty())
 }
 
 pub(super) fn final_answer_spans(tree: &Tree<'_>, run: &Run) -> Vec<String> {
@@ -78,8 +77,10 @@ impl ToolCache {
         // Tools that only their spans tell of.
         let ran = run.tools.iter().map(|at| &tree.nodes[*at].facts.tool);
         let ran = ran.filter(|tool| tool.name.as_deref().is_some_and(can_be_called));
+        let places: HashMap<&str, &ToolDefinition> =
+            list.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let adds = |tool: &&ToolFacts<'_>| {
-            let known = list.iter().find(|known| Some(known.name.as_str()) == tool.name.as_deref());
+            let known = tool.name.as_deref().and_then(|name| places.get(name));
             known.is_none_or(|known| {
                 known.schema.is_none() && tool.schema.is_some()
                     || known.description.is_none() && tool.description.is_some()
@@ -89,7 +90,8 @@ impl ToolCache {
         if new.is_empty() {
             return list;
         }
-        let mut all = ToolList { tools: list.to_vec() };
+        let mut all = ToolList::default();
+        list.iter().for_each(|tool| all.add(tool.clone()));
         for tool in new {
             let schema = tool.schema.as_deref().and_then(RawJson::parse_object);
             let description = tool.description.as_deref().map(str::to_owned);
@@ -189,7 +191,7 @@ impl OfferedTools<'_> {
 /// Reads tool definitions in any of the shapes that requests use.
 pub fn definitions(json: &str) -> Vec<ToolDefinition> {
     let mut list = ToolList::default();
-    list.text(json);
+    list.text(json, 0);
     list.tools
 }
 
@@ -219,36 +221,41 @@ struct Definition<'a> {
 #[derive(Default)]
 struct ToolList {
     tools: Vec<ToolDefinition>,
+    places: HashMap<String, usize>,
 }
 
 impl ToolList {
     fn read(&mut self, source: &OfferedTools<'_>) {
         match source {
-            OfferedTools::Json(text) => self.text(text),
-            OfferedTools::Value(value) => self.text(&value.to_json().to_string()),
-            OfferedTools::Owned(json) => self.text(&json.to_string()),
+            OfferedTools::Json(text) => self.text(text, 0),
+            OfferedTools::Value(value) => self.text(&value.to_json().to_string(), 0),
+            OfferedTools::Owned(json) => self.text(&json.to_string(), 0),
         }
     }
 
-    /// One definition or a list of them.
-    fn text(&mut self, text: &str) {
+    /// One definition or a list of them. Definitions are wrapped a few times at the most.
+    fn text(&mut self, text: &str, depth: usize) {
+        const MAX_DEPTH: usize = 6;
+        if depth > MAX_DEPTH {
+            return;
+        }
         if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(text) {
-            list.iter().for_each(|item| self.text(item.get()));
+            list.iter().for_each(|item| self.text(item.get(), depth + 1));
         } else if let Ok(definition) = serde_json::from_str::<Definition<'_>>(text) {
-            self.definition(definition);
+            self.definition(definition, depth);
         } else if let Ok(encoded) = serde_json::from_str::<String>(text)
             && encoded.trim_start().starts_with(['{', '['])
         {
-            self.text(&encoded);
+            self.text(&encoded, depth + 1);
         }
     }
 
-    fn definition(&mut self, definition: Definition<'_>) {
+    fn definition(&mut self, definition: Definition<'_>, depth: usize) {
         if let Some(list) = definition.tools {
-            return self.text(list.get());
+            return self.text(list.get(), depth + 1);
         }
         if let Some(function) = definition.function {
-            return self.text(function.get());
+            return self.text(function.get(), depth + 1);
         }
         let Some(name) = definition.name else { return };
         let schema =
@@ -258,12 +265,16 @@ impl ToolList {
     }
 
     fn add(&mut self, tool: ToolDefinition) {
-        match self.tools.iter_mut().find(|known| known.name == tool.name) {
-            Some(known) => {
+        match self.places.get(&tool.name) {
+            Some(&place) => {
+                let known = &mut self.tools[place];
                 known.description = known.description.take().or(tool.description);
                 known.schema = known.schema.take().or(tool.schema);
             }
-            None => self.tools.push(tool),
+            None => {
+                self.places.insert(tool.name.clone(), self.tools.len());
+                self.tools.push(tool);
+            }
         }
     }
 }

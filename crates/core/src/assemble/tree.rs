@@ -1,14 +1,13 @@
 //! Puts spans in order: duplicates dropped, children below parents, and spans that record one and the same call folded
 //! into one.
 
+use std::cmp::Ordering;
+
 use crate::dialect::{self, Facts, Kind};
 use crate::span::{Span, SpanId, TraceId};
 
 pub(super) struct Tree<'s> {
     pub nodes: Vec<Node<'s>>,
-    /// Spans whose parent is not there.
-    pub orphans: Vec<SpanId>,
-    pub conflicting: Vec<SpanId>,
 }
 
 pub(super) struct Node<'s> {
@@ -17,6 +16,10 @@ pub(super) struct Node<'s> {
     pub parent: Option<usize>,
     /// Model calls with messages directly below.
     inner_calls: usize,
+    /// Its parent is not there.
+    pub is_orphan: bool,
+    /// It came in several versions.
+    pub is_conflicting: bool,
     /// This node records the same call as the one it names.
     pub folded_into: Option<usize>,
     /// Other spans that record this call, too.
@@ -25,8 +28,7 @@ pub(super) struct Node<'s> {
 
 impl<'s> Tree<'s> {
     pub(super) fn build(spans: &'s [Span<'s>]) -> Tree<'s> {
-        let (kept, conflicting) = without_duplicates(spans);
-        let mut nodes: Vec<Node<'s>> = kept.into_iter().map(Node::new).collect();
+        let mut nodes: Vec<Node<'s>> = without_duplicates(spans);
         let mut index: Vec<((TraceId, SpanId), usize)> = nodes
             .iter()
             .enumerate()
@@ -36,22 +38,22 @@ impl<'s> Tree<'s> {
         let find = |key: (TraceId, SpanId)| {
             index.binary_search_by_key(&key, |(key, _)| *key).ok().map(|at| index[at].1)
         };
-        let mut orphans = Vec::new();
+        for node in &mut nodes {
+            let Some(parent) = node.span.parent_id else { continue };
+            node.parent = find((node.span.trace_id, parent));
+            node.is_orphan = node.parent.is_none();
+        }
+        cut_cycles(&mut nodes);
         for at in 0..nodes.len() {
-            let span = nodes[at].span;
-            let parent = span.parent_id.map(|id| find((span.trace_id, id)));
-            match parent {
-                Some(Some(parent)) if parent != at && !is_ancestor(&nodes, at, parent) => {
-                    nodes[at].parent = Some(parent);
-                    let facts = &nodes[at].facts;
-                    let is_call = facts.kind == Kind::Model && facts.has_content();
-                    nodes[parent].inner_calls += usize::from(is_call);
-                }
-                Some(_) => orphans.push(span.span_id),
-                None => {}
+            let facts = &nodes[at].facts;
+            if let Some(parent) = nodes[at].parent
+                && facts.kind == Kind::Model
+                && facts.has_content()
+            {
+                nodes[parent].inner_calls += 1;
             }
         }
-        let mut tree = Tree { nodes, orphans, conflicting };
+        let mut tree = Tree { nodes };
         tree.fold_model_calls();
         tree.fold_tool_runs();
         for node in &mut tree.nodes {
@@ -159,7 +161,16 @@ impl<'s> Tree<'s> {
 impl<'s> Node<'s> {
     fn new(span: &'s Span<'s>) -> Self {
         let facts = dialect::read(span);
-        Node { span, facts, parent: None, inner_calls: 0, folded_into: None, folded: Vec::new() }
+        Node {
+            span,
+            facts,
+            parent: None,
+            is_orphan: false,
+            is_conflicting: false,
+            inner_calls: 0,
+            folded_into: None,
+            folded: Vec::new(),
+        }
     }
 
     /// All spans that record this call, its own first.
@@ -174,35 +185,53 @@ impl<'s> Node<'s> {
 }
 
 /// One version of each span, in order of time. The later version wins: the one that ended later, then the fuller one.
-fn without_duplicates<'s>(spans: &'s [Span<'s>]) -> (Vec<&'s Span<'s>>, Vec<SpanId>) {
+fn without_duplicates<'s>(spans: &'s [Span<'s>]) -> Vec<Node<'s>> {
     let version = |span: &Span<'_>| (span.end_ns, span.attributes.0.len(), span.events.len());
-    let mut kept: Vec<&Span<'_>> = spans.iter().collect();
-    kept.sort_by_key(|span| (span.trace_id, span.span_id, std::cmp::Reverse(version(span))));
-    let mut conflicting = Vec::new();
-    kept.dedup_by(|later, first| {
-        let same = (later.trace_id, later.span_id) == (first.trace_id, first.span_id);
-        if same && later != first {
-            conflicting.push(first.span_id);
-        }
-        same
+    let mut sorted: Vec<&Span<'_>> = spans.iter().collect();
+    sorted.sort_by(|a, b| {
+        let by_id = (a.trace_id, a.span_id).cmp(&(b.trace_id, b.span_id));
+        let by_version = || version(b).cmp(&version(a));
+        // Versions that weigh the same: any order will do, as long as it is not that of arrival.
+        by_id
+            .then_with(by_version)
+            .then_with(|| if a == b { Ordering::Equal } else { format!("{a:?}").cmp(&format!("{b:?}")) })
     });
-    kept.sort_by_key(|span| (span.start_ns, span.end_ns, span.trace_id, span.span_id));
-    conflicting.sort_unstable();
-    conflicting.dedup();
-    (kept, conflicting)
+    let mut nodes: Vec<Node<'s>> = Vec::with_capacity(sorted.len());
+    for span in sorted {
+        match nodes.last_mut() {
+            // Without an id nobody can say that two spans are one.
+            Some(last)
+                if last.span.span_id == span.span_id
+                    && last.span.trace_id == span.trace_id
+                    && span.span_id.0 != 0 =>
+            {
+                last.is_conflicting |= last.span != span;
+            }
+            _ => nodes.push(Node::new(span)),
+        }
+    }
+    nodes.sort_by_key(|node| (node.span.start_ns, node.span.end_ns, node.span.trace_id, node.span.span_id));
+    nodes
 }
 
-/// Guards against spans that name each other as parents.
-fn is_ancestor(nodes: &[Node<'_>], candidate: usize, of: usize) -> bool {
-    let mut at = Some(of);
-    let mut steps = 0;
-    while let Some(index) = at {
-        // Deeper than any real trace: treat it as broken.
-        if index == candidate || steps > 10_000 {
-            return true;
+/// Spans that name each other as parents: one of them has to be the root.
+fn cut_cycles(nodes: &mut [Node<'_>]) {
+    // 0: not seen, 1: on the way up, 2: leads to a root.
+    let mut state = vec![0u8; nodes.len()];
+    for start in 0..nodes.len() {
+        let mut path = Vec::new();
+        let mut at = Some(start);
+        while let Some(index) = at.filter(|index| state[*index] == 0) {
+            state[index] = 1;
+            path.push(index);
+            at = nodes[index].parent;
         }
-        at = nodes[index].parent;
-        steps += 1;
+        if at.is_some_and(|index| state[index] == 1)
+            && let Some(last) = path.last()
+        {
+            nodes[*last].parent = None;
+            nodes[*last].is_orphan = true;
+        }
+        path.iter().for_each(|index| state[*index] = 2);
     }
-    false
 }

@@ -281,7 +281,9 @@ fn content_part<'s>(
             "message_content.type" => kind = value.as_str().unwrap_or_default(),
             "message_content.text" | "message_content.reasoning" => body = text(value),
             // Ordered parts: behind the calls that have an own list.
-            _ if field.starts_with("tool_call.") => calls.push((1_000_000 + index, field, value)),
+            _ if field.starts_with("tool_call.") => {
+                calls.push((index.saturating_add(1_000_000), field, value))
+            }
             _ => {}
         }
     }

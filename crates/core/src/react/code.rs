@@ -22,6 +22,12 @@ pub fn code_block(text: &str) -> Option<(&str, &str)> {
         ("```py\n", ["```", "<end_code>"]),
     ] {
         if let Some(start) = text.find(open) {
+            // A fence is an action only where the agent's format says so; elsewhere it is an example.
+            let announced =
+                text[..start].trim_end().ends_with("Code:") || text.contains("<end_code>") || start == 0;
+            if open != "<code>" && !announced {
+                continue;
+            }
             let code = &text[start + open.len()..];
             // A stop sequence often swallows the closing mark.
             let end = closes.iter().filter_map(|close| code.find(close)).min().unwrap_or(code.len());

@@ -3,6 +3,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Label {
     Question,
+    /// Other words for it, which count only where nothing came before.
+    Request,
     Thought,
     Action,
     ActionInput,
@@ -10,6 +12,8 @@ pub(super) enum Label {
     FinalAnswer,
     /// LlamaIndex's `Answer:`; an ordinary word elsewhere, so it counts only where an answer can stand.
     Answer,
+    /// smolagents' code.
+    Code,
     /// DSPy's mark behind its last field.
     End,
 }
@@ -24,27 +28,44 @@ pub(super) struct LabelledLine {
     pub start: usize,
     /// Where the content behind the label begins.
     pub content: usize,
+    /// No other label comes behind.
+    pub is_last: bool,
 }
 
-/// All lines that begin with a label, in order.
+/// All lines that begin with a label, in order. Lines in a code fence are only text, unless everything is fenced.
 pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
     let mut found = Vec::new();
+    let mut fenced = Vec::new();
     let mut start = 0;
+    let (mut in_fence, mut fences) = (false, 0usize);
     for line in text.split_inclusive('\n') {
-        if let Some((label, number, length)) = read_label(line) {
-            found.push(LabelledLine { label, number, start, content: start + length });
+        if line.trim_start().starts_with("```") {
+            fences += 1;
+            in_fence = !in_fence;
+        } else if let Some((label, number, length)) = read_label(line) {
+            found.push(LabelledLine { label, number, start, content: start + length, is_last: false });
+            fenced.push(in_fence);
         }
         start += line.len();
+    }
+    // A fence that never closes cannot be trusted to have begun.
+    if fences % 2 == 0 && fenced.iter().any(|fenced| !fenced) {
+        let mut fenced = fenced.into_iter();
+        found.retain(|_| !fenced.next().unwrap_or_default());
+    }
+    if let Some(last) = found.last_mut() {
+        last.is_last = true;
     }
     found
 }
 
 /// Longest first: `Action Input` before `Action`.
-const WORDS: [(&str, Label); 14] = [
+const WORDS: [(&str, Label); 21] = [
     ("final answer", Label::FinalAnswer),
     ("action input", Label::ActionInput),
     ("action_input", Label::ActionInput),
     ("actioninput", Label::ActionInput),
+    ("current task", Label::Request),
     ("observation", Label::Observation),
     ("question", Label::Question),
     ("thoughts", Label::Thought),
@@ -55,14 +76,21 @@ const WORDS: [(&str, Label); 14] = [
     ("action", Label::Action),
     ("answer", Label::Answer),
     ("claim", Label::Question),
+    ("query", Label::Request),
+    ("human", Label::Request),
+    ("task", Label::Request),
+    ("user", Label::Request),
+    ("code", Label::Code),
     // LangChain's conversational agent answers under its own name.
     ("ai", Label::Answer),
+    ("q", Label::Request),
 ];
 
 /// DSPy writes each field below a line of its own: `[[ ## next_thought ## ]]`.
 fn read_field_label(line: &str) -> Option<(Label, Option<u32>, usize)> {
     let name = line.trim().strip_prefix("[[ ## ")?.strip_suffix(" ## ]]")?;
     let label = match name {
+        "question" => Label::Question,
         "next_thought" | "reasoning" => Label::Thought,
         "next_tool_name" => Label::Action,
         "next_tool_args" => Label::ActionInput,
@@ -78,11 +106,15 @@ fn read_label(line: &str) -> Option<(Label, Option<u32>, usize)> {
     if line.starts_with("[[ ## ") {
         return read_field_label(line);
     }
+    if let Some(code) = line.trim_start().strip_prefix("<code>") {
+        return Some((Label::Code, None, line.len() - code.len() - "<code>".len()));
+    }
     let bare = line.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '>'));
     let (word, label) = WORDS.iter().find(|(word, _)| starts_with_ignoring_case(bare, word))?;
     let written = &bare[..word.len()];
     // Common words must look like a label; only ReAct's own words may be in lower case.
-    let common = matches!(label, Label::Question | Label::Answer) || *word == "finally";
+    let common =
+        matches!(label, Label::Question | Label::Request | Label::Answer | Label::Code) || *word == "finally";
     if common && !written.starts_with(|c: char| c.is_ascii_uppercase()) {
         return None;
     }

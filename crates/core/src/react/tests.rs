@@ -184,3 +184,40 @@ fn several_questions_are_several_runs() {
     assert_eq!(read(runs[1]).question.as_deref(), Some("b?"));
     assert_eq!(super::split_runs("Thought: x\nAnswer: y"), vec!["Thought: x\nAnswer: y"]);
 }
+
+#[test]
+fn several_numbered_runs_are_told_apart() {
+    let text = "Question: a?\nThought 1: x\nAction 1: Finish[A1]\nObservation 1: done\n\nQuestion: b?\nThought 1: y\nAction 1: Search[z]\nObservation 1: Question: no\nThought 2: w\nAction 2: Finish[B1]\n";
+    let runs = super::split_runs(text);
+    let answers: Vec<_> = runs.iter().map(|run| read(run).answer.map(std::borrow::Cow::into_owned)).collect();
+    assert_eq!(answers, [Some("A1".to_owned()), Some("B1".to_owned())]);
+}
+
+#[test]
+fn smolagents_style() {
+    let text = "Task: How many issues?\nThought: I list them.\nCode:\n```py\nissues = list_issues(repo='o/a')\nprint(\"Action: x\")\n```<end_code>\nObservation: Execution logs: 12\nThought: Done.\n<code>\nfinal_answer('12 issues')\n</code>\n";
+    assert_eq!(rows(text), vec![row("I list them.", "list_issues", "repo='o/a'", "Execution logs: 12")]);
+    let transcript = read(text);
+    assert_eq!(
+        (transcript.question.as_deref(), transcript.answer.as_deref()),
+        (Some("How many issues?"), Some("12 issues"))
+    );
+    assert_eq!(transcript.steps[0].input.json, Some(json!({"repo": "o/a"})));
+    let text = "Thought: I compute.\nCode:\n```py\nx = 1 + 1\nprint(x)\n```\nObservation: 2\n";
+    assert_eq!(rows(text)[0].1, "python_interpreter");
+}
+
+#[test]
+fn fences_hide_labels() {
+    let text = "Thought: done\nFinal Answer: Use this:\n```\nThought: t\nAction: do_thing\nAction Input: {}\n```\nThat is all.";
+    assert_eq!(rows(text), vec![]);
+    assert!(read(text).answer.as_deref().unwrap().ends_with("That is all."));
+    let text = "```\nThought: a\nAction: find\nAction Input: {}\n```";
+    assert_eq!(rows(text)[0].1, "find");
+}
+
+#[test]
+fn an_answer_right_behind_an_observation_is_read() {
+    let text = "Thought: a\nAction: find\nAction Input: {}\nObservation: none\nAnswer: There is none.";
+    assert_eq!(read(text).answer.as_deref(), Some("There is none."));
+}

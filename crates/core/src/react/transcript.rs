@@ -2,9 +2,13 @@
 
 use std::borrow::Cow;
 
+use serde_json::json;
+
+use crate::message::result_text;
 use crate::trajectory::DefectKind;
 
 use super::action::{ActionForm, ActionInput, is_nothing, is_tool_name, read_action, read_input};
+use super::code::{code_block, code_calls};
 use super::labels::{Label, LabelledLine, labelled_lines};
 use super::{markup, non_empty, split_think};
 
@@ -36,13 +40,12 @@ pub struct TextStep<'t> {
 pub fn read(text: &str) -> Transcript<'_> {
     let (think, body) = split_think(text);
     let sections = sections(body);
-    if sections.is_empty()
-        && let Some(transcript) = markup::read(text)
-    {
-        return transcript;
+    if !is_react(&sections, body) {
+        // Words like "User:" and "Answer:" stand in any text.
+        return markup::read(text).unwrap_or_default();
     }
     let mut folder = Folder { think, ..Folder::default() };
-    folder.transcript.is_react = !sections.is_empty();
+    folder.transcript.is_react = true;
     if let Some(first) = sections.first()
         && let Some(preamble) = non_empty(&body[..first.line.start])
     {
@@ -57,11 +60,23 @@ pub fn read(text: &str) -> Transcript<'_> {
     folder.finish()
 }
 
+/// Whether the labels are those of an agent: it thinks, acts or finishes, or its text is an answer from the start.
+fn is_react(sections: &[Section], text: &str) -> bool {
+    let acts =
+        |label| matches!(label, Label::Thought | Label::Action | Label::ActionInput | Label::FinalAnswer);
+    sections.iter().any(|section| acts(section.line.label))
+        || sections.first().is_some_and(|first| {
+            first.line.label == Label::Answer && text[..first.line.start].trim().is_empty()
+        })
+}
+
 /// Splits a text that holds several runs, each with a question of its own in front.
 pub fn split_runs(text: &str) -> Vec<&str> {
     let sections = sections(text);
     let mut starts: Vec<usize> = Vec::new();
-    for section in sections.iter().filter(|section| section.line.label == Label::Question) {
+    for section in
+        sections.iter().filter(|section| matches!(section.line.label, Label::Question | Label::Request))
+    {
         starts.push(if starts.is_empty() { 0 } else { section.line.start });
     }
     if starts.is_empty() {
@@ -90,6 +105,7 @@ struct Section {
 fn sections(text: &str) -> Vec<Section> {
     let lines = labelled_lines(text);
     let belongs_to_thought = answers_inside_thoughts(&lines);
+    let restarts = restarts(&lines);
     let mut turn = Turn {
         numbered: lines.iter().filter(|line| line.number.is_some()).count() * 2 > lines.len(),
         ..Turn::default()
@@ -98,9 +114,12 @@ fn sections(text: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     // Labels before this place are inside an argument.
     let mut blocked_until = 0;
-    for (line, in_thought) in lines.iter().zip(belongs_to_thought) {
-        if line.start < blocked_until || in_thought || !turn.may_open(line) {
+    for ((line, in_thought), restarts) in lines.iter().zip(belongs_to_thought).zip(restarts) {
+        if line.start < blocked_until || in_thought || !(turn.may_open(line) || restarts && turn.asked) {
             continue;
+        }
+        if line.label == Label::Code {
+            blocked_until = scanner.end_of_code(line.content);
         }
         if matches!(line.label, Label::ActionInput | Label::Action) {
             blocked_until = scanner.end_of_argument(line.content);
@@ -114,6 +133,12 @@ fn sections(text: &str) -> Vec<Section> {
     sections
 }
 
+/// For each line, whether it is the question of a new numbered run: the next label begins to count from one.
+fn restarts(lines: &[LabelledLine]) -> Vec<bool> {
+    let next = lines.iter().skip(1).map(|line| line.number == Some(1)).chain([false]);
+    lines.iter().zip(next).map(|(line, next)| line.label == Label::Question && next).collect()
+}
+
 /// For each line, whether it is an answer's label that an action with its input still follows in the same turn: then
 /// the line is part of the thought.
 fn answers_inside_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
@@ -121,11 +146,13 @@ fn answers_inside_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
     let (mut action_ahead, mut input_ahead) = (false, false);
     for (line, inside) in lines.iter().zip(&mut inside).rev() {
         match line.label {
-            Label::Question | Label::Observation => (action_ahead, input_ahead) = (false, false),
+            Label::Question | Label::Request | Label::Observation => {
+                (action_ahead, input_ahead) = (false, false)
+            }
             Label::ActionInput => (action_ahead, input_ahead) = (false, true),
             Label::Action => action_ahead |= input_ahead,
             Label::FinalAnswer | Label::Answer => *inside = action_ahead,
-            Label::Thought | Label::End => {}
+            Label::Thought | Label::Code | Label::End => {}
         }
     }
     inside
@@ -141,7 +168,7 @@ struct Turn {
 
 impl Turn {
     fn open(&mut self, line: &LabelledLine) {
-        self.asked |= line.label == Label::Question;
+        self.asked |= matches!(line.label, Label::Question | Label::Request);
         self.current = Some(*line);
     }
 
@@ -152,19 +179,27 @@ impl Turn {
         }
         match (current.label, line.label) {
             (_, Label::End) => true,
+            (_, Label::Request) => false,
+            // Code answers a thought.
+            (Label::Thought | Label::Question | Label::Request, Label::Code) => true,
+            (_, Label::Code) => false,
             // An observation answers an action; in a thought the word is only a word.
-            (Label::Thought | Label::Question, Label::Observation) => false,
-            (Label::Observation, Label::Observation | Label::ActionInput | Label::Answer) => false,
+            (Label::Thought | Label::Question | Label::Request, Label::Observation) => false,
+            (Label::Observation, Label::Observation | Label::ActionInput) => false,
+            // LlamaIndex may answer without a thought; but a tool's result has answers in it, too.
+            (Label::Observation, Label::Answer) => line.is_last,
             // In a numbered run an observation ends where the next step begins.
             (Label::Observation, _) if self.numbered => {
                 line.number > current.number || line.label == Label::FinalAnswer
             }
             (Label::FinalAnswer | Label::Answer, Label::Question | Label::Thought) => true,
             (Label::FinalAnswer | Label::Answer, _) => false,
-            (Label::Question, Label::Answer) => true,
+            (Label::Question | Label::Request, Label::Answer) => true,
             (Label::Action | Label::ActionInput, Label::Answer) => false,
             // Only a text that began with a question can come to a second one.
-            (_, Label::Question) => self.asked && current.label == Label::Observation && !self.numbered,
+            (_, Label::Question) => {
+                self.asked && !self.numbered && !matches!(current.label, Label::Thought | Label::Question)
+            }
             _ => true,
         }
     }
@@ -178,6 +213,21 @@ struct ArgumentScanner<'t> {
 }
 
 impl ArgumentScanner<'_> {
+    /// The end of the code behind `Code:` or `<code>`; `start` itself if it never ends.
+    fn end_of_code(&mut self, start: usize) -> usize {
+        let rest = &self.text[start..];
+        let trimmed = rest.trim_start();
+        let at = start + rest.len() - trimmed.len();
+        let (open, close) =
+            if trimmed.starts_with("<code>") { ("<code>", "</code>") } else { ("```", "```") };
+        let Some(body) = trimmed.strip_prefix(open).filter(|body| body.len() <= self.budget) else {
+            return start;
+        };
+        let end = body.find(close);
+        self.budget -= end.unwrap_or(body.len());
+        end.map_or(start, |end| at + open.len() + end + close.len())
+    }
+
     /// The end of the bracketed argument at `start`; `start` itself if there is none or it never closes.
     fn end_of_argument(&mut self, start: usize) -> usize {
         let rest = &self.text[start..];
@@ -241,7 +291,7 @@ struct Folder<'t> {
 impl<'t> Folder<'t> {
     fn section(&mut self, label: Label, content: &'t str, next: Option<Label>) {
         match label {
-            Label::Question => {
+            Label::Question | Label::Request => {
                 self.settle_pending();
                 self.transcript.question = non_empty(content).or(self.transcript.question.take());
             }
@@ -260,6 +310,7 @@ impl<'t> Folder<'t> {
                 self.observation(content);
             }
             Label::End => self.settle_pending(),
+            Label::Code => self.code(content),
             Label::FinalAnswer | Label::Answer => {
                 self.settle_pending();
                 self.transcript.answer = Some(Cow::Borrowed(content.trim()));
@@ -287,6 +338,35 @@ impl<'t> Folder<'t> {
                 self.add_thought_line("Action: ", content.trim())
             }
             ActionForm::Unreadable => self.defect(DefectKind::MissingToolName, content),
+        }
+    }
+
+    /// Code calls tools like functions; code that calls none is a step of its interpreter.
+    fn code(&mut self, content: &'t str) {
+        let code = code_block(content).map_or(content.trim(), |(_, code)| code);
+        let calls = code_calls(code);
+        let answers = calls.iter().any(|call| call.name == "final_answer");
+        let mut parallel = false;
+        for call in calls {
+            let defect = call.arguments.is_none().then_some(DefectKind::MalformedArguments);
+            let input = ActionInput { raw: Cow::Borrowed(call.raw), json: call.arguments, defect };
+            if call.name == "final_answer" {
+                let answer = input
+                    .json
+                    .as_ref()
+                    .and_then(|json| json.pointer("/args/0").or_else(|| json.get("answer")));
+                self.transcript.last_thought = self.take_thought();
+                self.transcript.answer =
+                    answer.map_or(Some(input.raw), |answer| Some(Cow::Owned(result_text(answer.clone()))));
+                continue;
+            }
+            self.push(Cow::Borrowed(call.name), input, parallel);
+            parallel = true;
+        }
+        if !parallel && !answers {
+            let input =
+                ActionInput { raw: Cow::Borrowed(code), json: Some(json!({"code": code})), defect: None };
+            self.push(Cow::Borrowed("python_interpreter"), input, false);
         }
     }
 

@@ -7,8 +7,8 @@ use gradus_core::coverage::Coverage;
 use gradus_core::trajectory::{DefectKind, Trajectory};
 
 use super::Exit;
-use crate::output::{coverage, table, transcript};
-use crate::source::{self, Intake, Limits, SourceError, Summary};
+use crate::output::{coverage, json, table, transcript};
+use crate::source::{self, Input, Intake, Limits, SourceError, Summary};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = EXAMPLES)]
@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 fn list(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = output(arguments.format);
     let mut printer = Printer::new(arguments.format);
     let mut found = 0usize;
     let read = read_all(&arguments.sources, &mut |_, trajectory| {
@@ -106,17 +106,16 @@ fn report_coverage(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     let mut total = Coverage::new("all sources");
     sources.iter().for_each(|source| total.merge(source));
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = output(arguments.format);
     match arguments.format {
         Format::Table => coverage::print(&sources, &total, &mut out)?,
         Format::Json => {
-            serde_json::to_writer_pretty(&mut out, &serde_json::json!({"sources": sources, "total": total}))?;
+            json::write_pretty(&serde_json::json!({"sources": sources, "total": total}), &mut out)?;
             writeln!(out)?;
         }
         Format::Jsonl => {
             for source in &sources {
-                serde_json::to_writer(&mut out, source)?;
-                writeln!(out)?;
+                json::write_line(source, &mut out)?;
             }
         }
     }
@@ -140,7 +139,7 @@ fn show(arguments: &ShowArguments) -> anyhow::Result<Exit> {
         }
         Ok(())
     })?;
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = output(arguments.format);
     match matches.as_slice() {
         [] if others == 0 => return Ok(read.exit(0)),
         [] => {
@@ -152,12 +151,11 @@ fn show(arguments: &ShowArguments) -> anyhow::Result<Exit> {
         [one] => match arguments.format {
             Format::Table => transcript::print(one, arguments.full, &mut out)?,
             Format::Json => {
-                serde_json::to_writer_pretty(&mut out, one)?;
+                json::write_pretty(one, &mut out)?;
                 writeln!(out)?;
             }
             Format::Jsonl => {
-                serde_json::to_writer(&mut out, one)?;
-                writeln!(out)?;
+                json::write_line(one, &mut out)?;
             }
         },
         several => {
@@ -196,12 +194,9 @@ impl Printer {
             }
             Format::Json => {
                 out.write_all(if self.printed == 1 { b"[\n" } else { b",\n" })?;
-                Ok(serde_json::to_writer_pretty(out, trajectory)?)
+                json::write_pretty(trajectory, out)
             }
-            Format::Jsonl => {
-                serde_json::to_writer(&mut *out, trajectory)?;
-                out.write_all(b"\n")
-            }
+            Format::Jsonl => json::write_line(trajectory, out),
         }
     }
 
@@ -213,6 +208,14 @@ impl Printer {
             _ => Ok(()),
         }
     }
+}
+
+/// Standard output: with colours for people, byte for byte for programs.
+fn output(format: Format) -> BufWriter<Box<dyn Write>> {
+    BufWriter::new(match format {
+        Format::Table => Box::new(anstream::stdout().lock()),
+        Format::Json | Format::Jsonl => Box::new(io::stdout().lock()),
+    })
 }
 
 /// The terminal's width; wide enough for anything when nobody looks.
@@ -236,13 +239,29 @@ impl Read {
             return Exit::BadInput;
         }
         if found == 0 {
-            let spans: u64 = self.summary.sources.iter().map(|source| source.spans).sum();
-            complain(&format!(
-                "no trajectories: {spans} spans were read, none of them calls a model or a tool"
-            ));
+            complain(&self.nothing_found());
             return Exit::NothingFound;
         }
         Exit::Pass
+    }
+
+    fn nothing_found(&self) -> String {
+        let sum = |count: fn(&Coverage) -> u64| self.summary.sources.iter().map(count).sum::<u64>();
+        let (spans, logs) = (sum(|source| source.spans), sum(|source| source.log_records));
+        let (documents, skipped) = (sum(|source| source.documents), sum(|source| source.skipped_files));
+        let refused = sum(|source| source.unreadable_records);
+        if spans + logs + documents == 0 {
+            return format!("no trajectories: none of {skipped} files is a trace");
+        }
+        if refused > 0 {
+            return format!("no trajectories: {refused} records could not be read");
+        }
+        if spans == 0 && logs > 0 {
+            return format!(
+                "no trajectories: {logs} log records were read, and none of the spans they belong to"
+            );
+        }
+        format!("no trajectories: of {spans} spans and {documents} documents none calls a model or a tool")
     }
 }
 
@@ -252,9 +271,13 @@ fn read_all(sources: &[String], sink: &mut source::Sink<'_>) -> anyhow::Result<R
     let mut failed = 0;
     for source in sources {
         intake.begin_source(source);
-        if let Err(error) = read_source(source, &mut intake) {
-            complain(&error.to_string());
-            failed += 1;
+        match read_source(source, &mut intake) {
+            Ok(broken) => failed += broken,
+            Err(error) => {
+                complain(&error.to_string());
+                intake.broken_file(&error.to_string());
+                failed += 1;
+            }
         }
     }
     let summary = intake.finish()?;
@@ -271,31 +294,31 @@ fn read_all(sources: &[String], sink: &mut source::Sink<'_>) -> anyhow::Result<R
 
 const MAX_WARNINGS: usize = 5;
 
-/// A file must be readable; of a folder, what is no trace is passed over.
-fn read_source(name: &str, intake: &mut Intake<'_>) -> Result<(), SourceError> {
+/// A file must be readable. Of a folder, what is no trace is passed over, and what is broken is told.
+fn read_source(name: &str, intake: &mut Intake<'_>) -> Result<usize, SourceError> {
     let inputs = source::expand(name)?;
-    let folder = inputs.len() > 1 || inputs.first().is_some_and(|input| input.name() != name && name != "-");
-    let mut read = 0;
-    let mut last = None;
-    for input in &inputs {
+    let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, intake)) };
+    if only.name() != name && name != "-" {
+        return Ok(read_folder(&inputs, intake));
+    }
+    source::read(only, intake).map(|()| 0)
+}
+
+/// Returns how many of a folder's files are broken.
+fn read_folder(inputs: &[Input], intake: &mut Intake<'_>) -> usize {
+    let mut broken = 0;
+    for input in inputs {
         match source::read(input, intake) {
-            Ok(()) => read += 1,
-            Err(error) if folder && error.is_unrecognised() => {
-                intake.skip_file();
-                last = Some(error);
-            }
-            Err(error) if folder => {
+            Ok(()) => {}
+            Err(error) if error.is_unrecognised() => intake.skip_file(),
+            Err(error) => {
                 complain(&error.to_string());
-                intake.skip_file();
-                last = Some(error);
+                intake.broken_file(&error.to_string());
+                broken += 1;
             }
-            Err(error) => return Err(error),
         }
     }
-    match last {
-        Some(error) if read == 0 => Err(error),
-        _ => Ok(()),
-    }
+    broken
 }
 
 fn complain(text: &str) {

@@ -2,6 +2,7 @@
 //! sequence, and nothing reorders the text around it.
 
 pub(crate) mod coverage;
+pub(crate) mod json;
 pub(crate) mod table;
 pub(crate) mod transcript;
 

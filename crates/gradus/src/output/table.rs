@@ -26,6 +26,8 @@ struct Row {
 /// The columns that are as wide as what is in them; tools and query share the rest.
 const SHORTEST_ID: usize = 8;
 const TOOLS: usize = 34;
+/// Rows wait for the last one, so they must not keep more than can be shown.
+const WIDEST: usize = 200;
 
 impl Table {
     pub(crate) fn add(&mut self, trajectory: &Trajectory) {
@@ -48,8 +50,8 @@ impl Table {
             } else {
                 trajectory.defects.len().to_string()
             },
-            tools: tools.join(" → "),
-            query: printable_line(trajectory.query.as_deref().unwrap_or("(no query)")),
+            tools: cut(&tools.join(" → "), WIDEST),
+            query: cut(&printable_line(trajectory.query.as_deref().unwrap_or("(no query)")), WIDEST),
         });
     }
 

@@ -15,7 +15,8 @@ pub(super) fn detect(head: &[u8], whole: bool) -> Option<Format> {
     if matches!(text.first(), Some(b'{' | b'[')) {
         return Some(Format::Json);
     }
-    if let Some(framing) = looks_like_export(head, whole) {
+    // A file that was cut looks like the beginning of a longer one; its reader will say where it ends.
+    if let Some(framing) = looks_like_export(head, whole).or_else(|| looks_like_export(head, false)) {
         return Some(Format::Protobuf(framing));
     }
     let text = match std::str::from_utf8(head) {

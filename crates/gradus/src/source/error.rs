@@ -25,6 +25,11 @@ impl SourceError {
 
     pub(super) fn unrecognised(name: &str, head: &[u8]) -> Self {
         let looks_like = match std::str::from_utf8(&head[..head.len().min(64)]) {
+            _ if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") => {
+                "UTF-16 text; convert it to UTF-8".to_owned()
+            }
+            _ if head.starts_with(b"PK\x03\x04") => "a zip archive; unpack it".to_owned(),
+            _ if head.starts_with(b"\x1f\x8b") => "compressed twice; decompress it once".to_owned(),
             Ok("") => "the file is empty".to_owned(),
             Ok(text) => format!("it begins with {:?}", text.lines().next().unwrap_or_default()),
             Err(_) => format!("it begins with the bytes {:02x?}", &head[..head.len().min(8)]),

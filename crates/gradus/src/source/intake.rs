@@ -1,6 +1,6 @@
 //! Takes in what the formats' readers find, and hands out trajectories when all of it is there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -58,7 +58,17 @@ pub struct Intake<'k> {
     /// The file that is being read, for messages.
     input: String,
     failed: Option<io::Error>,
+    /// How often a document's id was given, and all that were.
     documents: HashMap<String, u32>,
+    given_ids: HashSet<String>,
+}
+
+/// What a document says of itself.
+#[derive(Default)]
+pub(super) struct DocumentIds {
+    pub id: Option<String>,
+    pub session: Option<String>,
+    pub model: Option<String>,
 }
 
 /// A place to go back to if an input turns out to hold nothing.
@@ -67,8 +77,8 @@ pub(super) struct Mark {
     source: Coverage,
 }
 
-/// Defects of sources that are kept one by one; the rest is only counted.
-const MAX_RECORD_DEFECTS: u64 = 100;
+/// Defects outside of trajectories that are kept one by one; the rest is only counted.
+const MAX_DEFECTS: usize = 1_000;
 
 impl<'k> Intake<'k> {
     pub fn new(limits: Limits, sink: &'k mut Sink<'k>) -> Self {
@@ -85,6 +95,7 @@ impl<'k> Intake<'k> {
             input: String::new(),
             failed: None,
             documents: HashMap::new(),
+            given_ids: HashSet::new(),
         }
     }
 
@@ -102,6 +113,14 @@ impl<'k> Intake<'k> {
         if self.summary.sources.is_empty() {
             self.begin_source(name);
         }
+    }
+
+    /// A file that could not be read at all.
+    pub fn broken_file(&mut self, reason: &str) {
+        let defect = Defect::new(DefectKind::UnreadableRecord, format!("a file: {reason}"), None);
+        let source = self.source();
+        source.unreadable_records += 1;
+        source.add_defect(&defect);
     }
 
     /// A file of a folder that is no trace.
@@ -141,7 +160,7 @@ impl<'k> Intake<'k> {
         source.unreadable_records += 1;
         let defect = Defect::new(DefectKind::UnreadableRecord, detail, None);
         source.add_defect(&defect);
-        if source.unreadable_records <= MAX_RECORD_DEFECTS {
+        if self.summary.defects.len() < MAX_DEFECTS {
             self.summary.defects.push(defect);
         }
     }
@@ -205,19 +224,37 @@ impl<'k> Intake<'k> {
     pub(super) fn messages(
         &mut self,
         messages: &[Message<'_>],
-        id: Option<&str>,
+        ids: &DocumentIds,
         source: &[u8],
         tools: &[ToolDefinition],
     ) {
-        let id = self.document_id(id, source);
-        let trajectories = assemble::assemble_messages(messages, &id, tools);
-        self.source().documents += 1;
-        self.emit(trajectories);
+        let mut trajectories = assemble::assemble_messages(messages, tools);
+        for trajectory in &mut trajectories {
+            trajectory.session_id = ids.session.clone().or_else(|| ids.id.clone());
+            trajectory.model.clone_from(&ids.model);
+        }
+        self.document(trajectories, ids.id.as_deref(), source);
     }
 
     pub(super) fn transcript(&mut self, text: &str) {
-        let id = self.document_id(None, text.as_bytes());
-        let trajectories = assemble::assemble_transcript(text, &id);
+        self.document(assemble::assemble_transcript(text), None, text.as_bytes());
+    }
+
+    /// Gives the trajectories of a document its own id, else a digest of it; never the same one twice.
+    fn document(&mut self, mut trajectories: Vec<Trajectory>, id: Option<&str>, source: &[u8]) {
+        let base = id.map_or_else(|| format!("{:032x}", gradus_core::digest(source)), str::to_owned);
+        for trajectory in &mut trajectories {
+            let count = self.documents.entry(base.clone()).or_default();
+            let next = |count: &mut u32| {
+                *count += 1;
+                if *count == 1 { base.clone() } else { format!("{base}-{count}") }
+            };
+            let mut id = next(count);
+            while !self.given_ids.insert(id.clone()) {
+                id = next(count);
+            }
+            trajectory.trajectory_id = id;
+        }
         self.source().documents += 1;
         self.emit(trajectories);
     }
@@ -226,14 +263,6 @@ impl<'k> Intake<'k> {
     pub(super) fn trajectory(&mut self, trajectory: Trajectory) {
         self.source().documents += 1;
         self.emit(vec![trajectory]);
-    }
-
-    /// The document's own id, else a digest of it; never the same one twice.
-    fn document_id(&mut self, id: Option<&str>, source: &[u8]) -> String {
-        let base = id.map_or_else(|| format!("{:032x}", gradus_core::digest(source)), str::to_owned);
-        let count = self.documents.entry(base.clone()).or_default();
-        *count += 1;
-        if *count == 1 { base } else { format!("{base}~{count}") }
     }
 
     fn emit(&mut self, trajectories: Vec<Trajectory>) {
@@ -263,7 +292,7 @@ impl<'k> Intake<'k> {
             && let Ok(span) = decode_span(body, &scope.resource, &scope.name, &self.limits.record)
             && let Some(link) = TraceLink::of(&span)
         {
-            self.linker.add_link(trace as usize, &link);
+            self.linker.add_link(trace as usize, link);
         }
         let scope = self.scope_number(scope);
         let place = self.spool.put(body)?;
@@ -296,11 +325,13 @@ impl<'k> Intake<'k> {
 
     fn scope_number(&mut self, scope: &Scope) -> u32 {
         // Requests repeat the same few scopes, mostly the last one.
-        let known = self.scopes.iter().rposition(|other| {
+        const LOOKED_AT: usize = 64;
+        let from = self.scopes.len().saturating_sub(LOOKED_AT);
+        let known = self.scopes[from..].iter().rposition(|other| {
             other.name == scope.name
                 && (Arc::ptr_eq(&other.resource, &scope.resource) || other.resource == scope.resource)
         });
-        known.unwrap_or_else(|| {
+        known.map(|place| from + place).unwrap_or_else(|| {
             self.scopes.push(scope.clone());
             self.scopes.len() - 1
         }) as u32
@@ -318,7 +349,7 @@ impl<'k> Intake<'k> {
             let bodies = self.spool.get(&places, &mut buffer)?;
             let (spans, _) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
             for link in spans.iter().filter_map(TraceLink::of) {
-                self.linker.add_link(trace, &link);
+                self.linker.add_link(trace, link);
             }
         }
         Ok(())
@@ -351,11 +382,17 @@ impl<'k> Intake<'k> {
             let assembled = assembler.assemble(&spans);
             defects.extend(assembled.defects);
             let source = self.traces[group[0]].source;
-            for defect in defects {
+            for mut defect in defects {
                 if let Some(source) = self.summary.sources.get_mut(source) {
+                    if defect.kind == DefectKind::UnreadableRecord {
+                        source.unreadable_records += 1;
+                        defect.detail = format!("{}: {}", source.source, defect.detail);
+                    }
                     source.add_defect(&defect);
                 }
-                self.summary.defects.push(defect);
+                if self.summary.defects.len() < MAX_DEFECTS {
+                    self.summary.defects.push(defect);
+                }
             }
             for trajectory in assembled.trajectories {
                 (self.sink)(source, trajectory)?;
@@ -375,7 +412,12 @@ fn decode_group<'b>(
     let mut spans = Vec::with_capacity(entries.len());
     let mut logs = Vec::new();
     let mut defects = Vec::new();
+    // Exporters send a request again when its answer is lost.
+    let mut seen: HashSet<u128> = HashSet::with_capacity(entries.len());
     for (entry, body) in entries.iter().zip(bodies) {
+        if !seen.insert(gradus_core::digest(body)) {
+            continue;
+        }
         match entry.signal {
             Signal::Span => {
                 let scope = &scopes[entry.scope as usize];
@@ -393,21 +435,21 @@ fn decode_group<'b>(
         }
     }
     logs.sort_by_key(|log| log.event.time_ns);
-    // A span that came twice gets the events twice: its versions must not differ by them.
-    let mut index: HashMap<_, Vec<usize>> = HashMap::new();
+    // The version that will count gets the events.
+    let version = |span: &Span<'_>| (span.end_ns, span.attributes.0.len(), span.events.len());
+    let mut index: HashMap<_, usize> = HashMap::new();
     for (at, span) in spans.iter().enumerate().filter(|_| !logs.is_empty()) {
-        index.entry((span.trace_id, span.span_id)).or_default().push(at);
+        let best = index.entry((span.trace_id, span.span_id)).or_insert(at);
+        if version(span) > version(&spans[*best]) {
+            *best = at;
+        }
     }
     for log in logs {
-        let Some(versions) = index.get(&(log.trace_id, log.span_id)) else {
-            let detail = format!("log record {:?} names a span that is not there", log.event.name);
-            defects.push(Defect::new(DefectKind::OrphanLog, detail, Some(log.span_id)));
-            continue;
-        };
-        for &at in versions {
-            // Exporters send a request again when its answer is lost; log records have no id to know them by.
-            if !spans[at].events.contains(&log.event) {
-                spans[at].events.push(log.event.clone());
+        match index.get(&(log.trace_id, log.span_id)) {
+            Some(&at) => spans[at].events.push(log.event),
+            None => {
+                let detail = format!("log record {:?} names a span that is not there", log.event.name);
+                defects.push(Defect::new(DefectKind::OrphanLog, detail, Some(log.span_id)));
             }
         }
     }

@@ -1,51 +1,63 @@
-//! JSON sources: OTLP documents, Phoenix spans, nested dumps, message lists and our own line format; one document a
-//! line, one for the whole file, or any number one behind the other.
+//! JSON sources: one document a line, one for the whole file, or any number one behind the other. What a document is,
+//! `shapes` decides.
 
+use std::cell::Cell;
 use std::fmt;
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
 
-use gradus_core::message::{Message, messages_from_json};
-use gradus_core::span_json::{is_nested_span, is_phoenix_span, nested_spans, phoenix_span};
-use gradus_core::trajectory::Trajectory;
-use gradus_otlp::{ExportJson, read_export_json, span_from_json};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use gradus_otlp::{ExportList, is_export_key};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
 use super::error::ReadError;
 use super::intake::Intake;
+use super::shapes::{self, Conversation, Failure};
 
 pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+    skip_byte_order_mark(input)?;
     let mut lines = Lines { input, number: 0, line: Vec::new(), limit: intake.limits().record.record_bytes };
     let mut conversation = Conversation::default();
-    let mut first_failure: Option<(bool, String)> = None;
     let before = intake.taken();
+    let mut first_failure: Option<(bool, String)> = None;
+    let mut first_line: Option<Vec<u8>> = None;
     while let Some(complete) = lines.next()? {
         let text = lines.line.trim_ascii();
-        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         if text.is_empty() {
             continue;
         }
-        let failure = if complete {
-            document(text, intake, &mut conversation).err()
-        } else {
-            Some(Failure::Incomplete)
+        let nothing_yet = intake.taken() == before && conversation.is_empty() && first_failure.is_none();
+        let read = match complete {
+            true => shapes::document(text, intake, &mut conversation),
+            false => Err(Failure::Incomplete),
         };
-        match failure {
-            None => {}
-            Some(Failure::Incomplete)
-                if intake.taken() == before && first_failure.is_none() && conversation.is_empty() =>
-            {
-                // The first line is only the beginning of a document: read on without regard to lines.
+        if let Some(begun) = first_line.take() {
+            // The first line was cut. If this one is whole, the file has one document a line after all.
+            if matches!(read, Err(Failure::Incomplete | Failure::Malformed(_))) {
+                let head: Vec<u8> = [begun, std::mem::take(&mut lines.line)].concat();
+                return whole(head.chain(lines.input), intake);
+            }
+            let reason = format!("line {}: the JSON ends too early", lines.number - 1);
+            first_failure.get_or_insert((true, reason.clone()));
+            intake.bad_record(&reason);
+        }
+        match read {
+            Ok(()) => {}
+            Err(Failure::Incomplete) if nothing_yet && !complete => {
                 let head = std::mem::take(&mut lines.line);
                 return whole(head.chain(lines.input), intake);
             }
-            Some(failure) => {
-                let reason = format!("line {}: {failure}", lines.number);
-                let known = !matches!(failure, Failure::Unrecognised);
-                first_failure.get_or_insert((known, reason.clone()));
+            Err(Failure::Incomplete) if nothing_yet => first_line = Some(lines.line.clone()),
+            Err(failure) => {
+                let failure = if complete { failure } else { lines.skip_rest()? };
+                let reason = failure.in_line(lines.number);
+                first_failure.get_or_insert((!matches!(failure, Failure::Unrecognised), reason.clone()));
                 intake.bad_record(&reason);
             }
         }
+    }
+    if let Some(begun) = first_line {
+        return whole(begun.as_slice(), intake);
     }
     conversation.flush(intake);
     match first_failure {
@@ -55,19 +67,25 @@ pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
     }
 }
 
+fn skip_byte_order_mark(input: &mut dyn BufRead) -> io::Result<()> {
+    if input.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
+        input.consume(3);
+    }
+    Ok(())
+}
+
 /// Documents that are spread over lines.
 fn whole(input: impl Read, intake: &mut Intake<'_>) -> Result<(), ReadError> {
-    let mut deserializer = serde_json::Deserializer::from_reader(std::io::BufReader::new(input));
-    let before = intake.taken();
+    let limit = intake.limits().record.record_bytes;
+    let meter = Meter { used: Rc::new(Cell::new(0)), limit };
+    let input = BufReader::new(Metered { inner: input, meter: meter.clone() });
+    let mut deserializer = serde_json::Deserializer::from_reader(input);
     let mut conversation = Conversation::default();
-    loop {
-        if deserializer.end().is_ok() {
-            break;
-        }
-        if let Err(error) =
-            (Document { intake, conversation: &mut conversation }).deserialize(&mut deserializer)
-        {
-            let reason = describe(&error);
+    let before = intake.taken();
+    while deserializer.end().is_err() {
+        let document = Document { intake, conversation: &mut conversation, meter: &meter };
+        if let Err(error) = document.deserialize(&mut deserializer) {
+            let reason = shapes::describe(&error, true);
             if intake.taken() == before && conversation.is_empty() {
                 return Err(ReadError::new(reason));
             }
@@ -92,225 +110,66 @@ struct Lines<'r> {
 
 impl Lines<'_> {
     /// Reads the next line; false when it is longer than the limit, so that only its beginning is there.
-    fn next(&mut self) -> Result<Option<bool>, ReadError> {
+    fn next(&mut self) -> io::Result<Option<bool>> {
         self.line.clear();
         self.number += 1;
         let read = (&mut *self.input).take(self.limit as u64 + 1).read_until(b'\n', &mut self.line)?;
-        if read == 0 {
-            return Ok(None);
-        }
-        Ok(Some(read <= self.limit))
-    }
-}
-
-enum Failure {
-    /// The document goes on behind the end of the line.
-    Incomplete,
-    Malformed(String),
-    Unrecognised,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Incomplete => f.write_str("the JSON ends too early"),
-            Failure::Malformed(reason) => f.write_str(reason),
-            Failure::Unrecognised => f.write_str("JSON that is neither spans nor messages"),
-        }
-    }
-}
-
-impl From<serde_json::Error> for Failure {
-    fn from(error: serde_json::Error) -> Self {
-        if error.is_eof() { Failure::Incomplete } else { Failure::Malformed(describe(&error)) }
-    }
-}
-
-/// serde_json's message; its limit on depth is named.
-fn describe(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    if text.contains("recursion limit") { format!("{text} (limit 128 levels)") } else { text }
-}
-
-/// One complete document.
-fn document(text: &[u8], intake: &mut Intake<'_>, conversation: &mut Conversation) -> Result<(), Failure> {
-    if is_export(text) {
-        let mut deserializer = serde_json::Deserializer::from_slice(text);
-        read_export_json(&mut deserializer, &mut |record| take_export(record, intake))?;
-        return Ok(deserializer.end()?);
-    }
-    let json: Json = serde_json::from_slice(text)?;
-    let fits = value(json, text, intake, conversation);
-    if fits { Ok(()) } else { Err(Failure::Unrecognised) }
-}
-
-/// Whether a document begins like an OTLP export: those are read without building a tree first.
-fn is_export(text: &[u8]) -> bool {
-    let inside = text.strip_prefix(b"{").unwrap_or_default().trim_ascii_start();
-    inside.starts_with(b"\"resourceSpans\"")
-        || inside.starts_with(b"\"resource_spans\"")
-        || inside.starts_with(b"\"resourceLogs\"")
-}
-
-fn take_export(record: ExportJson, intake: &mut Intake<'_>) {
-    match record {
-        ExportJson::Span(span) => intake.span(&span),
-        ExportJson::Log(log) => intake.log(&log),
-    }
-}
-
-/// Messages that stand alone, one a line, until something else comes.
-#[derive(Default)]
-struct Conversation {
-    messages: Vec<Message<'static>>,
-    digest_of: Vec<u8>,
-}
-
-impl Conversation {
-    fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        Ok((read > 0).then_some(read <= self.limit))
     }
 
-    fn flush(&mut self, intake: &mut Intake<'_>) {
-        if !self.messages.is_empty() {
-            intake.messages(
-                &std::mem::take(&mut self.messages),
-                None,
-                &std::mem::take(&mut self.digest_of),
-                &[],
-            );
-        }
-    }
-}
-
-/// Takes in a JSON value of any known shape. False when it is none.
-fn value(json: Json, source: &[u8], intake: &mut Intake<'_>, conversation: &mut Conversation) -> bool {
-    match json {
-        Json::Array(items) => list(items, source, intake, conversation),
-        Json::Object(object) => self::object(object, source, intake, conversation),
-        _ => false,
-    }
-}
-
-fn list(items: Vec<Json>, source: &[u8], intake: &mut Intake<'_>, conversation: &mut Conversation) -> bool {
-    if items.is_empty() {
-        return true;
-    }
-    if items.iter().all(is_message) {
-        intake.messages(&messages_from_json(Json::Array(items)), None, source, &[]);
-        return true;
-    }
-    let mut any = false;
-    for item in items {
-        let bytes = item.to_string();
-        any |= value(item, bytes.as_bytes(), intake, conversation);
-    }
-    any
-}
-
-fn is_message(json: &Json) -> bool {
-    let Some(object) = json.as_object() else { return false };
-    let kind = object.get("type").and_then(Json::as_str).unwrap_or_default();
-    (object.contains_key("role") && !object.contains_key("messages"))
-        || (matches!(kind, "human" | "ai" | "tool" | "system")
-            && (object.contains_key("content") || object.contains_key("data")))
-        || matches!(kind, "function_call" | "function_call_output" | "reasoning" | "message")
-}
-
-fn object(
-    mut object: Map<String, Json>,
-    source: &[u8],
-    intake: &mut Intake<'_>,
-    conversation: &mut Conversation,
-) -> bool {
-    if ["resourceSpans", "resource_spans", "resourceLogs", "resource_logs"]
-        .iter()
-        .any(|key| object.contains_key(*key))
-    {
-        let read = read_export_json(Json::Object(object), &mut |record| take_export(record, intake));
-        return read.is_ok();
-    }
-    if object.contains_key("resourceMetrics") {
-        return true;
-    }
-    if is_phoenix_span(&object) {
-        intake.span(&phoenix_span(&object));
-        return true;
-    }
-    if is_nested_span(&object) {
-        nested_spans(&object).iter().for_each(|span| intake.span(span));
-        return true;
-    }
-    if object.contains_key("trajectory_id") && object.contains_key("steps") {
-        return match serde_json::from_value::<Trajectory>(Json::Object(object)) {
-            Ok(trajectory) => {
-                intake.trajectory(trajectory);
-                true
+    /// Passes over what is left of a line that is too long.
+    fn skip_rest(&mut self) -> io::Result<Failure> {
+        loop {
+            let buffer = self.input.fill_buf()?;
+            let (length, ends) = match buffer.iter().position(|byte| *byte == b'\n') {
+                Some(place) => (place + 1, true),
+                None => (buffer.len(), buffer.is_empty()),
+            };
+            self.input.consume(length);
+            if ends {
+                return Ok(Failure::Malformed(format!("longer than the limit of {} bytes", self.limit)));
             }
-            Err(_) => false,
-        };
-    }
-    if ["spanId", "span_id"].iter().any(|key| object.contains_key(*key))
-        && ["traceId", "trace_id"].iter().any(|key| object.contains_key(*key))
-    {
-        return match span_from_json(Json::Object(object)) {
-            Ok(span) => {
-                intake.span(&span);
-                true
-            }
-            Err(_) => false,
-        };
-    }
-    for key in ["data", "spans", "traces"] {
-        if let Some(Json::Array(items)) = object.get_mut(key) {
-            let items = std::mem::take(items);
-            return list(items, source, intake, conversation);
         }
     }
-    if is_message(&Json::Object(object.clone())) {
-        conversation.digest_of.extend_from_slice(source);
-        conversation.messages.extend(messages_from_json(Json::Object(object)));
-        return true;
-    }
-    for key in ["messages", "conversation", "conversations", "traj", "trajectory", "history", "input"] {
-        if matches!(object.get(key), Some(Json::Array(items)) if items.iter().any(is_message)) {
-            conversation.flush(intake);
-            conversation_document(key, object, source, intake);
-            return true;
-        }
-    }
-    false
 }
 
-/// An object around a message list, with what stands beside it.
-fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut Intake<'_>) {
-    let id = ["id", "session_id", "conversation_id", "trajectory_id", "task_id"]
-        .iter()
-        .find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
-    let tools =
-        object.remove("tools").map(|tools| gradus_core::assemble::tool_definitions(&tools.to_string()));
-    let tools = tools.unwrap_or_default();
-    let list = object.remove(key).unwrap_or_default();
-    let mut wrapped = Map::new();
-    wrapped.insert("messages".to_owned(), list);
-    if let Some(system) = object.remove("system") {
-        wrapped.insert("system".to_owned(), system);
+/// Counts what one record has cost so far.
+#[derive(Clone)]
+struct Meter {
+    used: Rc<Cell<usize>>,
+    limit: usize,
+}
+
+impl Meter {
+    /// A new record begins.
+    fn reset(&self) {
+        self.used.set(0);
     }
-    let mut messages = messages_from_json(Json::Object(wrapped));
-    // A recorded exchange: the request's messages and the response beside them.
-    for key in ["response", "choices", "output"] {
-        if let Some(reply) = object.remove(key).filter(|reply| reply.is_object() || reply.is_array()) {
-            messages.extend(messages_from_json(reply));
-            break;
+}
+
+/// Refuses to read more of a record than its limit.
+struct Metered<R> {
+    inner: R,
+    meter: Meter,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let Meter { used, limit } = &self.meter;
+        if used.get() > *limit {
+            return Err(io::Error::other(format!("a record is over the limit of {limit} bytes")));
         }
+        let read = self.inner.read(out)?;
+        used.set(used.get() + read);
+        Ok(read)
     }
-    intake.messages(&messages, id.as_deref(), source, &tools);
 }
 
 /// A document read while it is parsed: the elements of its lists are handed on one by one.
 struct Document<'d, 'k> {
     intake: &'d mut Intake<'k>,
     conversation: &'d mut Conversation,
+    meter: &'d Meter,
 }
 
 impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
@@ -328,21 +187,8 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
         f.write_str("spans or messages as a JSON object or list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let mut messages = Vec::new();
-        while let Some(item) = list.next_element::<Json>()? {
-            if is_message(&item) {
-                messages.push(item);
-            } else {
-                element(item, self.intake, self.conversation);
-            }
-        }
-        if !messages.is_empty() {
-            let list = Json::Array(messages);
-            let source = list.to_string();
-            self.intake.messages(&messages_from_json(list), None, source.as_bytes(), &[]);
-        }
-        Ok(())
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
+        Elements { document: self }.visit_seq(list).map(drop)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -350,60 +196,83 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
         let mut streamed = false;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "resourceSpans" | "resource_spans" | "resourceLogs" | "resource_logs" => {
-                    let list: Json = map.next_value()?;
-                    element(
-                        Json::Object([(key, list)].into_iter().collect()),
-                        self.intake,
-                        self.conversation,
-                    );
+                key if is_export_key(key) => {
+                    let mut sink = |record| {
+                        self.meter.reset();
+                        shapes::take_export(record, self.intake);
+                    };
+                    map.next_value_seed(ExportList::new(&mut sink))?;
                     streamed = true;
                 }
-                "data" | "spans" | "traces" => {
-                    map.next_value_seed(Elements { intake: self.intake, conversation: self.conversation })?;
-                    streamed = true;
+                "data" | "spans" | "traces" if rest.is_empty() || !shapes::is_message(&rest) => {
+                    let document =
+                        Document { intake: self.intake, conversation: self.conversation, meter: self.meter };
+                    streamed |= map.next_value_seed(Elements { document })?;
                 }
+                // What stands beside a list of records is not kept; it may be long.
+                _ if streamed => drop(map.next_value::<IgnoredAny>()?),
                 _ => drop(rest.insert(key, map.next_value()?)),
             }
         }
         if !streamed {
-            element(Json::Object(rest), self.intake, self.conversation);
+            let json = Json::Object(rest);
+            let source = json.to_string();
+            if let Err(failure) = shapes::value(json, source.as_bytes(), self.intake, self.conversation) {
+                self.intake.bad_record(&failure.to_string());
+            }
         }
+        self.meter.reset();
         Ok(())
     }
 }
 
+/// The elements of a list, one by one. Messages are one conversation; false when the list is empty or no list.
 struct Elements<'d, 'k> {
-    intake: &'d mut Intake<'k>,
-    conversation: &'d mut Conversation,
+    document: Document<'d, 'k>,
 }
 
 impl<'de> DeserializeSeed<'de> for Elements<'_, '_> {
-    type Value = ();
+    type Value = bool;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Elements<'_, '_> {
-    type Value = ();
+    type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of spans")
+        f.write_str("a list of spans or messages")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
+        let Document { intake, conversation, meter } = self.document;
+        let mut messages = Vec::new();
+        let mut any = false;
         while let Some(item) = list.next_element::<Json>()? {
-            element(item, self.intake, self.conversation);
+            any = true;
+            // Messages have to be held until their list ends, so together they count as one record.
+            if item.as_object().is_some_and(shapes::is_message) {
+                messages.push(item);
+                continue;
+            }
+            if messages.is_empty() {
+                meter.reset();
+            }
+            let source = item.to_string();
+            if let Err(failure) = shapes::value(item, source.as_bytes(), intake, conversation) {
+                intake.bad_record(&failure.to_string());
+            }
         }
-        Ok(())
-    }
-}
-
-fn element(item: Json, intake: &mut Intake<'_>, conversation: &mut Conversation) {
-    let source = item.to_string();
-    if !value(item, source.as_bytes(), intake, conversation) {
-        intake.bad_record(&Failure::Unrecognised.to_string());
+        if !messages.is_empty() {
+            shapes::conversation(messages, intake);
+        }
+        meter.reset();
+        Ok(any)
     }
 }

@@ -10,6 +10,7 @@ mod intake;
 mod json;
 mod open;
 mod protobuf;
+mod shapes;
 mod spool;
 mod text;
 

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use gradus_otlp::{Framing, stream_export};
+use gradus_otlp::{Framing, StreamError, stream_export};
 
 use super::error::ReadError;
 use super::intake::Intake;
@@ -23,6 +23,7 @@ pub(super) fn read(
     });
     match read {
         Ok(()) => Ok(()),
+        Err(StreamError::Io(error)) => Err(error.into()),
         // What was read before a cut stays; a source with nothing in it is an error.
         Err(error) if intake.taken() > before => {
             intake.bad_record(&error.to_string());

@@ -1,0 +1,175 @@
+//! Plain clients make one trace a model call. Ties such calls into conversations, and splits those into turns.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::dialect::Kind;
+use crate::message::{Message, Role};
+use crate::react;
+use crate::span::TraceId;
+use crate::trajectory::{Defect, DefectKind};
+
+use super::link::Chain;
+use super::request;
+use super::runs::Run;
+use super::tree::Tree;
+
+/// Calls that continue each other, each in a trace of its own.
+struct Conversation {
+    calls: Vec<usize>,
+    session: Option<String>,
+    /// Digests of the conversation after its last reply.
+    leaves: Vec<u64>,
+    /// The conversation as it was last sent, if no reply came.
+    unanswered: Option<u64>,
+}
+
+/// Finds the runs among calls and tool spans that have nothing around them.
+pub(super) fn find(tree: &Tree<'_>, bare: &[usize], runs: &mut Vec<Run>, defects: &mut Vec<Defect>) {
+    let mut open = Conversations::default();
+    for &at in bare {
+        let node = &tree.nodes[at];
+        if node.facts.kind != Kind::Model || node.folded_into.is_some() {
+            continue;
+        }
+        if !node.facts.has_content() {
+            let detail = format!("{}: no messages recorded", node.span.name);
+            defects.push(Defect::new(DefectKind::ModelCallWithoutContent, detail, Some(node.span.span_id)));
+            continue;
+        }
+        open.join(tree, at);
+    }
+    let tools = bare.iter().copied().filter(|at| tree.nodes[*at].facts.kind == Kind::Tool);
+    let mut found: Vec<Run> = open.all.iter().flat_map(|conversation| turns(tree, conversation)).collect();
+    for tool in tools {
+        attach_tool(tree, tool, &mut found);
+    }
+    runs.extend(found);
+}
+
+/// The conversations so far, and where each of them can be continued.
+#[derive(Default)]
+struct Conversations {
+    all: Vec<Conversation>,
+    /// By what a next call would show: the conversation after its last reply, or as it was last sent. Those that wait
+    /// longest come first.
+    by_digest: HashMap<u64, Vec<usize>>,
+    by_session: HashMap<String, Vec<usize>>,
+}
+
+impl Conversations {
+    fn join(&mut self, tree: &Tree<'_>, at: usize) {
+        let facts = &tree.nodes[at].facts;
+        let chain = Chain::of(facts);
+        let session = facts.session.as_deref();
+        let index = self.continued(&chain, session).or_else(|| self.rewritten(tree, &facts.input, session));
+        let index = index.unwrap_or_else(|| {
+            let (session, calls) = (session.map(str::to_owned), Vec::new());
+            if let Some(session) = &session {
+                self.by_session.entry(session.clone()).or_default().push(self.all.len());
+            }
+            self.all.push(Conversation { calls, session, leaves: Vec::new(), unanswered: None });
+            self.all.len() - 1
+        });
+        let conversation = &mut self.all[index];
+        conversation.calls.push(at);
+        if facts.output.is_empty() {
+            conversation.unanswered = Some(chain.asked);
+            self.by_digest.entry(chain.asked).or_default().push(index);
+        } else {
+            conversation.unanswered = None;
+            for leaf in &chain.leaves {
+                self.by_digest.entry(*leaf).or_default().push(index);
+            }
+            conversation.leaves = chain.leaves;
+        }
+    }
+
+    /// The conversation that a call continues: the latest reply in its input decides.
+    fn continued(&mut self, chain: &Chain, session: Option<&str>) -> Option<usize> {
+        let all = &self.all;
+        let mut waiting = |digest: &u64, is_open: &dyn Fn(&Conversation) -> bool| {
+            let list = self.by_digest.get_mut(digest)?;
+            let place = list.iter().position(|index| {
+                let conversation = &all[*index];
+                conversation.session.as_deref() == session && is_open(conversation)
+            })?;
+            Some(list.remove(place))
+        };
+        waiting(&chain.asked, &|conversation| conversation.unanswered == Some(chain.asked)).or_else(|| {
+            chain
+                .continues
+                .iter()
+                .rev()
+                .find_map(|digest| waiting(digest, &|conversation| conversation.leaves.contains(digest)))
+        })
+    }
+
+    /// Within a session a list that was rewritten still continues the turn with the same question.
+    fn rewritten(&self, tree: &Tree<'_>, input: &[Message<'_>], session: Option<&str>) -> Option<usize> {
+        const MAX_LOOKED_AT: usize = 32;
+        let known = self.by_session.get(session?)?;
+        known.iter().rev().take(MAX_LOOKED_AT).copied().find(|index| {
+            let last = self.all[*index].calls.last().map(|last| &tree.nodes[*last].facts.input);
+            last.is_some_and(|last| continues_turn(last, input))
+        })
+    }
+}
+
+fn continues_turn(before: &[Message<'_>], after: &[Message<'_>]) -> bool {
+    match (request::last_user(before), request::last_user(after)) {
+        (Some(a), Some(b)) => after.len() > before.len() && before[a].joined_text() == after[b].joined_text(),
+        // Only the results of the last calls were sent: the server keeps the rest of the conversation.
+        (_, None) => after.iter().any(|message| message.role == Role::Tool),
+        _ => false,
+    }
+}
+
+/// Splits a conversation where the user speaks again after an answer.
+fn turns(tree: &Tree<'_>, conversation: &Conversation) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut place = None;
+    let mut answered = true;
+    for &at in &conversation.calls {
+        let facts = &tree.nodes[at].facts;
+        let user =
+            request::last_user(&facts.input).map(|at| (at, facts.input[at].joined_text().into_owned()));
+        // Where the service keeps the conversation, each request begins anew.
+        let spoke_again = user.is_some() && (user != place || facts.previous_response_id.is_some());
+        match runs.last_mut() {
+            Some(run) if !(answered && spoke_again) => run.calls.push(at),
+            _ => runs.push(Run { calls: vec![at], ..Run::default() }),
+        }
+        place = user.or(place);
+        let acts = facts
+            .output
+            .iter()
+            .any(|message| message.has_tool_calls() || !react::read(&message.joined_text()).steps.is_empty());
+        answered = !acts && !facts.output.is_empty();
+    }
+    for run in &mut runs {
+        let mut known: HashSet<TraceId> = HashSet::new();
+        let traces = run.calls.iter().map(|at| tree.nodes[*at].span.trace_id);
+        run.traces = traces.filter(|trace| known.insert(*trace)).collect();
+    }
+    runs
+}
+
+/// A tool's span in a trace of its own belongs to the turn of its session that was under way.
+fn attach_tool(tree: &Tree<'_>, tool: usize, runs: &mut Vec<Run>) {
+    let node = &tree.nodes[tool];
+    let before = runs.iter_mut().filter(|run| {
+        run.calls.first().is_some_and(|first| {
+            let call = &tree.nodes[*first];
+            call.facts.session == node.facts.session && call.span.start_ns <= node.span.start_ns
+        })
+    });
+    match before.max_by_key(|run| tree.nodes[run.calls[0]].order()) {
+        Some(run) => {
+            run.tools.push(tool);
+            if !run.traces.contains(&node.span.trace_id) {
+                run.traces.push(node.span.trace_id);
+            }
+        }
+        None => runs.push(Run { tools: vec![tool], traces: vec![node.span.trace_id], ..Run::default() }),
+    }
+}

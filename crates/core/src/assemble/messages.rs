@@ -1,0 +1,173 @@
+//! Message lists and plain transcripts, which have no spans: read into trajectories all the same.
+
+use std::sync::Arc;
+
+use crate::message::{Message, Role};
+use crate::react::{self, Transcript};
+use crate::trajectory::{Defect, DefectKind, Step, ToolDefinition, Trajectory};
+
+use super::observations;
+use super::request;
+use super::steps::{Ask, AskIds, join_texts, read_arguments, said};
+
+/// Reads a message list: one trajectory for each time the user speaks and the assistant acts or answers.
+pub fn assemble_messages(messages: &[Message<'_>], tools: &[ToolDefinition]) -> Vec<Trajectory> {
+    let tools: Arc<[ToolDefinition]> = tools.into();
+    let speaks = |message: &Message<'_>| request::last_user(std::slice::from_ref(message)).is_some();
+    let mut trajectories: Vec<Trajectory> = Vec::new();
+    let mut at = 0;
+    while at < messages.len() {
+        // Messages of the user in a row are one request.
+        let asked = messages[at..].iter().take_while(|message| speaks(message)).count();
+        let query: Vec<_> =
+            messages[at..at + asked].iter().map(|message| message.joined_text().trim().to_owned()).collect();
+        let begin = at + asked;
+        let length = messages[begin..].iter().take_while(|message| !speaks(message)).count();
+        let turn = &messages[begin..begin + length];
+        let query = (!query.is_empty()).then(|| query.join("\n"));
+        if query.is_some() || turn.iter().any(|message| message.role == Role::Assistant) {
+            trajectories.push(read_turn(query, turn, &tools));
+        }
+        at = begin + length.max(usize::from(asked == 0));
+    }
+    trajectories
+}
+
+/// Reads a plain ReAct transcript: one trajectory for each question in it.
+pub fn assemble_transcript(text: &str) -> Vec<Trajectory> {
+    // Files from Windows, and those that begin with a byte order mark.
+    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    let consoles = react::console_runs(&text);
+    let runs = consoles.iter().flat_map(|console| react::split_runs(console));
+    runs.map(|run| from_transcript(react::read(run))).collect()
+}
+
+fn read_turn(query: Option<String>, turn: &[Message<'_>], tools: &Arc<[ToolDefinition]>) -> Trajectory {
+    let mut trajectory = Trajectory { query, tools: Arc::clone(tools), ..Trajectory::default() };
+    let mut asks: Vec<Ask> = Vec::new();
+    // A reply may be several messages: reasoning, text, calls.
+    for reply in turn.chunk_by(|a, b| a.role == Role::Assistant && b.role == Role::Assistant) {
+        if reply[0].role == Role::Assistant {
+            read_reply(reply, &mut trajectory, &mut asks);
+        }
+    }
+    let ids = AskIds::of(&asks);
+    observations::see(turn, &mut asks, &ids);
+    for (index, ask) in asks.into_iter().enumerate() {
+        let (observation, is_error) = observations::choose(&ask, None);
+        trajectory.steps.push(Step {
+            index: index as u32 + 1,
+            thought: ask.thought,
+            tool: ask.tool,
+            tool_call_id: ask.id,
+            arguments: ask.arguments,
+            arguments_raw: ask.raw,
+            observation,
+            is_error,
+            parallel_with_previous: ask.parallel,
+            ..Step::default()
+        });
+    }
+    complain(&mut trajectory);
+    trajectory
+}
+
+fn read_reply(reply: &[Message<'_>], trajectory: &mut Trajectory, asks: &mut Vec<Ask>) {
+    let thought = said(reply);
+    let mut parallel = false;
+    for call in reply.iter().flat_map(Message::tool_calls) {
+        let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
+        if malformed {
+            let detail = raw.clone().unwrap_or_default();
+            trajectory.defects.push(Defect::new(DefectKind::MalformedArguments, detail, None));
+        }
+        let id = call.id.as_deref().map(str::to_owned);
+        let (thought, tool) = (thought.clone(), call.name.to_string());
+        asks.push(Ask { thought, tool, id, arguments, raw, parallel, ..Ask::default() });
+        parallel = true;
+    }
+    // Only what is said behind the last call is an answer.
+    trajectory.final_answer = None;
+    if parallel {
+        return;
+    }
+    let text = join_texts(reply);
+    let transcript = react::read(&text);
+    for (kind, detail) in transcript.defects {
+        trajectory.defects.push(Defect::new(kind, detail, None));
+    }
+    if transcript.steps.is_empty() {
+        trajectory.final_answer = transcript.answer.map(std::borrow::Cow::into_owned).or(thought);
+        return;
+    }
+    for (index, step) in transcript.steps.into_iter().enumerate() {
+        // The first action counts, with those beside it; what the model imagined behind it did not happen.
+        if index > 0 && !step.parallel {
+            let detail = "the reply goes on behind its action";
+            trajectory.defects.push(Defect::new(DefectKind::SelfWrittenObservation, detail, None));
+            break;
+        }
+        asks.push(Ask {
+            thought: step.thought.map(std::borrow::Cow::into_owned),
+            tool: step.tool.into_owned(),
+            arguments: step.input.json,
+            raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
+            reply: Some(text.trim().to_owned()),
+            parallel: step.parallel,
+            ..Ask::default()
+        });
+    }
+}
+
+fn from_transcript(transcript: Transcript<'_>) -> Trajectory {
+    let mut trajectory = Trajectory {
+        query: transcript.question.map(std::borrow::Cow::into_owned),
+        final_answer: transcript.answer.map(std::borrow::Cow::into_owned),
+        ..Trajectory::default()
+    };
+    for (kind, detail) in transcript.defects {
+        trajectory.defects.push(Defect::new(kind, detail, None));
+    }
+    for (index, step) in transcript.steps.into_iter().enumerate() {
+        trajectory.steps.push(Step {
+            index: index as u32 + 1,
+            thought: step.thought.map(std::borrow::Cow::into_owned),
+            tool: step.tool.into_owned(),
+            arguments: step.input.json,
+            arguments_raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
+            observation: step.observation.map(std::borrow::Cow::into_owned),
+            parallel_with_previous: step.parallel,
+            ..Step::default()
+        });
+    }
+    complain(&mut trajectory);
+    trajectory
+}
+
+fn complain(trajectory: &mut Trajectory) {
+    for step in &trajectory.steps {
+        let mut miss = |kind, what: &str| {
+            trajectory.defects.push(Defect::new(
+                kind,
+                format!("step {} ({}) has no {what}", step.index, step.tool),
+                None,
+            ));
+        };
+        if step.thought.is_none() {
+            miss(DefectKind::MissingThought, "thought");
+        }
+        if step.observation.is_none() {
+            miss(DefectKind::MissingObservation, "observation");
+        }
+    }
+    if trajectory.query.is_none() {
+        trajectory.defects.push(Defect::new(
+            DefectKind::MissingQuery,
+            "the request is not in the text",
+            None,
+        ));
+    }
+    if trajectory.final_answer.is_none() {
+        trajectory.defects.push(Defect::new(DefectKind::MissingAnswer, "there is no final answer", None));
+    }
+}
