@@ -14,8 +14,8 @@ use super::tree::Tree;
 pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds) {
     let mut occurrences: HashMap<&str, usize> = HashMap::new();
     let mut unnamed = 0;
-    // Text agents: the replies that were repeated so far, and the one that waits for its observation.
-    let mut repeated = vec![false; asks.len()];
+    // Text agents: the replies that were not repeated yet, and the one that waits for its observation.
+    let mut open: Vec<usize> = (0..asks.len()).rev().filter(|index| asks[*index].reply.is_some()).collect();
     let mut waiting: Option<usize> = None;
     for message in input {
         for result in message.tool_results() {
@@ -52,13 +52,12 @@ pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds) {
             }
             Role::Assistant => {
                 let text = message.joined_text();
-                waiting = repeated_ask(asks, &repeated, text.trim());
-                if let Some(index) = waiting {
-                    repeated[index] = true;
-                    if let Some(observation) = glued_observation(&asks[index], &text) {
-                        asks[index].seen = Some(observation);
-                        waiting = None;
-                    }
+                waiting = repeated_ask(asks, &mut open, text.trim());
+                if let Some(index) = waiting
+                    && let Some(observation) = glued_observation(&asks[index], &text)
+                {
+                    asks[index].seen = Some(observation);
+                    waiting = None;
                 }
             }
             _ => {}
@@ -67,18 +66,21 @@ pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds) {
 }
 
 /// Which text ask a message of the history repeats: to the letter, with its observation behind it, or rewritten by the
-/// framework with the same thought and tool.
-fn repeated_ask(asks: &[Ask], repeated: &[bool], text: &str) -> Option<usize> {
-    let open = || asks.iter().enumerate().filter(|(index, ask)| !repeated[*index] && ask.reply.is_some());
-    let literal = open().find(|(_, ask)| ask.reply.as_deref().is_some_and(|reply| text.starts_with(reply)));
-    if let Some((index, _)) = literal {
-        return Some(index);
+/// framework with the same thought and tool. It is taken out of those that are open, the first of which is last.
+fn repeated_ask(asks: &[Ask], open: &mut Vec<usize>, text: &str) -> Option<usize> {
+    const LOOKED_AT: usize = 64;
+    if open.is_empty() {
+        return None;
     }
-    open().next()?;
-    let transcript = react::read(text);
-    let step = transcript.steps.first()?;
-    let same = |ask: &Ask| ask.tool == step.tool && (ask.thought.as_deref() == step.thought.as_deref());
-    open().find(|(_, ask)| same(ask)).map(|(index, _)| index)
+    let near = open.len().saturating_sub(LOOKED_AT);
+    let find = |fits: &dyn Fn(&Ask) -> bool| (near..open.len()).rev().find(|place| fits(&asks[open[*place]]));
+    let literal = find(&|ask| ask.reply.as_deref().is_some_and(|reply| text.starts_with(reply)));
+    let place = literal.or_else(|| {
+        let transcript = react::read(text);
+        let step = transcript.steps.first()?;
+        find(&|ask| ask.tool == step.tool && ask.thought.as_deref() == step.thought.as_deref())
+    })?;
+    Some(open.remove(place))
 }
 
 /// CrewAI repeats a reply with its observation behind it, in one message.
@@ -90,6 +92,11 @@ fn glued_observation(ask: &Ask, text: &str) -> Option<String> {
 /// `Observation: text`, `Call id: x\nObservation:\ntext`: the text.
 pub(super) fn without_label(text: &str) -> &str {
     let trimmed = text.trim_start();
+    // smolagents puts the call's id in front.
+    let trimmed = match trimmed.strip_prefix("Call id:").and_then(|rest| rest.split_once('\n')) {
+        Some((_, rest)) if rest.starts_with("Observation:") => rest,
+        _ => trimmed,
+    };
     match trimmed.strip_prefix("Observation:") {
         Some(rest) => rest.trim(),
         None => text,

@@ -1,5 +1,7 @@
 //! Code agents act by writing Python: `print(list_issues(repo='octo/api'))`. This finds the block and the calls in it.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value as Json};
 
 use crate::literal;
@@ -50,6 +52,7 @@ pub fn code_calls(code: &str) -> Vec<CodeCall<'_>> {
     let mut at = 0;
     // Bytes of arguments that may be read: keeps code full of open parentheses from costing a square.
     let mut budget = 4 * code.len();
+    let own = defined_names(code);
     while at < bytes.len() {
         match bytes[at] {
             b'#' => at += code[at..].find('\n').unwrap_or(code.len() - at),
@@ -63,7 +66,12 @@ pub fn code_calls(code: &str) -> Vec<CodeCall<'_>> {
                 let method = start > 0 && bytes[start - 1] == b'.';
                 let defined =
                     code[..start].trim_end().ends_with("def") || code[..start].trim_end().ends_with("class");
-                if bytes.get(at) == Some(&b'(') && !method && !defined && !is_python_own(name) {
+                if bytes.get(at) == Some(&b'(')
+                    && !method
+                    && !defined
+                    && !is_python_own(name)
+                    && !own.contains(name)
+                {
                     let raw = &code[at + 1..end_of_call(code, at)];
                     budget = budget.saturating_sub(raw.len());
                     if budget == 0 {
@@ -76,6 +84,23 @@ pub fn code_calls(code: &str) -> Vec<CodeCall<'_>> {
         }
     }
     calls
+}
+
+/// Functions and classes that the code defines or imports itself.
+fn defined_names(code: &str) -> HashSet<&str> {
+    let mut names = HashSet::new();
+    for line in code.lines().map(str::trim_start) {
+        if let Some(rest) = line.strip_prefix("def ").or_else(|| line.strip_prefix("class ")) {
+            names.extend(rest.split(['(', ':', ' ']).next());
+        } else if let Some((_, imported)) = line.split_once("import ")
+            && (line.starts_with("import ") || line.starts_with("from "))
+        {
+            names.extend(
+                imported.split([',', ' ', '(', ')']).filter(|name| !name.is_empty() && *name != "as"),
+            );
+        }
+    }
+    names
 }
 
 /// Reads `repo='x', number=3` into an object.
@@ -249,6 +274,13 @@ mod tests {
                 ("list_issues", Some(json!({"state": "open", "args": ["o/a"]}))),
             ]
         );
+    }
+
+    #[test]
+    fn functions_of_the_code_itself_are_no_tools() {
+        let code =
+            "from math import sqrt\ndef fib(n):\n    return fib(n - 1)\nprint(fib(3), sqrt(4), look())";
+        assert_eq!(code_calls(code).iter().map(|call| call.name).collect::<Vec<_>>(), ["look"]);
     }
 
     #[test]

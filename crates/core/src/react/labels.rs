@@ -89,11 +89,14 @@ const WORDS: [(&str, Label); 21] = [
 /// DSPy writes each field below a line of its own: `[[ ## next_thought ## ]]`.
 fn read_field_label(line: &str) -> Option<(Label, Option<u32>, usize)> {
     let name = line.trim().strip_prefix("[[ ## ")?.strip_suffix(" ## ]]")?;
+    // A trajectory numbers its fields: `thought_0`.
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
     let label = match name {
         "question" => Label::Question,
-        "next_thought" | "reasoning" => Label::Thought,
-        "next_tool_name" => Label::Action,
-        "next_tool_args" => Label::ActionInput,
+        "next_thought" | "thought" | "reasoning" => Label::Thought,
+        "next_tool_name" | "tool_name" => Label::Action,
+        "next_tool_args" | "tool_args" => Label::ActionInput,
+        "observation" => Label::Observation,
         "answer" => Label::FinalAnswer,
         "completed" => Label::End,
         _ => return None,

@@ -12,7 +12,8 @@ pub(super) enum Format {
 /// `whole` says that `head` is all there is.
 pub(super) fn detect(head: &[u8], whole: bool) -> Option<Format> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
-    if matches!(text.first(), Some(b'{' | b'[')) {
+    // DSPy's fields begin like JSON.
+    if matches!(text.first(), Some(b'{' | b'[')) && !text.starts_with(b"[[ ##") {
         return Some(Format::Json);
     }
     // A file that was cut looks like the beginning of a longer one; its reader will say where it ends.
