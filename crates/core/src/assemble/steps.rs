@@ -402,8 +402,11 @@ impl Reader<'_, '_> {
                 && !named.contains(span.as_str())
                 && !trajectory.answer_span_ids.contains(&span)
         });
-        let why = "a reply that asks for no tool and is not the answer";
-        let silent: Vec<Defect> = silent.map(|(_, at)| outside_steps(self.tree, *at, why)).collect();
+        let why = |at: usize| match self.tree.nodes[at].span.is_error() {
+            true => "the call failed",
+            false => "a reply that asks for no tool and is not the answer",
+        };
+        let silent: Vec<Defect> = silent.map(|(_, at)| outside_steps(self.tree, *at, why(*at))).collect();
         self.defects.extend(silent);
     }
 
