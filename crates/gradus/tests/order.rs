@@ -45,7 +45,7 @@ fn read(paths: &[PathBuf]) -> Vec<Trajectory> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
 
     #[test]
     fn order_and_repetition_change_nothing(

@@ -136,6 +136,8 @@ fn assert_same_span(ours: &Span<'_>, theirs: &trace::Span) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn spans_are_read_as_prost_reads_them(spans in prop::collection::vec(span(), 0..4)) {
         let bytes = request(spans.clone()).encode_to_vec();

@@ -37,7 +37,10 @@ pub(super) fn read(
 ) {
     for reply in code {
         let ask = || Ask { thought: reply.thought.clone(), call: Some(reply.call), ..Ask::default() };
-        let (mine, others) = left.iter().partition(|at| turn_of(tree, run, **at) == Some(reply.call));
+        let (mine, others) = left.iter().partition(|at| {
+            let named = tree.nodes[**at].facts.tool.name.is_some();
+            named && turn_of(tree, run, **at) == Some(reply.call)
+        });
         *left = others;
         let mine: Vec<usize> = mine;
         for (index, at) in mine.iter().enumerate() {

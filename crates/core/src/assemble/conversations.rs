@@ -33,7 +33,8 @@ pub(super) fn find(tree: &Tree<'_>, bare: &[usize], runs: &mut Vec<Run>, defects
         }
         if !node.facts.has_content() {
             let detail = format!("{}: no messages recorded", node.span.name);
-            defects.push(Defect::new(DefectKind::ModelCallWithoutContent, detail, Some(node.span.span_id)));
+            let kind = DefectKind::ModelCallWithoutContent;
+            defects.extend(node.span_ids().map(|id| Defect::new(kind, detail.as_str(), Some(id))));
             continue;
         }
         open.join(tree, at);

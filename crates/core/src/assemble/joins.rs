@@ -37,7 +37,10 @@ pub(super) fn join(
             Some(name) => insert_run(tree, run, asks, at, name, spoken),
             None => {
                 let detail = format!("{}: answers no call of the model", node.span.name);
-                defects.push(Defect::new(DefectKind::ToolRunOutsideSteps, detail, Some(node.span.span_id)));
+                let told = node
+                    .span_ids()
+                    .map(|id| Defect::new(DefectKind::ToolRunOutsideSteps, detail.as_str(), Some(id)));
+                defects.extend(told);
             }
         }
     }

@@ -135,7 +135,7 @@ fn split_trace(tree: &Tree<'_>, nodes: &[usize], runs: &mut Vec<Run>) {
             let owner = runs.iter_mut().rev().find(|other| below.is_some_and(|at| other.tools.contains(&at)));
             if let Some(owner) = owner {
                 owner.defects.extend(
-                    run.calls.iter().map(|at| outside_steps(tree, *at, "a tool's own call of a model")),
+                    run.calls.iter().flat_map(|at| outside_steps(tree, *at, "a tool's own call of a model")),
                 );
                 continue;
             }
@@ -159,13 +159,12 @@ fn asks_for_tools(tree: &Tree<'_>, run: &Run) -> bool {
     })
 }
 
-pub(super) fn outside_steps(tree: &Tree<'_>, at: usize, why: &str) -> Defect {
+/// One defect for each span that records a model call.
+pub(super) fn outside_steps(tree: &Tree<'_>, at: usize, why: &str) -> Vec<Defect> {
     let node = &tree.nodes[at];
-    Defect::new(
-        DefectKind::ModelCallOutsideSteps,
-        format!("{}: {why}", node.span.name),
-        Some(node.span.span_id),
-    )
+    let detail = format!("{}: {why}", node.span.name);
+    let kind = DefectKind::ModelCallOutsideSteps;
+    node.span_ids().map(|id| Defect::new(kind, detail.as_str(), Some(id))).collect()
 }
 
 /// Splits a territory into what belongs to its main agent and the territories of agents inside it.

@@ -396,17 +396,18 @@ impl Reader<'_, '_> {
         let asking: HashSet<usize> = self.asks.iter().filter_map(|ask| ask.call).collect();
         let named: HashSet<&str> =
             self.defects.iter().filter_map(|defect| defect.span_id.as_deref()).collect();
-        let silent = self.run.calls.iter().enumerate().filter(|(number, at)| {
-            let span = self.tree.nodes[**at].span.span_id.to_string();
-            !asking.contains(number)
-                && !named.contains(span.as_str())
-                && !trajectory.answer_span_ids.contains(&span)
-        });
-        let why = |at: usize| match self.tree.nodes[at].span.is_error() {
-            true => "the call failed",
-            false => "a reply that asks for no tool and is not the answer",
-        };
-        let silent: Vec<Defect> = silent.map(|(_, at)| outside_steps(self.tree, *at, why(*at))).collect();
+        let mut silent: Vec<Defect> = Vec::new();
+        let calls = self.run.calls.iter().enumerate().filter(|(number, _)| !asking.contains(number));
+        for (_, at) in calls {
+            let why = match self.tree.nodes[*at].span.is_error() {
+                true => "the call failed",
+                false => "a reply that asks for no tool and is not the answer",
+            };
+            silent.extend(outside_steps(self.tree, *at, why).into_iter().filter(|defect| {
+                let span = defect.span_id.as_deref().unwrap_or_default();
+                !named.contains(span) && !trajectory.answer_span_ids.iter().any(|answer| answer == span)
+            }));
+        }
         self.defects.extend(silent);
     }
 
