@@ -109,7 +109,7 @@ def hostile_texts(gradus):
         for name, text in HOSTILE.items():
             path = pathlib.Path(folder) / "hostile.txt"
             path.write_text(text)
-            runs = [cpu_of([gradus, "traces", "--format", "jsonl", path]) for _ in range(5)]
+            runs = [cpu_of([gradus, "traces", "--format", "jsonl", path]) for _ in range(9)]
             results[name] = {"bytes": len(text), "cpu_ms": round(min(run[0] for run in runs) * 1e3, 1)}
     return results
 

@@ -29,17 +29,22 @@ impl TraceLink {
         if span.parent_id.is_some() {
             return None;
         }
-        // Most roots say at once that they are something else.
-        if matches!(span.text("openinference.span.kind"), Some("CHAIN" | "AGENT" | "PROMPT" | "RETRIEVER")) {
-            return None;
+        let project = span.resource.project().unwrap_or_default();
+        let by_session = |session: &str| hash(&[project.as_bytes(), session.as_bytes()]);
+        // Most roots say at once that they are something else, and many calls which session they belong to.
+        match (span.text("openinference.span.kind"), span.text("session.id")) {
+            (Some("LLM" | "TOOL"), Some(session)) => {
+                return Some(TraceLink { session: Some(by_session(session)), ..TraceLink::default() });
+            }
+            (Some("CHAIN" | "AGENT" | "PROMPT" | "RETRIEVER"), _) => return None,
+            _ => {}
         }
         let mut facts = dialect::read(span);
         facts.read_free_text();
         if !matches!(facts.kind, Kind::Model | Kind::Tool) {
             return None;
         }
-        let project = span.resource.project().unwrap_or_default();
-        let session = facts.session.as_ref().map(|session| hash(&[project.as_bytes(), session.as_bytes()]));
+        let session = facts.session.as_deref().map(by_session);
         if facts.kind == Kind::Tool {
             return session.map(|session| TraceLink { session: Some(session), ..TraceLink::default() });
         }

@@ -182,7 +182,12 @@ impl OfferedTools<'_> {
         match self {
             OfferedTools::Json(text) => hasher.update(text.as_bytes()),
             OfferedTools::Value(value) => hasher.update(value.to_json().to_string().as_bytes()),
-            OfferedTools::Owned(json) => hasher.update(json.to_string().as_bytes()),
+            OfferedTools::Function { name, description, parameters } => {
+                for text in [Some(*name), *description, *parameters] {
+                    hasher.update(text.unwrap_or_default().as_bytes());
+                    hasher.update(&[0]);
+                }
+            }
         }
         hasher.update(&[0]);
     }
@@ -229,7 +234,11 @@ impl ToolList {
         match source {
             OfferedTools::Json(text) => self.text(text, 0),
             OfferedTools::Value(value) => self.text(&value.to_json().to_string(), 0),
-            OfferedTools::Owned(json) => self.text(&json.to_string(), 0),
+            OfferedTools::Function { name, description, parameters } => self.add(ToolDefinition {
+                name: (*name).to_owned(),
+                description: description.map(str::to_owned),
+                schema: parameters.and_then(RawJson::parse_object),
+            }),
         }
     }
 

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use crate::message::{Arguments, Message, Role, message_from_json, messages_from_json};
-use crate::span::Span;
+use crate::span::{Span, Value};
 
 use super::wrapped::unwrap_result;
 use super::{Facts, Kind, OfferedTools, fill, json, text};
@@ -27,7 +29,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         }
         return;
     }
-    let request = value("gcp.vertex.agent.llm_request").and_then(json).filter(is_filled);
+    let request = value("gcp.vertex.agent.llm_request").and_then(Value::as_str).and_then(Request::read);
     let reply = value("gcp.vertex.agent.llm_response").and_then(json).filter(is_filled);
     if request.is_none() && reply.is_none() {
         return;
@@ -35,15 +37,13 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     if facts.kind == Kind::Other {
         facts.kind = Kind::Model;
     }
-    if let Some(mut request) = request {
-        if let Some(tools) = request.pointer_mut("/config/tools") {
-            facts.offered_tools.push(OfferedTools::Owned(tools.take()));
-        }
-        fill(
-            &mut facts.model,
-            request.get("model").and_then(Json::as_str).map(|model| Cow::Owned(model.to_owned())),
-        );
-        facts.add_input(messages_from_json(request));
+    if let Some(request) = request {
+        fill(&mut facts.model, request.model);
+        facts.offered_tools.extend(request.config.tools.map(|tools| OfferedTools::Json(tools.get())));
+        let parse = |raw: &RawValue| serde_json::from_str::<Json>(raw.get()).ok();
+        let system = request.config.system_instruction.and_then(parse);
+        let contents = request.contents.and_then(parse).unwrap_or_default();
+        facts.add_input(messages_from_json(serde_json::json!({"system": system, "contents": contents})));
     }
     if let Some(mut reply) = reply {
         let usage = reply.get("usage_metadata").cloned().unwrap_or_default();
@@ -53,6 +53,32 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         facts.add_output(
             message.into_iter().map(|message| Message { role: Role::Assistant, ..message }).collect(),
         );
+    }
+}
+
+/// A recorded request. Most of it is the tools, which are the same on every call, so only what is needed is taken apart.
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow)]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    contents: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    config: Config<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Config<'a> {
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    system_instruction: Option<&'a RawValue>,
+}
+
+impl<'a> Request<'a> {
+    /// `{}` stands on spans that are no requests.
+    fn read(text: &'a str) -> Option<Request<'a>> {
+        serde_json::from_str(text).ok().filter(|request: &Request<'_>| request.contents.is_some())
     }
 }
 

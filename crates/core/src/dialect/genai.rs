@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use crate::message::{Arguments, Message, Role, message_from_json, messages_from_json};
 use crate::span::{Event, Span, Value};
 
+use super::genai_messages;
 use super::wrapped::{unwrap_arguments, unwrap_result};
 use super::{Facts, Kind, OfferedTools, arguments, fill, json, text, text_or_json};
 
@@ -99,17 +100,16 @@ fn kind(operation: &str, span: &Span<'_>) -> Kind {
     }
 }
 
-fn messages(value: &Value<'_>, role: Role) -> Vec<Message<'static>> {
-    match json(value) {
-        Some(json) => {
-            let mut messages = messages_from_json(json);
-            if role == Role::Assistant {
-                messages.iter_mut().for_each(|message| message.role = Role::Assistant);
-            }
-            messages
-        }
+fn messages<'s>(value: &'s Value<'_>, role: Role) -> Vec<Message<'s>> {
+    let known = value.as_str().and_then(genai_messages::read);
+    let mut messages = match known.or_else(|| json(value).map(messages_from_json)) {
+        Some(messages) => messages,
         None => value.as_str().map(|text| Message::text(role, text.to_owned())).into_iter().collect(),
+    };
+    if role == Role::Assistant {
+        messages.iter_mut().for_each(|message| message.role = Role::Assistant);
     }
+    messages
 }
 
 fn tool_arguments<'s>(value: &'s Value<'_>) -> Option<Arguments<'s>> {
@@ -197,7 +197,7 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     facts.add_input(input);
 }
 
-fn event_text(event: &Event<'_>, key: &str, role: Role) -> Vec<Message<'static>> {
+fn event_text<'s>(event: &'s Event<'_>, key: &str, role: Role) -> Vec<Message<'s>> {
     event.attributes.get(key).map(|value| messages(value, role)).unwrap_or_default()
 }
 

@@ -5,6 +5,7 @@
 
 mod adk;
 mod genai;
+mod genai_messages;
 mod logfire;
 mod mastra;
 mod openinference;
@@ -80,8 +81,8 @@ pub enum OfferedTools<'s> {
     Json(&'s str),
     /// The same, structured.
     Value(&'s Value<'s>),
-    /// Taken out of something larger.
-    Owned(serde_json::Value),
+    /// One function in three attributes; its parameters are JSON text.
+    Function { name: &'s str, description: Option<&'s str>, parameters: Option<&'s str> },
 }
 
 /// Reads a span with every dialect it speaks.

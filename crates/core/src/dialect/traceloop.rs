@@ -51,18 +51,22 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     }
     functions.sort_by_key(|(index, _, _)| *index);
     for function in functions.chunk_by(|a, b| a.0 == b.0) {
-        facts.offered_tools.extend(function_definition(function).map(OfferedTools::Owned));
+        facts.offered_tools.extend(function_definition(function));
     }
     facts.add_input(messages(prompts, Role::User));
     facts.add_output(messages(completions, Role::Assistant));
 }
 
-/// `llm.request.functions.N.{name,description,parameters}` as one definition.
-fn function_definition(fields: &[Entry<'_>]) -> Option<serde_json::Value> {
-    let field = |name: &str| fields.iter().find(|(_, field, _)| *field == name).map(|(_, _, value)| *value);
-    let (name, description) = (field("name")?.as_str()?, field("description").and_then(Value::as_str));
-    let parameters = field("parameters").and_then(json);
-    Some(serde_json::json!({"name": name, "description": description, "parameters": parameters}))
+/// `llm.request.functions.N.{name,description,parameters}`.
+fn function_definition<'s>(fields: &[Entry<'s>]) -> Option<OfferedTools<'s>> {
+    let field = |name: &str| {
+        fields.iter().find(|(_, field, _)| *field == name).and_then(|(_, _, value)| value.as_str())
+    };
+    Some(OfferedTools::Function {
+        name: field("name")?,
+        description: field("description"),
+        parameters: field("parameters"),
+    })
 }
 
 /// Index of the message, field, value.
