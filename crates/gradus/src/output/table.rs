@@ -26,6 +26,9 @@ struct Row {
 /// The columns that are as wide as what is in them; tools and query share the rest.
 const SHORTEST_ID: usize = 8;
 const TOOLS: usize = 34;
+/// What tools and query need together.
+const NARROWEST: usize = 44;
+const GAP: &str = "  ";
 /// Rows wait for the last one, so they must not keep more than can be shown.
 const WIDEST: usize = 200;
 
@@ -60,23 +63,19 @@ impl Table {
         let widest = |title: &str, of: fn(&Row) -> &str| {
             self.rows.iter().map(|row| of(row).width()).max().unwrap_or(0).max(title.width())
         };
-        let start = widest("START", |row| &row.start);
-        let steps = widest("STEPS", |row| &row.steps);
-        let defects = widest("DEFECTS", |row| &row.defects);
-        let tools = widest("TOOLS", |row| &row.tools).min(TOOLS);
-        let used = id + start + steps + defects + tools + 5 * 2;
-        let query = width.saturating_sub(used).max(20);
+        let (steps, defects) = (widest("STEPS", |row| &row.steps), widest("DEFECTS", |row| &row.defects));
+        let mut rest = width.saturating_sub(id + steps + defects + 4 * GAP.len());
+        // On a narrow terminal the time is what can be missed.
+        let start = widest("START", |row| &row.start) + GAP.len();
+        let start = if rest >= start + NARROWEST { start } else { 0 };
+        rest -= start;
+        let tools = widest("TOOLS", |row| &row.tools).min(TOOLS).min(rest * 2 / 5);
+        let query = rest.saturating_sub(tools).max(1);
         let line = |cells: [&str; 6]| {
             let [a, b, c, d, e, f] = cells;
-            format!(
-                "{}  {}  {}  {}  {}  {}",
-                fit(a, id),
-                fit(b, start),
-                fit(c, steps),
-                fit(d, defects),
-                fit(e, tools),
-                cut(f, query)
-            )
+            let b = if start > 0 { fit(b, start) } else { String::new() };
+            let (a, c, d, e) = (fit(a, id), fit(c, steps), fit(d, defects), fit(e, tools));
+            format!("{a}{GAP}{b}{c}{GAP}{d}{GAP}{e}{GAP}{}", cut(f, query))
         };
         let title = line(["ID", "START", "STEPS", "DEFECTS", "TOOLS", "QUERY"]);
         writeln!(out, "{BOLD}{}{BOLD:#}", title.trim_end())?;
