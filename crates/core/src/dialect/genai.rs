@@ -10,7 +10,7 @@ use crate::span::{Event, Span, Value};
 
 use super::genai_messages;
 use super::wrapped::{unwrap_arguments, unwrap_result};
-use super::{Facts, Kind, OfferedTools, arguments, fill, json, text, text_or_json};
+use super::{Facts, Kind, arguments, fill, json, offered, text, text_or_json};
 
 pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     let mut operation = "";
@@ -70,13 +70,6 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     }
     if model_call || facts.kind == Kind::Agent {
         read_message_events(span, facts);
-    }
-}
-
-fn offered<'s>(value: &'s Value<'_>) -> OfferedTools<'s> {
-    match value {
-        Value::Str(text) => OfferedTools::Json(text),
-        other => OfferedTools::Value(other),
     }
 }
 

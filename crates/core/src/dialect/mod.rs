@@ -252,6 +252,14 @@ impl<'s> Facts<'s> {
     }
 }
 
+/// Tool definitions, as text or structured.
+fn offered<'s>(value: &'s Value<'_>) -> OfferedTools<'s> {
+    match value {
+        Value::Str(text) => OfferedTools::Json(text),
+        other => OfferedTools::Value(other),
+    }
+}
+
 /// A text attribute, borrowed.
 fn text<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
     match value {

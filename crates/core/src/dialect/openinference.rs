@@ -6,7 +6,7 @@ use crate::message::{Arguments, Message, Part, Role, ToolCall, ToolResult, messa
 use crate::span::{Span, Value};
 
 use super::wrapped::{is_schema, unwrap_arguments, unwrap_result};
-use super::{Facts, Kind, OfferedTools, arguments, fill, json, text, text_or_json};
+use super::{Facts, Kind, arguments, fill, json, offered, text, text_or_json};
 
 pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     let mut input = MessageTable::default();
@@ -97,13 +97,6 @@ fn read_llm<'s>(
                 output.role = Role::Assistant;
             }
         }
-    }
-}
-
-fn offered<'s>(value: &'s Value<'_>) -> OfferedTools<'s> {
-    match value {
-        Value::Str(text) => OfferedTools::Json(text),
-        other => OfferedTools::Value(other),
     }
 }
 

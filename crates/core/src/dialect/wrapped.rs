@@ -101,7 +101,7 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str) -> Wrapped<'s
     if object.get("type").is_some_and(|kind| kind == "tool" || kind == "ToolMessage")
         || object.contains_key("lc")
     {
-        let data = object.get_mut("data").or(None);
+        let data = object.get_mut("data");
         let mut message = match data {
             Some(Json::Object(data)) => std::mem::take(data),
             _ => match object.remove("kwargs") {
