@@ -1,0 +1,162 @@
+//! Anthropic's messages form. JSON is asked for as the input of a tool that must be called.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::request::{AnswerForm, Reply, Request, Stop, Usage};
+
+pub(crate) const VERSION: &str = "2023-06-01";
+
+#[derive(Serialize)]
+struct Body<'b> {
+    model: &'b str,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    system: [Block<'b>; 1],
+    messages: [MessageOut<'b>; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<[Tool<'b>; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<ToolChoice<'b>>,
+}
+
+#[derive(Serialize)]
+struct Block<'b> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: &'b str,
+    /// The constant part is to be kept between calls.
+    cache_control: CacheControl,
+}
+
+#[derive(Serialize)]
+struct CacheControl {
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+struct MessageOut<'b> {
+    role: &'static str,
+    content: &'b str,
+}
+
+#[derive(Serialize)]
+struct Tool<'b> {
+    name: &'b str,
+    description: &'static str,
+    input_schema: &'b RawValue,
+}
+
+#[derive(Serialize)]
+struct ToolChoice<'b> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: &'b str,
+}
+
+pub(crate) fn body(model: &str, request: &Request<'_>) -> Vec<u8> {
+    let (tools, tool_choice) = match &request.answer {
+        AnswerForm::Text => (None, None),
+        AnswerForm::Json { name, schema } => (
+            Some([Tool { name, description: "Hands in the answer.", input_schema: schema }]),
+            Some(ToolChoice { kind: "tool", name }),
+        ),
+    };
+    let body = Body {
+        model,
+        max_tokens: request.max_tokens,
+        temperature: request.temperature,
+        system: [Block {
+            kind: "text",
+            text: request.system,
+            cache_control: CacheControl { kind: "ephemeral" },
+        }],
+        messages: [MessageOut { role: "user", content: request.user }],
+        tools,
+        tool_choice,
+    };
+    let mut bytes = Vec::with_capacity(request.system.len() + request.user.len() + 1024);
+    // Writing texts and numbers into memory cannot fail.
+    let _ = serde_json::to_writer(&mut bytes, &body);
+    bytes
+}
+
+#[derive(Deserialize)]
+struct MessageIn {
+    content: Vec<BlockIn>,
+    stop_reason: Option<String>,
+    usage: Option<UsageIn>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum BlockIn {
+    Text {
+        text: String,
+    },
+    ToolUse {
+        input: serde_json::Value,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct UsageIn {
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+}
+
+pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
+    let message: MessageIn = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let stop = match message.stop_reason.as_deref() {
+        Some("max_tokens") => Stop::Length,
+        Some("refusal") => Stop::Refused,
+        _ => Stop::Done,
+    };
+    let mut text = String::new();
+    for block in &message.content {
+        match block {
+            BlockIn::ToolUse { input } => {
+                text = input.to_string();
+                break;
+            }
+            BlockIn::Text { text: more } => text.push_str(more),
+            BlockIn::Other => {}
+        }
+    }
+    let usage = message.usage.map(|usage| {
+        let cached_prompt = usage.cache_read_input_tokens.unwrap_or(0);
+        // Anthropic counts what was read from or written to its cache apart.
+        let prompt = usage.input_tokens + cached_prompt + usage.cache_creation_input_tokens.unwrap_or(0);
+        Usage { prompt, completion: usage.output_tokens, cached_prompt }
+    });
+    Ok(Reply { text, usage, stop })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_texts_and_tool_calls() {
+        let text = read(
+            br#"{"content":[{"type":"thinking","thinking":"..."},{"type":"text","text":"a"},{"type":"text","text":"b"}],
+            "stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":7}}"#,
+        )
+        .expect("an answer");
+        assert_eq!(text.text, "ab");
+        assert_eq!(text.usage, Some(Usage { prompt: 10, completion: 2, cached_prompt: 7 }));
+        let tool = read(
+            br#"{"content":[{"type":"text","text":"here"},{"type":"tool_use","id":"x","name":"v","input":{"label":"correct"}}]}"#,
+        );
+        assert_eq!(tool.map(|reply| reply.text), Ok("{\"label\":\"correct\"}".to_owned()));
+        assert!(read(br#"{"type":"error"}"#).is_err());
+    }
+}

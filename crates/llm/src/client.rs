@@ -1,0 +1,321 @@
+//! Asks an endpoint: one attempt at a time under its limiter, again where that can help.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{StatusCode, Url};
+
+use crate::endpoint::{Endpoint, Provider};
+use crate::error::{CallError, Failure};
+use crate::limiter::{Limiter, Permit, Signal, Turn};
+use crate::openai::Dialect;
+use crate::request::{Reply, Request};
+use crate::retry::RetryPolicy;
+use crate::{anthropic, headers, openai};
+
+/// No judge and no agent writes more than this.
+const LONGEST_REPLY: usize = 8 << 20;
+/// Before an endpoint has answered once, there is little sense in patience.
+const FIRST_CONTACT_ATTEMPTS: u32 = 3;
+
+/// One endpoint with its connections and its limits.
+#[derive(Debug)]
+pub struct Client {
+    endpoint: Endpoint,
+    url: Url,
+    http: reqwest::Client,
+    headers: HeaderMap,
+    limiter: Limiter,
+    retry: RetryPolicy,
+    dialect: Mutex<Dialect>,
+    has_answered: AtomicBool,
+    calls: AtomicU64,
+}
+
+impl Client {
+    /// Fails with a line to show when the endpoint's address or key cannot be used.
+    pub fn new(endpoint: Endpoint, concurrency: usize, retry: RetryPolicy) -> Result<Client, String> {
+        // One provider of cryptography for the whole process; setting it twice is no error.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = endpoint.url()?;
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(endpoint.timeout.min(Duration::from_secs(10)))
+            .pool_max_idle_per_host(concurrency)
+            .tcp_nodelay(true)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| format!("no HTTPS here: {}", innermost(&error)))?;
+        let headers = headers_of(&endpoint)?;
+        let limiter = Limiter::new(concurrency);
+        Ok(Client {
+            url,
+            http,
+            headers,
+            limiter,
+            retry,
+            endpoint,
+            dialect: Mutex::default(),
+            has_answered: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+        })
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// Requests sent so far, retries included.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Asks until there is an answer or no hope of one. `Turn::New` waits behind calls that are tried again.
+    pub async fn ask(&self, request: &Request<'_>) -> Result<Reply, Failure> {
+        let mut turn = Turn::New;
+        let (mut others, mut rate_limited, mut attempts) = (0, 0, 0);
+        loop {
+            let dialect = self.dialect();
+            let mut permit = self.limiter.acquire(turn).await;
+            attempts += 1;
+            let error = match self.attempt(request, dialect, &mut permit).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            drop(permit);
+            turn = Turn::Again;
+            if let CallError::Refused { message, .. } = &error
+                && self.learned(request, dialect, message)
+            {
+                continue;
+            }
+            match error {
+                CallError::RateLimited { .. } => rate_limited += 1,
+                _ => others += 1,
+            }
+            let given_up = !self.has_answered.load(Ordering::Relaxed)
+                && matches!(error, CallError::Connect(_))
+                && others >= FIRST_CONTACT_ATTEMPTS;
+            match self.retry.pause(&error, others, rate_limited) {
+                Some(pause) if !given_up => tokio::time::sleep(pause).await,
+                _ => return Err(Failure { error, attempts }),
+            }
+        }
+    }
+
+    fn dialect(&self) -> Dialect {
+        *self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Whether a refusal taught us how to ask. Another call may have learned it first.
+    fn learned(&self, request: &Request<'_>, used: Dialect, message: &str) -> bool {
+        if self.endpoint.provider != Provider::OpenAi {
+            return false;
+        }
+        let mut known = self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *known != used {
+            return true;
+        }
+        match known.learn(request, message) {
+            Some(better) => {
+                *known = better;
+                true
+            }
+            None => false,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        request: &Request<'_>,
+        dialect: Dialect,
+        permit: &mut Permit<'_>,
+    ) -> Result<Reply, CallError> {
+        let body = match self.endpoint.provider {
+            Provider::OpenAi => openai::body(&self.endpoint.model, request, dialect),
+            Provider::Anthropic => anthropic::body(&self.endpoint.model, request),
+        };
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let limit = self.endpoint.timeout;
+        let exchanged = tokio::time::timeout(limit, self.exchange(body)).await;
+        let (status, answer_headers, bytes) = match exchanged {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                permit.tell(Signal::Overloaded { retry_after: None });
+                return Err(CallError::Timeout(limit));
+            }
+        };
+        if let Some(allowance) = headers::allowance(&answer_headers) {
+            self.limiter.allow(allowance);
+        }
+        if status.is_success() {
+            self.has_answered.store(true, Ordering::Relaxed);
+            permit.tell(Signal::Answered);
+            let read = match self.endpoint.provider {
+                Provider::OpenAi => openai::read(&bytes),
+                Provider::Anthropic => anthropic::read(&bytes),
+            };
+            return read.map_err(|reason| CallError::BadReply(format!("{reason}: {}", excerpt(&bytes))));
+        }
+        let error = refusal(status, &answer_headers, &bytes);
+        if matches!(error, CallError::RateLimited { .. }) || error.retry_after().is_some() {
+            permit.tell(Signal::Overloaded { retry_after: error.retry_after() });
+        }
+        Err(error)
+    }
+
+    /// Sends one request and takes in the whole answer.
+    async fn exchange(&self, body: Vec<u8>) -> Result<(StatusCode, HeaderMap, Vec<u8>), CallError> {
+        let sent = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body).send().await;
+        let mut response = sent.map_err(|error| {
+            let reason = innermost(&error);
+            if error.is_connect() { CallError::Connect(reason) } else { CallError::Broken(reason) }
+        })?;
+        let status = response.status();
+        let answer_headers = std::mem::take(response.headers_mut());
+        let mut bytes = Vec::new();
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if bytes.len() + chunk.len() > LONGEST_REPLY => {
+                    return Err(CallError::BadReply(format!("longer than {} MB", LONGEST_REPLY >> 20)));
+                }
+                Ok(Some(chunk)) if bytes.is_empty() => bytes = chunk.to_vec(),
+                Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+                Ok(None) => return Ok((status, answer_headers, bytes)),
+                Err(error) => return Err(CallError::Broken(innermost(&error))),
+            }
+        }
+    }
+}
+
+fn headers_of(endpoint: &Endpoint) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if endpoint.provider == Provider::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
+    }
+    if !endpoint.key.is_empty() {
+        let key = endpoint.key.expose();
+        let (name, value) = match endpoint.provider {
+            Provider::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
+            Provider::OpenAi if endpoint.is_azure() => (HeaderName::from_static("api-key"), key.to_owned()),
+            Provider::OpenAi => (AUTHORIZATION, format!("Bearer {key}")),
+        };
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| "the API key holds characters that no key has (a line break?)".to_owned())?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// What an HTTP status other than success means.
+fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8]) -> CallError {
+    let code = status.as_u16();
+    let message = message_of(bytes);
+    let retry_after = headers::retry_after(answer_headers);
+    let lower = message.to_ascii_lowercase();
+    match code {
+        429 if lower.contains("insufficient_quota") || lower.contains("exceeded your current quota") => {
+            CallError::Unauthorized { status: code, message }
+        }
+        429 => CallError::RateLimited { retry_after },
+        408 | 409 | 500.. => CallError::Server { status: code, message, retry_after },
+        401 | 403 => CallError::Unauthorized { status: code, message },
+        404 => CallError::NotFound { status: code, message },
+        413 => CallError::TooLong(message),
+        _ if [
+            "context_length",
+            "context length",
+            "context window",
+            "too many tokens",
+            "prompt is too long",
+        ]
+        .iter()
+        .any(|words| lower.contains(words)) =>
+        {
+            CallError::TooLong(message)
+        }
+        _ => CallError::Refused { status: code, message },
+    }
+}
+
+/// The human part of an error body, whatever its shape.
+fn message_of(bytes: &[u8]) -> String {
+    let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+    let text = json.as_ref().and_then(|json| {
+        let error = json.get("error").unwrap_or(json);
+        let message = error.get("message").or_else(|| json.get("message")).or_else(|| json.get("detail"));
+        let text = message.and_then(|message| message.as_str()).or_else(|| error.as_str())?;
+        let code = error.get("code").and_then(|code| code.as_str());
+        Some(match code {
+            Some(code) if !text.contains(code) => format!("{text} ({code})"),
+            _ => text.to_owned(),
+        })
+    });
+    match text {
+        Some(text) => excerpt(text.as_bytes()),
+        None => excerpt(bytes),
+    }
+}
+
+/// The beginning of an answer, on one line.
+fn excerpt(bytes: &[u8]) -> String {
+    const SHOWN: usize = 300;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None if line.is_empty() => "(empty)".to_owned(),
+        None => line,
+    }
+}
+
+/// The cause that says most; the layers above it only repeat that something failed.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, body: &str) -> CallError {
+        refusal(StatusCode::from_u16(status).expect("a status"), &HeaderMap::new(), body.as_bytes())
+    }
+
+    #[test]
+    fn tells_refusals_apart() {
+        assert!(refused(401, "{\"error\":{\"message\":\"Incorrect API key\"}}").is_fatal());
+        assert!(refused(404, "{\"error\":{\"message\":\"The model `x` does not exist\"}}").is_fatal());
+        let quota =
+            "{\"error\":{\"message\":\"You exceeded your current quota\",\"code\":\"insufficient_quota\"}}";
+        assert!(refused(429, quota).is_fatal());
+        for status in [408, 409, 429, 500, 502, 503, 529] {
+            assert!(refused(status, "").is_transient(), "{status}");
+        }
+        for status in [400, 402, 405, 422] {
+            let error = refused(status, "{\"detail\":\"bad\"}");
+            assert!(!error.is_transient() && !error.is_fatal(), "{status}");
+            assert_eq!(error.to_string(), format!("HTTP {status}: bad"));
+        }
+        let long = "{\"error\":{\"message\":\"maximum context length is 8192 tokens\"}}";
+        assert!(matches!(refused(400, long), CallError::TooLong(_)));
+        assert_eq!(
+            refused(502, "<html>\n\n<b>Bad gateway</b>").to_string(),
+            "HTTP 502: <html> <b>Bad gateway</b>"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Where a model is asked, in which wire form, with which key.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A key that no message, log or report can show.
+#[derive(Clone, Default)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(key: impl Into<String>) -> Self {
+        Secret(key.into().trim().to_owned())
+    }
+
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "(no key)" } else { "(a key)" })
+    }
+}
+
+/// The wire form of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// `POST {base}/chat/completions`: OpenAI, Azure, vLLM, llama.cpp, Ollama, OpenRouter and many more.
+    OpenAi,
+    /// `POST {base}/v1/messages`.
+    Anthropic,
+}
+
+impl Provider {
+    pub fn name(self) -> &'static str {
+        match self {
+            Provider::OpenAi => "openai",
+            Provider::Anthropic => "anthropic",
+        }
+    }
+
+    pub fn default_base_url(self) -> &'static str {
+        match self {
+            Provider::OpenAi => "https://api.openai.com/v1",
+            Provider::Anthropic => "https://api.anthropic.com",
+        }
+    }
+
+    pub fn default_model(self) -> &'static str {
+        match self {
+            Provider::OpenAi => "gpt-4o",
+            Provider::Anthropic => "claude-sonnet-4-5",
+        }
+    }
+}
+
+/// One model at one endpoint.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub provider: Provider,
+    /// May carry a query, as Azure's `?api-version=`.
+    pub base_url: String,
+    pub key: Secret,
+    pub model: String,
+    /// How long one call may take, from the first byte sent to the last one received.
+    pub timeout: Duration,
+}
+
+impl Endpoint {
+    /// The address that is called.
+    pub(crate) fn url(&self) -> Result<reqwest::Url, String> {
+        let mut url = reqwest::Url::parse(&self.base_url)
+            .map_err(|error| format!("{:?} is no address of an endpoint: {error}", self.base_url))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("{:?} is no http or https address", self.base_url));
+        }
+        let path = url.path().trim_end_matches('/').to_owned();
+        let path = match self.provider {
+            // People paste the address with and without its last part.
+            Provider::OpenAi if path.ends_with("/chat/completions") => path,
+            Provider::OpenAi => format!("{path}/chat/completions"),
+            Provider::Anthropic if path.ends_with("/v1/messages") => path,
+            Provider::Anthropic => format!("{}/v1/messages", path.trim_end_matches("/v1")),
+        };
+        url.set_path(&path);
+        Ok(url)
+    }
+
+    /// Azure takes its keys in a header of its own.
+    pub(crate) fn is_azure(&self) -> bool {
+        let host = reqwest::Url::parse(&self.base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
+        host.is_some_and(|host| host.ends_with(".azure.com"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(provider: Provider, base_url: &str) -> Result<String, String> {
+        let endpoint = Endpoint {
+            provider,
+            base_url: base_url.to_owned(),
+            key: Secret::default(),
+            model: String::new(),
+            timeout: Duration::from_secs(1),
+        };
+        endpoint.url().map(String::from)
+    }
+
+    #[test]
+    fn completes_addresses_as_people_write_them() {
+        let openai = |base| url(Provider::OpenAi, base).expect("an address");
+        assert_eq!(openai("http://127.0.0.1:8000/v1"), "http://127.0.0.1:8000/v1/chat/completions");
+        assert_eq!(openai("http://127.0.0.1:8000/v1/"), "http://127.0.0.1:8000/v1/chat/completions");
+        assert_eq!(openai("http://h/v1/chat/completions"), "http://h/v1/chat/completions");
+        assert_eq!(
+            openai("https://x.openai.azure.com/openai/deployments/d?api-version=2024-10-21"),
+            "https://x.openai.azure.com/openai/deployments/d/chat/completions?api-version=2024-10-21"
+        );
+        let anthropic = |base| url(Provider::Anthropic, base).expect("an address");
+        assert_eq!(anthropic("https://api.anthropic.com"), "https://api.anthropic.com/v1/messages");
+        assert_eq!(anthropic("https://api.anthropic.com/v1/"), "https://api.anthropic.com/v1/messages");
+    }
+
+    #[test]
+    fn refuses_what_is_no_address() {
+        assert!(url(Provider::OpenAi, "localhost:8000").is_err());
+        assert!(url(Provider::OpenAi, "ftp://h/v1").is_err());
+        assert!(url(Provider::OpenAi, "").is_err());
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        assert_eq!(format!("{:?}", Secret::new(" sk-123 ")), "(a key)");
+    }
+}

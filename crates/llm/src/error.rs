@@ -1,0 +1,71 @@
+//! Why a call failed, and whether asking again can help.
+
+use std::time::Duration;
+
+/// One attempt that failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CallError {
+    #[error("no connection: {0}")]
+    Connect(String),
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    #[error("no answer within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    #[error("rate limited (HTTP 429)")]
+    RateLimited { retry_after: Option<Duration> },
+    #[error("HTTP {status}: {message}")]
+    Server { status: u16, message: String, retry_after: Option<Duration> },
+    #[error("HTTP {status}: {message}")]
+    Unauthorized { status: u16, message: String },
+    #[error("HTTP {status}: {message}")]
+    NotFound { status: u16, message: String },
+    #[error("the prompt is too long for the model: {0}")]
+    TooLong(String),
+    #[error("HTTP {status}: {message}")]
+    Refused { status: u16, message: String },
+    #[error("not a model's answer: {0}")]
+    BadReply(String),
+}
+
+impl CallError {
+    /// Whether the same call may succeed later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            CallError::Connect(_)
+            | CallError::Broken(_)
+            | CallError::Timeout(_)
+            | CallError::RateLimited { .. }
+            | CallError::Server { .. }
+            | CallError::BadReply(_) => true,
+            CallError::Unauthorized { .. }
+            | CallError::NotFound { .. }
+            | CallError::TooLong(_)
+            | CallError::Refused { .. } => false,
+        }
+    }
+
+    /// Whether every other call to this endpoint would fail the same way.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, CallError::Unauthorized { .. } | CallError::NotFound { .. })
+    }
+
+    /// How long the endpoint asked to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            CallError::RateLimited { retry_after } | CallError::Server { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// A call that was given up, and how often it was tried.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{error}{}", attempts_text(*attempts))]
+pub struct Failure {
+    pub error: CallError,
+    pub attempts: u32,
+}
+
+fn attempts_text(attempts: u32) -> String {
+    if attempts > 1 { format!(" (tried {attempts} times)") } else { String::new() }
+}

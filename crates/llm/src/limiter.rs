@@ -1,0 +1,367 @@
+//! How many calls an endpoint gets at once. The limit finds itself: it starts low and doubles while all goes well
+//! (slow start), is cut once for each episode of rate limiting, and from then on grows by one a round trip. It does not
+//! grow while it is not used. What the endpoint says of its own limits is obeyed.
+//!
+//! [`Window`] is the rule, without a clock or a runtime of its own; [`Limiter`] lets tasks wait on it.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::headers::Allowance;
+
+const FIRST_LIMIT: f64 = 16.0;
+const CUT: f64 = 0.5;
+
+/// What a call's end tells about the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    Answered,
+    /// Rate limited, or too slow to answer: too much was asked at once.
+    Overloaded {
+        retry_after: Option<Duration>,
+    },
+    /// Failed for a reason that says nothing about load.
+    Neutral,
+}
+
+/// Who waits: a call that is tried again goes before a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    New,
+    Again,
+}
+
+/// The rule.
+#[derive(Debug)]
+pub struct Window {
+    limit: f64,
+    max: f64,
+    slow_start: bool,
+    in_flight: usize,
+    /// Serial number of the next call.
+    next: u64,
+    /// Calls before this one belong to an episode that was answered with a cut already.
+    episode: u64,
+    paused_until: Option<Instant>,
+    allowance: Option<(u64, Instant)>,
+    again_waiting: usize,
+}
+
+/// What a call that wants to start is told.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Go, under this serial number.
+    Go(u64),
+    /// Wait for another call to end.
+    Full,
+    Until(Instant),
+}
+
+impl Window {
+    pub fn new(max: usize) -> Self {
+        let max = max.max(1) as f64;
+        Window {
+            limit: FIRST_LIMIT.min(max),
+            max,
+            slow_start: true,
+            in_flight: 0,
+            next: 0,
+            episode: 0,
+            paused_until: None,
+            allowance: None,
+            again_waiting: 0,
+        }
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit as usize
+    }
+
+    pub fn admit(&mut self, turn: Turn, now: Instant) -> Admission {
+        if let Some(until) = self.paused_until {
+            if now < until {
+                return Admission::Until(until);
+            }
+            self.paused_until = None;
+        }
+        if let Some((left, reset)) = self.allowance {
+            if now >= reset {
+                self.allowance = None;
+            } else if left == 0 {
+                return Admission::Until(reset);
+            }
+        }
+        if self.in_flight >= self.limit() || (turn == Turn::New && self.again_waiting > 0) {
+            return Admission::Full;
+        }
+        if let Some((left, _)) = &mut self.allowance {
+            *left -= 1;
+        }
+        self.in_flight += 1;
+        self.next += 1;
+        Admission::Go(self.next - 1)
+    }
+
+    pub fn end(&mut self, serial: u64, signal: Signal, now: Instant) {
+        let used = self.in_flight + 1 >= self.limit();
+        self.in_flight = self.in_flight.saturating_sub(1);
+        match signal {
+            Signal::Answered if used => {
+                let growth = if self.slow_start { 1.0 } else { 1.0 / self.limit };
+                self.limit = (self.limit + growth).min(self.max);
+            }
+            Signal::Answered | Signal::Neutral => {}
+            Signal::Overloaded { retry_after } => {
+                if let Some(pause) = retry_after {
+                    let until = now + pause;
+                    self.paused_until = Some(self.paused_until.map_or(until, |known| known.max(until)));
+                }
+                if serial >= self.episode {
+                    self.limit = (self.limit * CUT).max(1.0);
+                    self.slow_start = false;
+                    self.episode = self.next;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn allow(&mut self, allowance: Allowance, now: Instant) {
+        self.allowance = Some((allowance.requests_left, now + allowance.reset_in));
+    }
+}
+
+/// Lets calls wait for their turn.
+#[derive(Debug)]
+pub struct Limiter {
+    window: Mutex<Window>,
+    new_turn: Notify,
+    again_turn: Notify,
+}
+
+impl Limiter {
+    pub fn new(max: usize) -> Self {
+        Limiter { window: Mutex::new(Window::new(max)), new_turn: Notify::new(), again_turn: Notify::new() }
+    }
+
+    /// Calls that may be in flight at once, as of now.
+    pub fn limit(&self) -> usize {
+        self.lock().limit()
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.lock().in_flight
+    }
+
+    /// Waits until a call may start.
+    pub async fn acquire(&self, turn: Turn) -> Permit<'_> {
+        let queue = self.queue(turn);
+        let _waiting = (turn == Turn::Again).then(|| Waiting::new(self));
+        loop {
+            let notified = queue.notified();
+            let admission = self.lock().admit(turn, Instant::now());
+            match admission {
+                Admission::Go(serial) => {
+                    // There may be room for more than one.
+                    self.wake();
+                    return Permit { limiter: self, serial, signal: Signal::Neutral };
+                }
+                Admission::Full => notified.await,
+                Admission::Until(instant) => tokio::time::sleep_until(instant).await,
+            }
+        }
+    }
+
+    pub(crate) fn allow(&self, allowance: Allowance) {
+        self.lock().allow(allowance, Instant::now());
+    }
+
+    fn queue(&self, turn: Turn) -> &Notify {
+        match turn {
+            Turn::New => &self.new_turn,
+            Turn::Again => &self.again_turn,
+        }
+    }
+
+    /// Wakes the next in line if there is room.
+    fn wake(&self) {
+        let window = self.lock();
+        if window.in_flight < window.limit() {
+            let turn = if window.again_waiting > 0 { Turn::Again } else { Turn::New };
+            drop(window);
+            self.queue(turn).notify_one();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A call in flight; what it came to is told before it is dropped.
+#[derive(Debug)]
+pub struct Permit<'l> {
+    limiter: &'l Limiter,
+    serial: u64,
+    signal: Signal,
+}
+
+impl Permit<'_> {
+    pub fn tell(&mut self, signal: Signal) {
+        self.signal = signal;
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.limiter.lock().end(self.serial, self.signal, Instant::now());
+        self.limiter.wake();
+    }
+}
+
+/// Counts a call that waits to be tried again, also when its task is dropped meanwhile.
+struct Waiting<'l>(&'l Limiter);
+
+impl<'l> Waiting<'l> {
+    fn new(limiter: &'l Limiter) -> Self {
+        limiter.lock().again_waiting += 1;
+        Waiting(limiter)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.lock().again_waiting -= 1;
+        self.0.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(window: &mut Window, now: Instant) -> Vec<u64> {
+        std::iter::from_fn(|| match window.admit(Turn::New, now) {
+            Admission::Go(serial) => Some(serial),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Starts as many calls as allowed and ends them all the same way.
+    fn round(window: &mut Window, signal: Signal, now: Instant) -> usize {
+        let serials = fill(window, now);
+        serials.iter().for_each(|serial| window.end(*serial, signal, now));
+        serials.len()
+    }
+
+    /// One round trip: every call in flight is answered, oldest first, and its place taken at once.
+    fn round_trip(window: &mut Window, calls: &mut Vec<u64>, now: Instant) {
+        for serial in std::mem::take(calls) {
+            window.end(serial, Signal::Answered, now);
+            calls.extend(fill(window, now));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn doubles_until_the_ceiling() {
+        let now = Instant::now();
+        let mut window = Window::new(100);
+        let mut calls = fill(&mut window, now);
+        let mut limits = vec![window.limit()];
+        for _ in 0..4 {
+            round_trip(&mut window, &mut calls, now);
+            limits.push(window.limit());
+        }
+        assert_eq!(limits, [16, 32, 64, 100, 100]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_cut_for_each_episode_and_then_one_more_a_round() {
+        let now = Instant::now();
+        let mut window = Window::new(64);
+        let mut calls = fill(&mut window, now);
+        while window.limit() < 64 {
+            round_trip(&mut window, &mut calls, now);
+        }
+        calls.iter().for_each(|serial| window.end(*serial, Signal::Overloaded { retry_after: None }, now));
+        assert_eq!((calls.len(), window.limit()), (64, 32), "64 refusals are one episode");
+        calls = fill(&mut window, now);
+        round_trip(&mut window, &mut calls, now);
+        round_trip(&mut window, &mut calls, now);
+        assert!((33..=34).contains(&window.limit()), "one more a round trip after the first cut");
+        calls.iter().for_each(|serial| window.end(*serial, Signal::Neutral, now));
+        round(&mut window, Signal::Overloaded { retry_after: None }, now);
+        assert!(window.limit() <= 17, "a new episode cuts again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn does_not_grow_unused_and_never_reaches_zero() {
+        let now = Instant::now();
+        let mut window = Window::new(64);
+        for _ in 0..100 {
+            let Admission::Go(serial) = window.admit(Turn::New, now) else { panic!("refused") };
+            window.end(serial, Signal::Answered, now);
+        }
+        assert_eq!(window.limit(), 16);
+        for _ in 0..20 {
+            round(&mut window, Signal::Overloaded { retry_after: None }, now);
+        }
+        assert_eq!(window.limit(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn obeys_retry_after_and_allowances() {
+        let now = Instant::now();
+        let mut window = Window::new(8);
+        let Admission::Go(serial) = window.admit(Turn::New, now) else { panic!("refused") };
+        window.end(serial, Signal::Overloaded { retry_after: Some(Duration::from_secs(3)) }, now);
+        assert_eq!(window.admit(Turn::New, now), Admission::Until(now + Duration::from_secs(3)));
+        let later = now + Duration::from_secs(3);
+        window.allow(Allowance { requests_left: 1, reset_in: Duration::from_secs(9) }, later);
+        assert!(matches!(window.admit(Turn::New, later), Admission::Go(_)));
+        assert_eq!(window.admit(Turn::New, later), Admission::Until(later + Duration::from_secs(9)));
+        assert!(matches!(window.admit(Turn::New, later + Duration::from_secs(9)), Admission::Go(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_retry_goes_before_a_new_call_and_none_is_forgotten() {
+        let limiter = Limiter::new(1);
+        let first = limiter.acquire(Turn::New).await;
+        let order = Mutex::new(Vec::new());
+        let enter = async |name, turn| {
+            let _permit = limiter.acquire(turn).await;
+            order.lock().expect("one thread").push(name);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            drop(first);
+        };
+        tokio::join!(enter("new", Turn::New), enter("again", Turn::Again), enter("new", Turn::New), release);
+        assert_eq!(*order.lock().expect("one thread"), ["again", "new", "new"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn never_lets_in_more_than_the_limit() {
+        let limiter = Limiter::new(40);
+        let most = std::cell::Cell::new(0);
+        let call = async |number: u64| {
+            let mut permit = limiter.acquire(Turn::New).await;
+            let at_once = limiter.in_flight();
+            assert!(at_once <= 40);
+            most.set(at_once.max(most.get()));
+            tokio::time::sleep(Duration::from_millis(number % 7)).await;
+            permit.tell(Signal::Answered);
+        };
+        let mut calls: Vec<_> = (0..2_000).map(|number| Box::pin(call(number))).collect();
+        std::future::poll_fn(|context| {
+            calls.retain_mut(|call| call.as_mut().poll(context).is_pending());
+            if calls.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        assert_eq!(most.get(), 40);
+    }
+}

@@ -1,0 +1,215 @@
+//! The chat completions form, as OpenAI and everybody compatible with it speak it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::request::{AnswerForm, Reply, Request, Stop, Usage};
+
+/// What an endpoint turned out not to know; learned from its refusals, so that no list of models is needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    pub no_json_schema: bool,
+    pub no_temperature: bool,
+    /// Newer models call the limit of an answer `max_completion_tokens`.
+    pub completion_tokens: bool,
+}
+
+impl Dialect {
+    /// What a refusal teaches; `None` when it teaches nothing new.
+    pub(crate) fn learn(self, request: &Request<'_>, message: &str) -> Option<Dialect> {
+        let message = message.to_ascii_lowercase();
+        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        if !self.completion_tokens && says(&["max_completion_tokens"]) {
+            return Some(Dialect { completion_tokens: true, ..self });
+        }
+        if !self.no_temperature && request.temperature.is_some() && says(&["temperature"]) {
+            return Some(Dialect { no_temperature: true, ..self });
+        }
+        let about_form =
+            says(&["response_format", "json_schema", "structured output", "guided", "grammar", "schema"]);
+        if !self.no_json_schema && request.answer.is_json() && about_form {
+            return Some(Dialect { no_json_schema: true, ..self });
+        }
+        None
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'b> {
+    model: &'b str,
+    messages: [MessageOut<'b>; 2],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat<'b>>,
+}
+
+#[derive(Serialize)]
+struct MessageOut<'b> {
+    role: &'static str,
+    content: &'b str,
+}
+
+#[derive(Serialize)]
+struct ResponseFormat<'b> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    json_schema: JsonSchema<'b>,
+}
+
+#[derive(Serialize)]
+struct JsonSchema<'b> {
+    name: &'b str,
+    strict: bool,
+    schema: &'b RawValue,
+}
+
+pub(crate) fn body(model: &str, request: &Request<'_>, dialect: Dialect) -> Vec<u8> {
+    let limit = Some(request.max_tokens);
+    let body = Body {
+        model,
+        messages: [
+            MessageOut { role: "system", content: request.system },
+            MessageOut { role: "user", content: request.user },
+        ],
+        temperature: request.temperature.filter(|_| !dialect.no_temperature),
+        max_tokens: limit.filter(|_| !dialect.completion_tokens),
+        max_completion_tokens: limit.filter(|_| dialect.completion_tokens),
+        response_format: match &request.answer {
+            AnswerForm::Json { name, schema } if !dialect.no_json_schema => Some(ResponseFormat {
+                kind: "json_schema",
+                json_schema: JsonSchema { name, strict: true, schema },
+            }),
+            _ => None,
+        },
+    };
+    let mut bytes = Vec::with_capacity(request.system.len() + request.user.len() + 1024);
+    // Writing texts and numbers into memory cannot fail.
+    let _ = serde_json::to_writer(&mut bytes, &body);
+    bytes
+}
+
+#[derive(Deserialize)]
+struct Completion {
+    choices: Vec<Choice>,
+    usage: Option<UsageIn>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: MessageIn,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct MessageIn {
+    content: Option<String>,
+    refusal: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct UsageIn {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+    prompt_tokens_details: Option<PromptDetails>,
+}
+
+#[derive(Deserialize)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+}
+
+pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
+    let completion: Completion = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
+    let refused = choice.message.refusal.is_some_and(|text| !text.is_empty());
+    let stop = match choice.finish_reason.as_deref() {
+        _ if refused => Stop::Refused,
+        Some("content_filter") => Stop::Refused,
+        Some("length") => Stop::Length,
+        _ => Stop::Done,
+    };
+    let usage = completion.usage.map(|usage| Usage {
+        prompt: usage.prompt_tokens,
+        completion: usage.completion_tokens,
+        cached_prompt: usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
+    });
+    Ok(Reply { text: choice.message.content.unwrap_or_default(), usage, stop })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn request(answer: AnswerForm) -> Request<'static> {
+        Request { system: "s", user: "u", answer, max_tokens: 9, temperature: Some(0.0) }
+    }
+
+    fn json_form() -> AnswerForm {
+        let schema = RawValue::from_string("{\"type\":\"object\"}".to_owned()).expect("JSON");
+        AnswerForm::Json { name: "verdict".into(), schema: Arc::from(schema) }
+    }
+
+    #[test]
+    fn asks_in_the_form_the_endpoint_knows() {
+        let body = |dialect| {
+            let bytes = super::body("m", &request(json_form()), dialect);
+            serde_json::from_slice::<serde_json::Value>(&bytes).expect("JSON")
+        };
+        let plain = body(Dialect::default());
+        assert_eq!(plain["max_tokens"], 9);
+        assert_eq!(plain["response_format"]["json_schema"]["strict"], true);
+        let learned = body(Dialect { no_json_schema: true, no_temperature: true, completion_tokens: true });
+        assert_eq!(learned["max_completion_tokens"], 9);
+        for absent in ["max_tokens", "temperature", "response_format"] {
+            assert!(learned.get(absent).is_none(), "{absent}");
+        }
+    }
+
+    #[test]
+    fn learns_from_refusals() {
+        let known = Dialect::default();
+        let learn = |message: &str| known.learn(&request(json_form()), message);
+        assert!(
+            learn("Unsupported parameter: 'max_tokens'; use 'max_completion_tokens' instead.")
+                .is_some_and(|dialect| dialect.completion_tokens)
+        );
+        assert!(
+            learn("Unsupported value: 'temperature' does not support 0.0")
+                .is_some_and(|dialect| dialect.no_temperature)
+        );
+        assert!(
+            learn("Invalid parameter: 'response_format' of type 'json_schema' is not supported")
+                .is_some_and(|dialect| dialect.no_json_schema)
+        );
+        assert_eq!(learn("Invalid request"), None);
+        let text = request(AnswerForm::Text);
+        assert_eq!(known.learn(&text, "response_format is not supported"), None);
+    }
+
+    #[test]
+    fn reads_answers_cuts_and_refusals() {
+        let reply = read(
+            br#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],
+            "usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}"#,
+        )
+        .expect("an answer");
+        assert_eq!((reply.text.as_str(), reply.stop), ("hi", Stop::Done));
+        assert_eq!(reply.usage, Some(Usage { prompt: 5, completion: 2, cached_prompt: 4 }));
+        let cut = read(br#"{"choices":[{"message":{"content":"h"},"finish_reason":"length"}]}"#);
+        assert_eq!(cut.map(|reply| reply.stop), Ok(Stop::Length));
+        let refused = read(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#);
+        assert_eq!(refused.map(|reply| reply.stop), Ok(Stop::Refused));
+        assert!(read(br#"{"choices":[]}"#).is_err());
+        assert!(read(br#"{"choices":[{"mess"#).is_err());
+        assert!(read(b"<html>").is_err());
+    }
+}

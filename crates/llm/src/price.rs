@@ -1,0 +1,125 @@
+//! What tokens cost. Prices are data: a table is built in, and a user's table adds to it or replaces entries.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::request::Usage;
+
+const BUILT_IN: &str = include_str!("prices.toml");
+
+/// Dollars for a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    pub input: f64,
+    pub output: f64,
+    /// Input that the provider had cached; the same as `input` where nothing else is said.
+    pub cached_input: Option<f64>,
+}
+
+impl Price {
+    pub fn of(&self, usage: Usage) -> f64 {
+        let cached = usage.cached_prompt.min(usage.prompt);
+        let fresh = usage.prompt - cached;
+        let dollars = fresh as f64 * self.input
+            + cached as f64 * self.cached_input.unwrap_or(self.input)
+            + usage.completion as f64 * self.output;
+        dollars / 1e6
+    }
+}
+
+/// Prices by the beginning of a model's name: providers append dates and versions.
+#[derive(Clone, Debug)]
+pub struct PriceTable {
+    prices: BTreeMap<String, Price>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct PriceError(String);
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    #[allow(dead_code, reason = "says of when the table is; for readers")]
+    as_of: Option<String>,
+    #[serde(flatten)]
+    prices: BTreeMap<String, Price>,
+}
+
+impl Default for PriceTable {
+    fn default() -> Self {
+        let mut table = PriceTable { prices: BTreeMap::new() };
+        if let Err(error) = table.add(BUILT_IN) {
+            unreachable!("the built-in table is tested: {error}");
+        }
+        table
+    }
+}
+
+impl PriceTable {
+    /// Adds a table in TOML; its entries win over those that are there.
+    pub fn add(&mut self, toml: &str) -> Result<(), PriceError> {
+        let file: File = toml::from_str(toml).map_err(|error| PriceError(error.to_string()))?;
+        for (model, price) in &file.prices {
+            let all = [Some(price.input), Some(price.output), price.cached_input];
+            if all.iter().flatten().any(|value| !value.is_finite() || *value < 0.0) {
+                return Err(PriceError(format!("the price of {model:?} is no amount of dollars")));
+            }
+        }
+        self.prices.extend(file.prices);
+        Ok(())
+    }
+
+    /// The price of a model: the longest entry that its name begins with. `None` when nothing is known.
+    pub fn find(&self, model: &str) -> Option<Price> {
+        // Routers put the maker before the name.
+        let short = model.rsplit('/').next().unwrap_or(model);
+        [model, short].iter().find_map(|name| {
+            let entries = self.prices.iter().filter(|(entry, _)| is_version_of(name, entry));
+            entries.max_by_key(|(entry, _)| entry.len()).map(|(_, price)| *price)
+        })
+    }
+}
+
+/// `gpt-4o-2024-08-06` is a version of `gpt-4o`; `gpt-4o-mini` is a model of its own.
+fn is_version_of(name: &str, entry: &str) -> bool {
+    let Some(rest) = name.strip_prefix(entry) else { return false };
+    let Some(rest) = rest.strip_prefix(['-', '@', ':', '.']) else { return rest.is_empty() };
+    rest == "latest" || rest.starts_with(|c: char| c.is_ascii_digit()) || rest.starts_with('v')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_versions_and_leaves_other_models_alone() {
+        let table = PriceTable::default();
+        let price = table.find("gpt-4o").expect("a price");
+        assert_eq!(table.find("gpt-4o-2024-08-06"), Some(price));
+        assert_eq!(table.find("openai/gpt-4o"), Some(price));
+        assert_ne!(table.find("gpt-4o-mini"), Some(price));
+        assert_eq!(table.find("gpt-4o-audio-preview"), None);
+        assert_eq!(table.find("my-own-model"), None);
+        assert!(table.find("claude-sonnet-4-5-20250929").is_some());
+    }
+
+    #[test]
+    fn cached_input_costs_less() {
+        let price = Price { input: 2.0, output: 10.0, cached_input: Some(1.0) };
+        let usage = Usage { prompt: 1_000_000, completion: 100_000, cached_prompt: 500_000 };
+        assert!((price.of(usage) - 2.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_users_table_wins_and_nonsense_is_refused() {
+        let mut table = PriceTable::default();
+        table.add("[\"my-own-model\"]\ninput = 1\noutput = 2").expect("a table");
+        assert_eq!(table.find("my-own-model").map(|price| price.output), Some(2.0));
+        assert!(table.add("[m]\ninput = -1\noutput = 2").is_err());
+        assert!(table.add("[m]\ninput = 1").is_err());
+        assert!(table.add("[m]\ninput = 1\noutput = 2\nimput = 3").is_err());
+    }
+}
