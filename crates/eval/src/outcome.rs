@@ -1,11 +1,15 @@
-//! What came of one question about a step or a trajectory. This is also the line format of `gradus eval --jsonl`;
-//! field names are a promise to the tools built on it.
+//! What came of one question about a step or a trajectory. [`OutcomeLine`] is also the line format of
+//! `gradus eval --jsonl`; field names are a promise to the tools built on it.
+
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::prompt::Shortened;
+
 /// One answer of a judge. A judge that could not judge is never a 0 and never a 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     Scored(Verdict),
     /// The question does not arise: there is no thought, no query, no step.
@@ -18,11 +22,72 @@ pub enum Outcome {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     pub label: String,
     pub score: f64,
     pub explanation: String,
     /// What the verdict rests on, word for word where it can be.
     pub evidence: Vec<String>,
+}
+
+/// How a question ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeKind {
+    /// The judge gave a label.
+    Scored,
+    /// The question does not arise.
+    NotApplicable,
+    /// The question arises and was not answered.
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenCount {
+    pub prompt: u64,
+    pub completion: u64,
+    /// Of the prompt's tokens, those that the provider had cached.
+    pub cached_prompt: u64,
+}
+
+/// One outcome, as it is stored and printed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OutcomeLine {
+    pub run_id: Arc<str>,
+    pub trajectory_id: Arc<str>,
+    /// Counts from 1; null for a whole trajectory.
+    pub step_index: Option<u32>,
+    /// The rubric's name.
+    pub evaluator: Arc<str>,
+    pub outcome: OutcomeKind,
+    /// Null unless scored.
+    pub label: Option<String>,
+    /// Null unless scored.
+    pub score: Option<f64>,
+    pub explanation: Option<String>,
+    /// What the verdict rests on.
+    pub evidence: Vec<String>,
+    /// Why there is no verdict; null when there is one.
+    pub reason: Option<String>,
+    /// `offline`, `rules`, or the provider and the model.
+    pub judge: Arc<str>,
+    pub rubric_hash: Arc<str>,
+    /// Spent on this outcome in this run; null when no model was asked.
+    pub tokens: Option<TokenCount>,
+    /// Spent on this outcome in this run; null when the model's price is not known.
+    pub cost_usd: Option<f64>,
+    /// Whether the verdict was there already: from an earlier run, or from an identical question of this one.
+    pub cached: bool,
+    /// Requests that were sent for it, retries included.
+    pub calls: u32,
+    /// What the judge saw only in part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortened: Vec<Shortened>,
+}
+
+impl OutcomeLine {
+    pub fn is_scored(&self) -> bool {
+        self.outcome == OutcomeKind::Scored
+    }
 }

@@ -1,0 +1,28 @@
+//! Fences recorded data in, with marks that the data cannot contain.
+//!
+//! A mark is a cryptographic digest of what it fences: to write its own mark into a recording, one would have to find
+//! a text that holds its own digest. And it is no random number, so the same case gives the same prompt, which caches
+//! and repeatable runs need.
+
+use std::fmt::Write;
+
+/// What a fence adds to a value, about.
+pub(super) const LENGTH: usize = 2 * (32 + "<<data >>\n".len());
+
+pub(super) fn mark<'v>(values: impl IntoIterator<Item = &'v str>) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 fence around recorded data");
+    for value in values {
+        // With their lengths, so that moving text from one value to the next changes the mark.
+        hasher.update(&(value.len() as u64).to_le_bytes());
+        hasher.update(value.as_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+pub(super) fn push(text: &mut String, mark: &str, value: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    // Writing into a string cannot fail.
+    let _ = write!(text, "<<data {mark}>>\n{value}\n<<end {mark}>>");
+}

@@ -1,0 +1,116 @@
+//! The tools on offer as a judge reads them: one text for each distinct set of tools.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use gradus_core::trajectory::ToolDefinition;
+
+/// What a set of tools looks like in a prompt.
+#[derive(Clone, Debug)]
+pub struct ToolText {
+    tools: Arc<[ToolDefinition]>,
+    text: Arc<str>,
+}
+
+impl ToolText {
+    fn new(tools: Arc<[ToolDefinition]>) -> ToolText {
+        let mut text = String::new();
+        for tool in tools.iter() {
+            let description = tool.description.as_deref().map(str::trim).filter(|text| !text.is_empty());
+            // Writing into a string cannot fail.
+            let _ = writeln!(text, "{}: {}", tool.name, description.unwrap_or("(no description)"));
+            if let Some(schema) = &tool.schema {
+                let _ = writeln!(text, "    arguments: {}", schema.as_str());
+            }
+        }
+        if tools.is_empty() {
+            text.push_str("(not recorded)");
+        }
+        ToolText { tools, text: text.trim_end().into() }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The definitions that the text shows.
+    pub fn tools(&self) -> &Arc<[ToolDefinition]> {
+        &self.tools
+    }
+}
+
+/// Makes the texts, once for each set. A user's definitions and notes are worked in.
+#[derive(Debug, Default)]
+pub struct ToolTexts {
+    /// Definitions from a file; they win over recorded ones of the same name.
+    given: Vec<ToolDefinition>,
+    /// Added to the descriptions.
+    notes: BTreeMap<String, String>,
+    made: Vec<(Arc<[ToolDefinition]>, Arc<ToolText>)>,
+}
+
+/// Agents have a few sets of tools; traces from everywhere may have many, which need not all be kept.
+const KEPT: usize = 64;
+
+impl ToolTexts {
+    pub fn new(given: Vec<ToolDefinition>, notes: BTreeMap<String, String>) -> Self {
+        ToolTexts { given, notes, made: Vec::new() }
+    }
+
+    pub fn of(&mut self, tools: &Arc<[ToolDefinition]>) -> Arc<ToolText> {
+        let known = self.made.iter().rposition(|(set, _)| Arc::ptr_eq(set, tools) || set == tools);
+        if let Some(at) = known {
+            return Arc::clone(&self.made[at].1);
+        }
+        let text = Arc::new(ToolText::new(self.complete(tools)));
+        if self.made.len() >= KEPT {
+            self.made.remove(0);
+        }
+        self.made.push((Arc::clone(tools), Arc::clone(&text)));
+        text
+    }
+
+    fn complete(&self, tools: &Arc<[ToolDefinition]>) -> Arc<[ToolDefinition]> {
+        if self.given.is_empty() && self.notes.is_empty() {
+            return Arc::clone(tools);
+        }
+        let mut all: Vec<ToolDefinition> = tools.to_vec();
+        for tool in &self.given {
+            match all.iter_mut().find(|known| known.name == tool.name) {
+                Some(known) => {
+                    known.description = tool.description.clone().or_else(|| known.description.take());
+                    known.schema = tool.schema.clone().or_else(|| known.schema.take());
+                }
+                None => all.push(tool.clone()),
+            }
+        }
+        for tool in &mut all {
+            if let Some(note) = self.notes.get(&tool.name) {
+                let description = tool.description.take().unwrap_or_default();
+                tool.description = Some(format!("{} {note}", description.trim_end()).trim_start().to_owned());
+            }
+        }
+        all.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str, description: &str) -> ToolDefinition {
+        ToolDefinition { name: name.to_owned(), description: Some(description.to_owned()), schema: None }
+    }
+
+    #[test]
+    fn a_file_and_notes_complete_what_was_recorded() {
+        let given = vec![tool("read", "Reads a file."), tool("extra", "More.")];
+        let notes = BTreeMap::from([("read".to_owned(), "Also for READMEs.".to_owned())]);
+        let mut texts = ToolTexts::new(given, notes);
+        let recorded: Arc<[ToolDefinition]> = vec![tool("read", "?"), tool("list", "Lists.")].into();
+        let text = texts.of(&recorded);
+        assert_eq!(text.text(), "read: Reads a file. Also for READMEs.\nlist: Lists.\nextra: More.");
+        assert!(Arc::ptr_eq(&text, &texts.of(&recorded)), "made once");
+    }
+}

@@ -1,0 +1,206 @@
+//! Reads a rubric's file: TOML front matter between `+++` lines, then the prompt.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::labels::{Labels, asked_labels};
+use super::template::{Template, TemplateError, Variable};
+use super::{Origin, Rubric, Subject};
+
+/// Why a rubric is refused. Each message is one line: what is wrong, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum RubricError {
+    #[error(
+        "it has no front matter: begin the file with a `+++` line, `name = \"...\"`, `applies_to = \"step\"` (or \"trajectory\"), a [labels] table with scores and another `+++` line; the prompt follows unchanged"
+    )]
+    NoFrontMatter,
+    #[error("front matter, line {line}: {reason}")]
+    FrontMatter { line: usize, reason: String },
+    #[error("name {0:?}: use lower-case letters, digits and underscores")]
+    Name(String),
+    #[error("{0}")]
+    Labels(String),
+    #[error(
+        "the prompt asks for the label {asked:?}, which is not declared under [labels] ({declared}); every such answer would be lost"
+    )]
+    UndeclaredLabel { asked: String, declared: String },
+    #[error("the prompt never mentions the label {0:?}, so no judge can give it")]
+    UnmentionedLabel(String),
+    #[error("{0}")]
+    Template(#[from] TemplateError),
+    #[error("requires names {0:?}, which is no variable; there are {known}", known = Variable::all_names())]
+    UnknownRequirement(String),
+    #[error(
+        "`{{{variable}}}` is one step's, and the rubric applies to a trajectory: use {{thought_sequence}} and {{tool_sequence}}"
+    )]
+    StepVariable { variable: &'static str },
+    #[error("the prompt is empty")]
+    Empty,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FrontMatter {
+    name: String,
+    title: Option<String>,
+    #[serde(default)]
+    about: String,
+    applies_to: Subject,
+    requires: Option<Vec<String>>,
+    phoenix_name: Option<String>,
+    labels: BTreeMap<String, f64>,
+}
+
+pub(super) fn parse(text: &str, origin: Origin) -> Result<Rubric, RubricError> {
+    let hash = hash(text);
+    let (front, prompt) = split(text).ok_or(RubricError::NoFrontMatter)?;
+    let front: FrontMatter = toml::from_str(front).map_err(|error| RubricError::FrontMatter {
+        // The fence is the file's first line.
+        line: error.span().map_or(1, |span| front[..span.start].matches('\n').count() + 2),
+        reason: error.message().to_owned(),
+    })?;
+    let name_fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if front.name.is_empty() || !front.name.chars().all(name_fits) {
+        return Err(RubricError::Name(front.name));
+    }
+    let labels = Labels::new(front.labels).map_err(RubricError::Labels)?;
+    if prompt.trim().is_empty() {
+        return Err(RubricError::Empty);
+    }
+    check_labels(prompt, &labels)?;
+    let template = Template::parse(prompt.trim_end())?;
+    if front.applies_to == Subject::Trajectory
+        && let Some(variable) = template.variables().find(|variable| variable.is_of_step())
+    {
+        return Err(RubricError::StepVariable { variable: variable.name() });
+    }
+    let requires = match front.requires {
+        Some(names) => names
+            .into_iter()
+            .map(|name| Variable::from_name(&name).ok_or(RubricError::UnknownRequirement(name)))
+            .collect::<Result<_, _>>()?,
+        None => template
+            .variables()
+            .filter(|variable| matches!(variable, Variable::Thought | Variable::OriginalQuestion))
+            .collect(),
+    };
+    let title = front.title.unwrap_or_else(|| front.name.replace('_', " "));
+    Ok(Rubric {
+        phoenix_name: front.phoenix_name.unwrap_or_else(|| title.clone()),
+        title,
+        about: front.about,
+        subject: front.applies_to,
+        labels,
+        requires,
+        template,
+        hash,
+        origin,
+        name: front.name,
+    })
+}
+
+/// The front matter and the prompt.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start_matches('\u{feff}');
+    let rest = text.strip_prefix("+++")?;
+    let rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n'))?;
+    let mut at = 0;
+    for line in rest.split_inclusive('\n') {
+        if line.trim_end() == "+++" {
+            return Some((&rest[..at], &rest[at + line.len()..]));
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// A prompt that asks for other labels than those that are declared gives no verdicts at all: every answer would be
+/// taken for unreadable, or worse, for a wrong one.
+fn check_labels(prompt: &str, labels: &Labels) -> Result<(), RubricError> {
+    for asked in asked_labels(prompt) {
+        if labels.find(&asked).is_none() {
+            let declared = labels.names().collect::<Vec<_>>().join(", ");
+            return Err(RubricError::UndeclaredLabel { asked, declared });
+        }
+    }
+    let lower = prompt.to_lowercase();
+    match labels.names().find(|label| !contains_word(&lower, &label.to_lowercase())) {
+        Some(missing) => Err(RubricError::UnmentionedLabel(missing.to_owned())),
+        None => Ok(()),
+    }
+}
+
+fn contains_word(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
+    })
+}
+
+fn hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rubric(labels: &str, prompt: &str) -> Result<Rubric, RubricError> {
+        let text = format!("+++\nname = \"r\"\napplies_to = \"step\"\n[labels]\n{labels}\n+++\n{prompt}");
+        parse(&text, Origin::BuiltIn)
+    }
+
+    const YES_NO: &str = "correct = 1\nincorrect = 0";
+
+    #[test]
+    fn reads_a_prompt_written_for_phoenix_unchanged() {
+        let prompt = "You compare.\n    [BEGIN DATA]\n    [Thought]: {thought}\n    [Tool]: {tool_call} {\"like\": \"this\"}\n    [END DATA]\nYour response must be a single word, either \"correct\" or \"incorrect\".\nEXPLANATION: ...\nLABEL: correct";
+        let rubric = rubric(YES_NO, prompt).expect("a rubric");
+        assert_eq!(rubric.template.variables().collect::<Vec<_>>(), [Variable::Thought, Variable::ToolCall]);
+        assert_eq!(rubric.requires, [Variable::Thought]);
+    }
+
+    /// The mistake that made every sequence score of an earlier evaluation 0.
+    #[test]
+    fn refuses_a_prompt_that_asks_for_other_labels() {
+        for prompt in [
+            "{thought} correct incorrect Your response must be EXACTLY one of these two words: \"optimal\" or \"suboptimal\".",
+            "correct or incorrect? {thought}\nLABEL: [MUST BE EXACTLY \"optimal\" OR \"suboptimal\"]",
+            "correct or incorrect? {thought}\nLABEL: optimal|suboptimal",
+            "correct or incorrect? {thought}\nAnswer with a single word, 'yes' or 'no'.",
+            "correct or incorrect? {thought}\n**LABEL:** good",
+        ] {
+            let error = rubric(YES_NO, prompt).expect_err(prompt);
+            assert!(matches!(error, RubricError::UndeclaredLabel { .. }), "{prompt}: {error}");
+        }
+        let error = rubric(YES_NO, "Is it incorrect? {thought}").expect_err("no label correct");
+        assert!(matches!(error, RubricError::UnmentionedLabel(label) if label == "correct"));
+    }
+
+    #[test]
+    fn quoted_words_that_are_no_labels_are_no_matter() {
+        let prompt = "The \"Action\" must fit the \"Thought\". {thought}\nAnswer \"correct\" or \"incorrect\".\nLABEL: [correct or incorrect]";
+        rubric(YES_NO, prompt).expect("a rubric");
+    }
+
+    #[test]
+    fn refuses_with_a_place_and_a_reason() {
+        let error = |text: &str| parse(text, Origin::BuiltIn).expect_err(text).to_string();
+        assert!(error("Just a prompt {thought}").contains("no front matter"));
+        assert!(
+            error("+++\nname = \"r\"\napplies_to = \"stage\"\n[labels]\na=1\n+++\na")
+                .starts_with("front matter, line 3")
+        );
+        assert!(
+            error("+++\nname = \"r\"\napplies_to = \"step\"\ntitel = \"x\"\n[labels]\na=1\nb=0\n+++\na b")
+                .contains("titel")
+        );
+        let unknown =
+            rubric(YES_NO, "{thoughts} correct incorrect").expect_err("no such variable").to_string();
+        assert!(unknown.contains("thoughts") && unknown.contains("original_question"), "{unknown}");
+        assert!(rubric("correct = 1", "correct").is_err(), "one label decides nothing");
+        assert!(rubric("correct = nan\nincorrect = 0", "correct incorrect").is_err());
+    }
+}

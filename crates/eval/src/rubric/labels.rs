@@ -1,0 +1,144 @@
+//! A rubric's labels and their scores; and which labels a prompt asks for.
+
+use std::collections::BTreeMap;
+
+/// The answers a rubric knows, best first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Labels(Vec<(String, f64)>);
+
+impl Labels {
+    pub(super) fn new(scores: BTreeMap<String, f64>) -> Result<Labels, String> {
+        if scores.len() < 2 {
+            return Err("[labels] needs at least two labels with their scores".to_owned());
+        }
+        if let Some((label, _)) = scores.iter().find(|(_, score)| !score.is_finite()) {
+            return Err(format!("the score of {label:?} is no number"));
+        }
+        if let Some((label, _)) = scores.iter().find(|(label, _)| normal(label).is_empty()) {
+            return Err(format!("{label:?} is no label: it has neither letters nor digits"));
+        }
+        let mut labels: Vec<(String, f64)> = scores.into_iter().collect();
+        for (at, (label, _)) in labels.iter().enumerate() {
+            if labels[..at].iter().any(|(other, _)| normal(other) == normal(label)) {
+                return Err(format!("[labels] has {label:?} twice"));
+            }
+        }
+        labels.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Ok(Labels(labels))
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(label, _)| label.as_str())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(label, score)| (label.as_str(), *score))
+    }
+
+    pub fn best(&self) -> &str {
+        &self.0[0].0
+    }
+
+    pub fn worst(&self) -> &str {
+        &self.0[self.0.len() - 1].0
+    }
+
+    pub fn score(&self, label: &str) -> Option<f64> {
+        self.0.iter().find(|(known, _)| known == label).map(|(_, score)| *score)
+    }
+
+    /// The label that a text is, apart from case, quotes, spaces and markup.
+    pub fn find(&self, text: &str) -> Option<&str> {
+        let text = normal(text);
+        self.names().find(|label| normal(label) == text)
+    }
+}
+
+/// Letters and digits only, in lower case.
+pub(crate) fn normal(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// The labels that a prompt asks for: what stands behind `LABEL:`, and what is quoted in a sentence about the answer.
+pub(super) fn asked_labels(prompt: &str) -> Vec<String> {
+    let mut asked = Vec::new();
+    for line in prompt.lines() {
+        match behind_label(line) {
+            Some(rest) => asked.extend(alternatives(rest)),
+            None => line
+                .split_inclusive(['.', '!', '?'])
+                .filter(|sentence| is_about_the_answer(sentence))
+                .for_each(|sentence| asked.extend(quoted(sentence))),
+        }
+    }
+    asked
+}
+
+/// What follows `LABEL:` at the beginning of a line, whatever markup surrounds it.
+fn behind_label(line: &str) -> Option<&str> {
+    let start = line.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let rest = start.get(..5).filter(|word| word.eq_ignore_ascii_case("label")).map(|_| &start[5..])?;
+    let rest = rest.trim_start_matches(['*', '_', '`', ' ', '"']);
+    rest.strip_prefix([':', '='])
+}
+
+/// Quoted words if there are any, else the words between `|`, `/` and `or`. A placeholder offers nothing.
+fn alternatives(text: &str) -> Vec<String> {
+    let found = quoted(text);
+    if !found.is_empty() {
+        return found;
+    }
+    let text = text.replace(" or ", "|").replace(" OR ", "|");
+    let parts: Vec<&str> = text.split(['|', '/', ',']).map(|part| part.trim_matches(is_decoration)).collect();
+    let is_word =
+        |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    if parts.iter().all(is_word) { parts.into_iter().map(str::to_owned).collect() } else { Vec::new() }
+}
+
+fn is_decoration(c: char) -> bool {
+    !c.is_alphanumeric()
+}
+
+fn is_about_the_answer(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    says(&["response", "respond", "answer", "reply", "label", "verdict"])
+        && says(&[
+            "must be",
+            "respond with",
+            "answer with",
+            "reply with",
+            "word",
+            "one of",
+            "either",
+            "exactly",
+        ])
+}
+
+/// Short texts in quotes of any kind.
+fn quoted(text: &str) -> Vec<String> {
+    const PAIRS: [(char, char); 5] =
+        [('"', '"'), ('\'', '\''), ('`', '`'), ('\u{201c}', '\u{201d}'), ('\u{2018}', '\u{2019}')];
+    let mut found = Vec::new();
+    for (open, close) in PAIRS {
+        let mut rest = text;
+        while let Some(start) = rest.find(open) {
+            // An apostrophe inside a word opens nothing.
+            let is_apostrophe = open == '\'' && rest[..start].ends_with(char::is_alphanumeric);
+            rest = &rest[start + open.len_utf8()..];
+            if is_apostrophe {
+                continue;
+            }
+            let Some(end) = rest.find(close) else { break };
+            let inside = rest[..end].trim();
+            rest = &rest[end + close.len_utf8()..];
+            if !inside.is_empty()
+                && inside.split_whitespace().count() <= 3
+                && !inside.contains(['{', '}', ':'])
+            {
+                found.push(inside.to_owned());
+            }
+        }
+    }
+    found
+}

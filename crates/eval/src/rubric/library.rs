@@ -1,0 +1,116 @@
+//! All rubrics of a run: those that are built in, and those of a user's folder, which add to them or replace them.
+
+use std::path::{Path, PathBuf};
+
+use super::{Origin, Rubric, RubricError};
+
+const BUILT_IN: [&str; 3] = [
+    include_str!("../../rubrics/query_to_thought.md"),
+    include_str!("../../rubrics/thought_to_tool.md"),
+    include_str!("../../rubrics/sequence_optimality.md"),
+];
+
+#[derive(Clone, Debug)]
+pub struct Library {
+    rubrics: Vec<Rubric>,
+}
+
+/// A file that is no rubric, or a folder that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    #[error("{path}: {reason}")]
+    Rubric { path: String, reason: RubricError },
+    #[error("{path}: {reason}")]
+    Io { path: String, reason: std::io::Error },
+    #[error("{path}: the rubric {name:?} is in {other}, too")]
+    Twice { path: String, name: String, other: String },
+}
+
+impl Library {
+    pub fn built_in() -> Library {
+        let parse = |text: &&str| match Rubric::parse(text, Origin::BuiltIn) {
+            Ok(rubric) => rubric,
+            Err(error) => unreachable!("the built-in rubrics are tested: {error}"),
+        };
+        Library { rubrics: BUILT_IN.iter().map(parse).collect() }
+    }
+
+    /// The text of a built-in rubric's file, for people who want to start from it.
+    pub fn built_in_text(name: &str) -> Option<&'static str> {
+        let named =
+            |text: &&&str| Rubric::parse(text, Origin::BuiltIn).is_ok_and(|rubric| rubric.name == name);
+        BUILT_IN.iter().find(named).copied()
+    }
+
+    /// Adds the rubrics of a folder (its `.md` files), or of one file. A rubric replaces the built-in one of its name.
+    pub fn add_path(&mut self, path: &Path) -> Result<(), LibraryError> {
+        for file in rubric_files(path)? {
+            let rubric = read_file(&file)?;
+            match self.rubrics.iter_mut().find(|known| known.name == rubric.name) {
+                Some(known) => match &known.origin {
+                    Origin::BuiltIn => *known = rubric,
+                    Origin::File(other) => {
+                        return Err(LibraryError::Twice {
+                            path: file.display().to_string(),
+                            name: rubric.name,
+                            other: other.display().to_string(),
+                        });
+                    }
+                },
+                None => self.rubrics.push(rubric),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Rubric> {
+        self.rubrics.iter()
+    }
+
+    pub fn find(&self, name: &str) -> Option<&Rubric> {
+        self.rubrics.iter().find(|rubric| rubric.name == name)
+    }
+}
+
+/// Reads one rubric.
+pub(crate) fn read_file(file: &Path) -> Result<Rubric, LibraryError> {
+    let path = || file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|reason| LibraryError::Io { path: path(), reason })?;
+    Rubric::parse(&text, Origin::File(file.to_owned()))
+        .map_err(|reason| LibraryError::Rubric { path: path(), reason })
+}
+
+fn rubric_files(path: &Path) -> Result<Vec<PathBuf>, LibraryError> {
+    if path.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let io = |reason| LibraryError::Io { path: path.display().to_string(), reason };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(io)? {
+        let file = entry.map_err(io)?.path();
+        let is_rubric = file.extension().is_some_and(|extension| extension == "md");
+        // A folder of rubrics may explain itself.
+        let is_readme = file.file_stem().is_some_and(|stem| stem.eq_ignore_ascii_case("readme"));
+        if is_rubric && !is_readme && file.is_file() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_rubrics_are_sound() {
+        let library = Library::built_in();
+        let names: Vec<&str> = library.iter().map(|rubric| rubric.name.as_str()).collect();
+        assert_eq!(names, ["query_to_thought", "thought_to_tool", "sequence_optimality"]);
+        for rubric in library.iter() {
+            assert_eq!(rubric.labels.iter().map(|(_, score)| score).collect::<Vec<_>>(), [1.0, 0.0]);
+            assert!(Library::built_in_text(&rubric.name).is_some());
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Verdicts by what was asked: the same question to the same judge is asked once, in this run and in all later ones.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Log, RunFileError};
+
+/// A digest of everything that makes a question what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(u128);
+
+impl Key {
+    /// `parts` are kept apart by their lengths, so no two lists of parts are alike.
+    pub fn of(parts: &[&[u8]]) -> Key {
+        let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 verdict cache");
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        Key(u128::from_be_bytes(bytes))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CachedVerdict {
+    pub label: String,
+    pub explanation: String,
+}
+
+/// A line of the file. The key comes first, so that the index is built without reading further.
+#[derive(Serialize)]
+struct Line<'l> {
+    k: String,
+    #[serde(flatten)]
+    verdict: &'l CachedVerdict,
+}
+
+/// One file for all runs. Several processes may add to it at once.
+#[derive(Debug)]
+pub struct VerdictCache {
+    path: PathBuf,
+    log: Log,
+    reader: File,
+    /// Where each verdict's line is.
+    index: HashMap<Key, (u64, u32)>,
+    /// What is not in the file yet: the place within the next write, and the verdict.
+    unwritten: HashMap<Key, (usize, u32, CachedVerdict)>,
+}
+
+impl VerdictCache {
+    pub fn open(path: &Path) -> Result<VerdictCache, RunFileError> {
+        let log = Log::open(path)?;
+        let io = |reason| RunFileError::new(path, reason);
+        let reader = File::open(path).map_err(io)?;
+        let index = index(&reader).map_err(io)?;
+        Ok(VerdictCache { path: path.to_owned(), log, reader, index, unwritten: HashMap::new() })
+    }
+
+    pub fn get(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
+        if let Some((_, _, verdict)) = self.unwritten.get(&key) {
+            return Ok(Some(verdict.clone()));
+        }
+        let Some((at, length)) = self.index.get(&key).copied() else { return Ok(None) };
+        let mut line = vec![0; length as usize];
+        let read = self.reader.seek(SeekFrom::Start(at)).and_then(|_| self.reader.read_exact(&mut line));
+        match read {
+            // A line that is not what it was when the file was indexed is as good as none.
+            Ok(()) => Ok(serde_json::from_slice(&line).ok()),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+            Err(reason) => Err(RunFileError::new(&self.path, reason)),
+        }
+    }
+
+    /// Adds a verdict; it is in the file after the next [`VerdictCache::write`].
+    pub fn add(&mut self, key: Key, verdict: CachedVerdict) -> Result<(), RunFileError> {
+        let at = self.log.buffered();
+        self.log.add(&Line { k: format!("{:032x}", key.0), verdict: &verdict })?;
+        let length = u32::try_from(self.log.buffered() - at).unwrap_or(0);
+        self.unwritten.insert(key, (at, length, verdict));
+        Ok(())
+    }
+
+    pub fn write(&mut self) -> Result<(), RunFileError> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let start = self.log.write()?;
+        let places = self.unwritten.drain().map(|(key, (at, length, _))| (key, (start + at as u64, length)));
+        self.index.extend(places);
+        Ok(())
+    }
+
+    pub fn handle(&self) -> Result<File, RunFileError> {
+        self.log.handle()
+    }
+
+    /// Verdicts in the file.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The places of all whole lines; of two with the same key the later one counts.
+fn index(file: &File) -> std::io::Result<HashMap<Key, (u64, u32)>> {
+    let mut index = HashMap::new();
+    let mut reader = BufReader::with_capacity(1 << 18, file);
+    let mut line = Vec::new();
+    let mut at = 0;
+    loop {
+        line.clear();
+        let length = reader.read_until(b'\n', &mut line)?;
+        if length == 0 {
+            return Ok(index);
+        }
+        if line.ends_with(b"}\n")
+            && let Some(key) = key_of(&line)
+            && let Ok(length) = u32::try_from(length)
+        {
+            index.insert(key, (at, length));
+        }
+        at += length as u64;
+    }
+}
+
+fn key_of(line: &[u8]) -> Option<Key> {
+    let digits = line.strip_prefix(b"{\"k\":\"")?.get(..33)?.strip_suffix(b"\"")?;
+    u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(Key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(label: &str) -> CachedVerdict {
+        CachedVerdict { label: label.to_owned(), explanation: "so \"it\" is\n".to_owned() }
+    }
+
+    #[test]
+    fn keeps_verdicts_across_crashes_and_takes_the_latest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("verdicts");
+        let (one, two) = (Key::of(&[b"a", b"b"]), Key::of(&[b"ab", b""]));
+        assert_ne!(one, two);
+        let mut cache = VerdictCache::open(&path).expect("opened");
+        cache.add(one, verdict("correct")).expect("added");
+        cache.add(two, verdict("correct")).expect("added");
+        cache.write().expect("written");
+        cache.add(one, verdict("incorrect")).expect("added");
+        assert_eq!(cache.get(one).expect("read").map(|found| found.label).as_deref(), Some("incorrect"));
+        cache.write().expect("written");
+        assert_eq!(cache.get(one).expect("read").map(|found| found.label).as_deref(), Some("incorrect"));
+        assert_eq!(cache.get(two).expect("read"), Some(verdict("correct")));
+        drop(cache);
+        let mut text = std::fs::read(&path).expect("read");
+        text.extend_from_slice(b"{\"k\":\"00000000000000000000000000000001\",\"lab");
+        std::fs::write(&path, text).expect("written");
+        let mut cache = VerdictCache::open(&path).expect("opened again");
+        assert_eq!(cache.len(), 2);
+        assert_eq!(cache.get(one).expect("read"), Some(verdict("incorrect")));
+        assert_eq!(cache.get(Key::of(&[b"c"])).expect("read"), None);
+    }
+}

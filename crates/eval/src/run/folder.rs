@@ -1,0 +1,220 @@
+//! Where runs are kept, and how one is found again.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::RunFileError;
+
+/// The folder that holds the cache and all runs.
+#[derive(Clone, Debug)]
+pub struct StateFolder(PathBuf);
+
+/// One run's folder, held by this process alone.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    pub record: RunRecord,
+    /// Kept open: the lock ends with the process, however it ends.
+    _lock: Option<File>,
+}
+
+/// What a run was, and how it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub run_id: String,
+    /// The same for runs that ask the same of the same sources.
+    pub fingerprint: String,
+    pub state: RunState,
+    /// Why it ended early, for people.
+    pub stopped_because: Option<String>,
+    pub started: String,
+    pub ended: Option<String>,
+    pub sources: Vec<String>,
+    pub judge: String,
+    /// Where the judge was asked; null when it is no model.
+    pub endpoint: Option<String>,
+    pub evaluators: Vec<EvaluatorRecord>,
+    /// Whether the model's price was known.
+    pub priced: bool,
+    pub gradus_version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvaluatorRecord {
+    pub name: String,
+    pub title: String,
+    /// Whether it is asked of steps and not of whole trajectories.
+    pub of_steps: bool,
+    /// Labels with their scores, best first.
+    pub labels: Vec<(String, f64)>,
+    pub rubric_hash: String,
+    pub phoenix_name: String,
+    pub judge: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Still at work, or cut off.
+    Running,
+    /// Ended early, with what it had.
+    Stopped,
+    Finished,
+}
+
+/// How many of the latest runs are looked at for one to take up.
+const LOOKED_AT: usize = 100;
+
+impl StateFolder {
+    /// Makes the folder if it is not there.
+    pub fn open(path: &Path) -> Result<StateFolder, RunFileError> {
+        let make = || {
+            fs::create_dir_all(path.join("cache"))?;
+            fs::create_dir_all(path.join("runs"))?;
+            // What is kept here belongs to no repository.
+            let ignore = path.join(".gitignore");
+            if !ignore.exists() {
+                fs::write(ignore, "*\n")?;
+            }
+            Ok(())
+        };
+        make().map_err(|reason| RunFileError::new(path, reason))?;
+        Ok(StateFolder(path.to_owned()))
+    }
+
+    /// The folder as it is, for reading only.
+    pub fn at(path: &Path) -> StateFolder {
+        StateFolder(path.to_owned())
+    }
+
+    pub fn cache_path(&self) -> PathBuf {
+        self.0.join("cache/verdicts.jsonl")
+    }
+
+    /// The ids of all runs, latest first.
+    pub fn runs(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.join("runs")).into_iter().flatten().flatten();
+        let mut ids: Vec<String> = entries
+            .filter(|entry| entry.path().join("run.json").is_file())
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        ids
+    }
+
+    /// Takes up the latest run with this fingerprint if it was cut off and nobody is at it.
+    pub fn resume(&self, fingerprint: &str) -> Option<RunFolder> {
+        for id in self.runs().into_iter().take(LOOKED_AT) {
+            let Ok(mut folder) = self.read_run(&id) else { continue };
+            if folder.record.fingerprint != fingerprint {
+                continue;
+            }
+            if folder.record.state == RunState::Finished {
+                return None;
+            }
+            folder._lock = Some(lock(&folder.path).ok().flatten()?);
+            return Some(folder);
+        }
+        None
+    }
+
+    /// Begins a new run.
+    pub fn create(&self, record: RunRecord) -> Result<RunFolder, RunFileError> {
+        let path = self.0.join("runs").join(&record.run_id);
+        let io = |reason| RunFileError::new(&path, reason);
+        fs::create_dir(&path).map_err(io)?;
+        let lock = lock(&path).map_err(io)?;
+        let folder = RunFolder { path, record, _lock: lock };
+        folder.save()?;
+        Ok(folder)
+    }
+
+    /// Opens a run for reading.
+    pub fn read_run(&self, id: &str) -> Result<RunFolder, RunFileError> {
+        let path = self.0.join("runs").join(id);
+        let file = path.join("run.json");
+        let io = |reason| RunFileError::new(&file, reason);
+        let text = fs::read(&file).map_err(io)?;
+        let record = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
+        Ok(RunFolder { path, record, _lock: None })
+    }
+}
+
+impl RunFolder {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn outcomes_path(&self) -> PathBuf {
+        self.path.join("outcomes.jsonl")
+    }
+
+    pub fn trajectories_path(&self) -> PathBuf {
+        self.path.join("trajectories.jsonl")
+    }
+
+    /// Writes the record; readers see the old one or the new one, never half of one.
+    pub fn save(&self) -> Result<(), RunFileError> {
+        let file = self.path.join("run.json");
+        let new = self.path.join("run.json.new");
+        let write = || {
+            fs::write(&new, serde_json::to_vec_pretty(&self.record)?)?;
+            File::open(&new)?.sync_all()?;
+            fs::rename(&new, &file)
+        };
+        write().map_err(|reason| RunFileError::new(&file, reason))
+    }
+}
+
+/// `None` when another process holds it.
+fn lock(folder: &Path) -> std::io::Result<Option<File>> {
+    let file = File::create(folder.join("lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(id: &str, state: RunState) -> RunRecord {
+        RunRecord {
+            run_id: id.to_owned(),
+            fingerprint: "f".to_owned(),
+            state,
+            stopped_because: None,
+            started: String::new(),
+            ended: None,
+            sources: Vec::new(),
+            judge: "offline".to_owned(),
+            endpoint: None,
+            evaluators: Vec::new(),
+            priced: true,
+            gradus_version: String::new(),
+        }
+    }
+
+    #[test]
+    fn takes_up_only_the_latest_run_and_only_if_it_was_cut_off() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = StateFolder::open(folder.path()).expect("opened");
+        assert!(state.resume("f").is_none());
+        let first = state.create(record("1", RunState::Running)).expect("created");
+        assert!(state.resume("f").is_none(), "somebody is at it");
+        drop(first);
+        let mut taken = state.resume("f").expect("cut off");
+        assert!(state.resume("g").is_none());
+        taken.record.state = RunState::Finished;
+        taken.save().expect("saved");
+        drop(taken);
+        assert!(state.resume("f").is_none());
+        drop(state.create(record("2", RunState::Stopped)).expect("created"));
+        assert_eq!(state.resume("f").map(|run| run.record.run_id).as_deref(), Some("2"));
+        assert_eq!(state.runs(), ["2", "1"]);
+    }
+}

@@ -1,0 +1,93 @@
+//! An append-only file of lines. Lines are collected and written in one go; a line that was cut off by a crash is
+//! passed over when the file is read.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::RunFileError;
+
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl Log {
+    /// Opens a log for adding to it.
+    pub fn open(path: &Path) -> Result<Log, RunFileError> {
+        let open = || -> std::io::Result<File> {
+            let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+            // A line that was cut off must not swallow the next one.
+            let length = file.seek(SeekFrom::End(0))?;
+            if length > 0 {
+                let mut last = [0];
+                file.seek(SeekFrom::End(-1))?;
+                file.read_exact(&mut last)?;
+                if last != *b"\n" {
+                    file.write_all(b"\n")?;
+                }
+            }
+            Ok(file)
+        };
+        let file = open().map_err(|reason| RunFileError::new(path, reason))?;
+        Ok(Log { path: path.to_owned(), file, buffer: Vec::new() })
+    }
+
+    /// Opens a log anew.
+    pub fn create(path: &Path) -> Result<Log, RunFileError> {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let emptied = file.and_then(|file| file.set_len(0).map(|()| file));
+        let file = emptied.map_err(|reason| RunFileError::new(path, reason))?;
+        Ok(Log { path: path.to_owned(), file, buffer: Vec::new() })
+    }
+
+    pub fn add<T: Serialize>(&mut self, line: &T) -> Result<(), RunFileError> {
+        let start = self.buffer.len();
+        if let Err(error) = serde_json::to_writer(&mut self.buffer, line) {
+            self.buffer.truncate(start);
+            return Err(RunFileError::new(&self.path, error.into()));
+        }
+        self.buffer.push(b'\n');
+        Ok(())
+    }
+
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Hands all lines to the operating system: from then on they survive this process. Returns where in the file they
+    /// begin.
+    pub fn write(&mut self) -> Result<u64, RunFileError> {
+        let length = self.buffer.len() as u64;
+        let written = self.file.write_all(&self.buffer).and_then(|()| self.file.stream_position());
+        self.buffer.clear();
+        // Room that one long batch took is given back.
+        self.buffer.shrink_to(1 << 20);
+        written.map(|end| end.saturating_sub(length)).map_err(|reason| RunFileError::new(&self.path, reason))
+    }
+
+    /// A second handle, for making the file survive the machine's end as well.
+    pub fn handle(&self) -> Result<File, RunFileError> {
+        self.file.try_clone().map_err(|reason| RunFileError::new(&self.path, reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_off_line_costs_only_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        std::fs::write(&path, "{\"a\":1}\n{\"a\":").expect("written");
+        let mut log = Log::open(&path).expect("opened");
+        log.add(&serde_json::json!({"a": 3})).expect("added");
+        log.write().expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "{\"a\":1}\n{\"a\":\n{\"a\":3}\n");
+    }
+}

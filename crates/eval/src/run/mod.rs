@@ -1,0 +1,31 @@
+//! A run's files: what is on disk survives the process, so a run that was cut off is taken up where it stopped.
+//!
+//! ```text
+//! STATE/cache/verdicts.jsonl           verdicts by what was asked, for all runs
+//! STATE/runs/ID/run.json               what the run was, and how it ended
+//! STATE/runs/ID/outcomes.jsonl         its outcomes, in the order they came in
+//! STATE/runs/ID/trajectories.jsonl     what was judged, without tool definitions and long results
+//! ```
+
+mod cache;
+mod folder;
+mod log;
+
+pub use cache::{CachedVerdict, Key, VerdictCache};
+pub use folder::{EvaluatorRecord, RunFolder, RunRecord, RunState, StateFolder};
+pub use log::Log;
+
+/// A file that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct RunFileError {
+    pub path: String,
+    #[source]
+    pub reason: std::io::Error,
+}
+
+impl RunFileError {
+    pub(crate) fn new(path: &std::path::Path, reason: std::io::Error) -> Self {
+        RunFileError { path: path.display().to_string(), reason }
+    }
+}

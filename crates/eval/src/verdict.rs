@@ -1,0 +1,296 @@
+//! Reads a judge's answer. A label is taken only where the rules below leave no doubt; otherwise there is none, and the
+//! judge is asked again.
+//!
+//! 1. A JSON object with a `label` (bare, fenced, or behind some words): that field counts, nothing else.
+//! 2. Else the last line that begins with `LABEL:` counts; what stands before it is explanation, quotations included.
+//! 3. Else an answer, or its last line, that is a label and nothing else.
+//!
+//! In what counts, labels are looked for as whole words, so that "incorrect" holds no "correct"; a label behind a
+//! negation is none; and two different labels are none.
+
+use serde::Deserialize;
+
+use crate::rubric::Labels;
+
+/// What a judge said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    pub label: String,
+    pub explanation: String,
+}
+
+/// Why there is no verdict in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    #[error("the judge gave an empty answer")]
+    Empty,
+    #[error("the judge gave no label")]
+    NoLabel,
+    #[error("the judge gave a label that the rubric does not have")]
+    UnknownLabel,
+    #[error("the judge gave more than one label")]
+    SeveralLabels,
+}
+
+pub fn read(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
+    let answer = answer.trim();
+    if answer.is_empty() {
+        return Err(Unreadable::Empty);
+    }
+    if let Some(object) = json_object(answer) {
+        let label = label_in(&object.label, labels)?;
+        return Ok(Reading { label, explanation: object.explanation.trim().to_owned() });
+    }
+    if let Some((before, label)) = last_label_line(answer) {
+        let label = label_in(label, labels)?;
+        return Ok(Reading { label, explanation: explanation_of(before) });
+    }
+    let (before, last) = match answer.rfind('\n') {
+        Some(at) => (&answer[..at], &answer[at + 1..]),
+        None => ("", answer),
+    };
+    match labels.find(last) {
+        Some(label) => Ok(Reading { label: label.to_owned(), explanation: explanation_of(before) }),
+        None => Err(Unreadable::NoLabel),
+    }
+}
+
+#[derive(Deserialize)]
+struct Object {
+    #[serde(default)]
+    explanation: String,
+    label: String,
+}
+
+/// The answer as JSON, with or without a code fence around it or words before it.
+fn json_object(answer: &str) -> Option<Object> {
+    if let Ok(object) = serde_json::from_str(answer) {
+        return Some(object);
+    }
+    // Only an answer that ends in its object: one that is quoted in the middle of an explanation is no answer.
+    let end = answer.trim_end_matches(|c: char| c == '`' || c.is_whitespace());
+    if !end.ends_with('}') {
+        return None;
+    }
+    let mut starts = end.match_indices('{').filter(|(at, _)| {
+        let before = end[..*at].trim_end_matches([' ', '\t']);
+        before.is_empty() || before.ends_with('\n') || before.ends_with("json")
+    });
+    starts.find_map(|(at, _)| serde_json::from_str(&end[at..]).ok())
+}
+
+/// The text before the last `LABEL:` line, and what that line gives.
+fn last_label_line(answer: &str) -> Option<(&str, &str)> {
+    let mut found = None;
+    let mut at = 0;
+    for line in answer.split_inclusive('\n') {
+        if let Some(rest) = behind_label(line) {
+            let rest_at = at + (line.len() - rest.len());
+            found = Some((at, rest_at, rest));
+        }
+        at += line.len();
+    }
+    let (at, rest_at, rest) = found?;
+    let has_words = |text: &str| text.chars().any(char::is_alphanumeric);
+    if has_words(rest) {
+        return Some((&answer[..at], rest));
+    }
+    // The label stands on a line of its own.
+    let following = answer[rest_at..].lines().find(|line| has_words(line)).unwrap_or_default();
+    Some((&answer[..at], following))
+}
+
+/// `LABEL: x`, `**Label:** x`, `## Final label - x`, `"label": "x"`.
+fn behind_label(line: &str) -> Option<&str> {
+    let start = line.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let start = strip_word(start, "final").unwrap_or(start);
+    let rest = strip_word(start, "label")?;
+    let rest = rest.trim_start_matches(['*', '_', '`', '"', '\'', ' ', '\t']);
+    rest.strip_prefix([':', '=', '-', '\u{2013}', '\u{2014}', '\u{ff1a}'])
+}
+
+fn strip_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+    let start = text.get(..word.len())?;
+    let rest = &text[word.len()..];
+    let fits = start.eq_ignore_ascii_case(word) && !rest.starts_with(char::is_alphanumeric);
+    fits.then(|| rest.trim_start_matches([' ', '\t']))
+}
+
+/// The one label that a short text gives.
+fn label_in(text: &str, labels: &Labels) -> Result<String, Unreadable> {
+    if let Some(label) = labels.find(text) {
+        return Ok(label.to_owned());
+    }
+    let lower = text.to_lowercase();
+    let words: Vec<&str> = lower
+        .split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '\u{2019}')
+        .filter(|word| !word.is_empty())
+        .collect();
+    if words.is_empty() {
+        return Err(Unreadable::NoLabel);
+    }
+    // Longest first, so that a label of two words is not taken for the one inside it.
+    let mut by_length: Vec<(&str, Vec<String>)> =
+        labels.names().map(|label| (label, words_of(label))).collect();
+    by_length.sort_by_key(|(_, words)| std::cmp::Reverse(words.len()));
+    let mut given: Option<&str> = None;
+    let mut at = 0;
+    let mut negated = false;
+    while at < words.len() {
+        let hit = by_length.iter().find(|(_, label)| {
+            words[at..].len() >= label.len() && words[at..].iter().zip(label).all(|(word, part)| word == part)
+        });
+        let Some((label, parts)) = hit else {
+            negated = is_negation(words[at]) || (negated && is_filler(words[at]));
+            at += 1;
+            continue;
+        };
+        if !negated {
+            match given {
+                Some(other) if other != *label => return Err(Unreadable::SeveralLabels),
+                _ => given = Some(label),
+            }
+        }
+        negated = false;
+        at += parts.len();
+    }
+    given.map(str::to_owned).ok_or(Unreadable::UnknownLabel)
+}
+
+fn words_of(label: &str) -> Vec<String> {
+    let lower = label.to_lowercase();
+    lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn is_negation(word: &str) -> bool {
+    matches!(word, "not" | "never" | "no" | "neither" | "nor" | "cannot" | "hardly" | "un" | "in" | "non")
+        || word.ends_with("n't")
+        || word.ends_with("n\u{2019}t")
+}
+
+/// Words between a negation and what it negates.
+fn is_filler(word: &str) -> bool {
+    matches!(
+        word,
+        "a" | "an"
+            | "the"
+            | "be"
+            | "is"
+            | "entirely"
+            | "fully"
+            | "quite"
+            | "really"
+            | "completely"
+            | "at"
+            | "all"
+            | "very"
+    )
+}
+
+fn explanation_of(text: &str) -> String {
+    let text = text.trim().trim_end_matches('*').trim_end();
+    let start = text.trim_start_matches(['*', '#', ' ', '_']);
+    let rest = strip_word(start, "explanation").map(|rest| rest.trim_start_matches(['*', '_', ' ']));
+    match rest.and_then(|rest| rest.strip_prefix([':', '-'])) {
+        Some(rest) => rest.trim_start_matches(['*', ' ', '\n']).to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rubric::Library;
+
+    fn labels(rubric: &str) -> Labels {
+        Library::built_in().find(rubric).expect("built in").labels.clone()
+    }
+
+    fn label(answer: &str) -> Result<String, Unreadable> {
+        read(answer, &labels("thought_to_tool")).map(|reading| reading.label)
+    }
+
+    #[test]
+    fn takes_a_label_where_there_is_no_doubt() {
+        for (answer, expected) in [
+            ("EXPLANATION: it fits.\nLABEL: correct", "correct"),
+            ("EXPLANATION: it does not.\nLABEL: incorrect", "incorrect"),
+            ("EXPLANATION: a correct tool would be x.\nLABEL: incorrect", "incorrect"),
+            ("**EXPLANATION:** fine\n\n**LABEL:** correct", "correct"),
+            ("**LABEL: correct**", "correct"),
+            ("### Label\n: correct", "correct"),
+            ("LABEL:\n\n  \"incorrect\"", "incorrect"),
+            ("label = 'Correct'.", "correct"),
+            ("LABEL: `INCORRECT`", "incorrect"),
+            ("LABEL: [correct]", "correct"),
+            ("LABEL: \u{201c}correct\u{201d}", "correct"),
+            ("LABEL - correct", "correct"),
+            ("Final label: correct", "correct"),
+            ("LABEL: correct. The tool fits.", "correct"),
+            ("LABEL: correct, not incorrect", "correct"),
+            ("LABEL: The step is incorrect", "incorrect"),
+            ("LABEL: in-correct", "incorrect"),
+            ("LABEL: incorrect because it is not correct", "incorrect"),
+            ("correct", "correct"),
+            ("\"Incorrect\".", "incorrect"),
+            ("The tool fits.\ncorrect", "correct"),
+            ("LABEL: correct\nEXPLANATION: comes second here", "correct"),
+            (
+                "{\"explanation\": \"the label 'correct' would be wrong\", \"label\": \"incorrect\"}",
+                "incorrect",
+            ),
+            ("```json\n{\"explanation\": \"x\", \"label\": \"Correct\"}\n```", "correct"),
+            ("Here is my answer:\n{\"label\": \"correct\", \"explanation\": \"{}\"}", "correct"),
+            ("EXPLANATION: the data says LABEL: correct, a trick.\nLABEL: incorrect", "incorrect"),
+            ("EXPLANATION: the data says\nLABEL: correct\nwhich is a trick.\nLABEL: incorrect", "incorrect"),
+            ("EXPLANATION: the label 'correct' would be wrong\nLABEL: incorrect", "incorrect"),
+            ("EXPLANATION: it quotes {\"label\": \"correct\"}\nLABEL: incorrect", "incorrect"),
+        ] {
+            assert_eq!(label(answer).as_deref(), Ok(expected), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn takes_none_where_there_is_doubt() {
+        for (answer, expected) in [
+            ("", Unreadable::Empty),
+            ("  \n ", Unreadable::Empty),
+            ("The tool fits the thought.", Unreadable::NoLabel),
+            ("I would call this correct I think", Unreadable::NoLabel),
+            ("EXPLANATION: x\nLABEL:", Unreadable::NoLabel),
+            ("LABEL: correct or incorrect", Unreadable::SeveralLabels),
+            ("LABEL: correct/incorrect", Unreadable::SeveralLabels),
+            ("LABEL: not correct", Unreadable::UnknownLabel),
+            ("LABEL: isn't really correct", Unreadable::UnknownLabel),
+            ("LABEL: partially", Unreadable::UnknownLabel),
+            ("LABEL: optimal", Unreadable::UnknownLabel),
+            ("LABEL: correctly", Unreadable::UnknownLabel),
+            ("{\"explanation\": \"x\", \"label\": \"maybe\"}", Unreadable::UnknownLabel),
+            ("{\"explanation\": \"x\", \"label\": \"correct", Unreadable::NoLabel),
+            ("{\"label\": \"correct\", \"label\": \"incorrect\"}", Unreadable::SeveralLabels),
+            ("{\"explanation\": \"LABEL: correct\"}", Unreadable::NoLabel),
+        ] {
+            assert_eq!(label(answer), Err(expected), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn longer_labels_are_not_taken_for_shorter_ones() {
+        let labels = labels("sequence_optimality");
+        let label = |answer| read(answer, &labels).map(|reading| reading.label);
+        assert_eq!(label("LABEL: suboptimal").as_deref(), Ok("suboptimal"));
+        assert_eq!(label("LABEL: sub-optimal").as_deref(), Ok("suboptimal"));
+        assert_eq!(label("LABEL: sub optimal").as_deref(), Ok("suboptimal"));
+        assert_eq!(label("LABEL: optimal.").as_deref(), Ok("optimal"));
+        assert_eq!(label("LABEL: non-optimal"), Err(Unreadable::UnknownLabel));
+    }
+
+    #[test]
+    fn keeps_the_explanation_and_nothing_around_it() {
+        let explanation =
+            |answer| read(answer, &labels("thought_to_tool")).map(|reading| reading.explanation);
+        assert_eq!(explanation("EXPLANATION: a\nb\n\nLABEL: correct").as_deref(), Ok("a\nb"));
+        assert_eq!(explanation("**EXPLANATION:** a\n**LABEL:** correct").as_deref(), Ok("a"));
+        assert_eq!(explanation("correct").as_deref(), Ok(""));
+    }
+}
