@@ -32,6 +32,7 @@ pub struct Client {
     dialect: Mutex<Dialect>,
     has_answered: AtomicBool,
     calls: AtomicU64,
+    max_calls: u64,
 }
 
 impl Client {
@@ -60,7 +61,15 @@ impl Client {
             dialect: Mutex::default(),
             has_answered: AtomicBool::new(false),
             calls: AtomicU64::new(0),
+            max_calls: u64::MAX,
         })
+    }
+
+    /// Lets the client send no more requests than this, retries included.
+    #[must_use]
+    pub fn with_max_calls(mut self, max_calls: Option<u64>) -> Client {
+        self.max_calls = max_calls.unwrap_or(u64::MAX);
+        self
     }
 
     pub fn endpoint(&self) -> &Endpoint {
@@ -76,16 +85,24 @@ impl Client {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Asks until there is an answer or no hope of one. `Turn::New` waits behind calls that are tried again.
-    pub async fn ask(&self, request: &Request<'_>) -> Result<Reply, Failure> {
+    pub fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    /// Asks until there is an answer or no hope of one; says how many requests that took.
+    pub async fn ask(&self, request: &Request<'_>) -> (u32, Result<Reply, Failure>) {
         let mut turn = Turn::New;
         let (mut others, mut rate_limited, mut attempts) = (0, 0, 0);
         loop {
             let dialect = self.dialect();
             let mut permit = self.limiter.acquire(turn).await;
+            if self.calls.fetch_add(1, Ordering::Relaxed) >= self.max_calls {
+                self.calls.fetch_sub(1, Ordering::Relaxed);
+                return (attempts, Err(Failure { error: CallError::CallLimit, attempts }));
+            }
             attempts += 1;
             let error = match self.attempt(request, dialect, &mut permit).await {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => return (attempts, Ok(reply)),
                 Err(error) => error,
             };
             drop(permit);
@@ -99,12 +116,12 @@ impl Client {
                 CallError::RateLimited { .. } => rate_limited += 1,
                 _ => others += 1,
             }
-            let given_up = !self.has_answered.load(Ordering::Relaxed)
+            let given_up = !self.has_answered()
                 && matches!(error, CallError::Connect(_))
                 && others >= FIRST_CONTACT_ATTEMPTS;
             match self.retry.pause(&error, others, rate_limited) {
                 Some(pause) if !given_up => tokio::time::sleep(pause).await,
-                _ => return Err(Failure { error, attempts }),
+                _ => return (attempts, Err(Failure { error, attempts })),
             }
         }
     }
@@ -141,7 +158,6 @@ impl Client {
             Provider::OpenAi => openai::body(&self.endpoint.model, request, dialect),
             Provider::Anthropic => anthropic::body(&self.endpoint.model, request),
         };
-        self.calls.fetch_add(1, Ordering::Relaxed);
         let limit = self.endpoint.timeout;
         let exchanged = tokio::time::timeout(limit, self.exchange(body)).await;
         let (status, answer_headers, bytes) = match exchanged {

@@ -25,6 +25,9 @@ pub enum CallError {
     Refused { status: u16, message: String },
     #[error("not a model's answer: {0}")]
     BadReply(String),
+    /// No request was sent: the client has sent as many as it may.
+    #[error("the limit of calls is reached")]
+    CallLimit,
 }
 
 impl CallError {
@@ -40,7 +43,8 @@ impl CallError {
             CallError::Unauthorized { .. }
             | CallError::NotFound { .. }
             | CallError::TooLong(_)
-            | CallError::Refused { .. } => false,
+            | CallError::Refused { .. }
+            | CallError::CallLimit => false,
         }
     }
 

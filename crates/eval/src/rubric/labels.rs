@@ -27,6 +27,11 @@ impl Labels {
         Ok(Labels(labels))
     }
 
+    /// The two labels of a yes-or-no question.
+    pub(crate) fn binary(good: &str, bad: &str) -> Labels {
+        Labels(vec![(good.to_owned(), 1.0), (bad.to_owned(), 0.0)])
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(label, _)| label.as_str())
     }

@@ -1,0 +1,151 @@
+//! How far a share can be trusted: 95 % intervals.
+//!
+//! Steps of one trajectory are alike: an agent that misreads a request misreads it in every step. Ten steps of one
+//! trajectory say less than one step of ten. So the number of observations is divided by the design effect, which is
+//! estimated from how much trajectories differ, and the interval is Wilson's, with Student's quantile in place of the
+//! normal one where there are few trajectories. Unlike a bootstrap this needs no random numbers, does not claim
+//! certainty when all is right, and is honest about small samples.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    pub low: f64,
+    pub high: f64,
+}
+
+/// One trajectory's part of a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cluster {
+    pub count: f64,
+    pub sum: f64,
+}
+
+/// The interval of a mean of scores between `worst` and `best`; `None` when there is nothing to take it of.
+pub fn clustered(clusters: &[Cluster], worst: f64, best: f64) -> Option<Interval> {
+    let range = best - worst;
+    let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
+    if count == 0.0 || range <= 0.0 {
+        return None;
+    }
+    // On a scale from 0 to 1.
+    let scaled = |cluster: &Cluster| (cluster.sum - worst * cluster.count) / range;
+    let share = clusters.iter().map(scaled).sum::<f64>() / count;
+    // Trajectories of unequal length count for fewer (Kish).
+    let groups = count * count / clusters.iter().map(|cluster| cluster.count * cluster.count).sum::<f64>();
+    let independent = share * (1.0 - share) / count;
+    let effective = if groups < 1.5 || independent <= f64::EPSILON {
+        // Nothing to see how much trajectories differ: each counts once.
+        groups
+    } else {
+        let squares: f64 =
+            clusters.iter().map(|cluster| (scaled(cluster) - share * cluster.count).powi(2)).sum();
+        let variance = groups / (groups - 1.0) * squares / (count * count);
+        // That trajectories differ less than chance is itself chance.
+        let design_effect = (variance / independent).max(1.0);
+        (count / design_effect).max(1.0)
+    };
+    let unit = wilson_of(share, effective, student_quantile(groups - 1.0));
+    Some(Interval { low: worst + unit.low * range, high: worst + unit.high * range })
+}
+
+/// Wilson's interval of a share of independent observations.
+pub fn wilson(good: u64, count: u64) -> Option<Interval> {
+    (count > 0).then(|| wilson_of(good as f64 / count as f64, count as f64, NORMAL_QUANTILE))
+}
+
+const NORMAL_QUANTILE: f64 = 1.959_964;
+
+fn wilson_of(share: f64, count: f64, quantile: f64) -> Interval {
+    let squared = quantile * quantile;
+    let scale = 1.0 + squared / count;
+    let centre = (share + squared / (2.0 * count)) / scale;
+    let half = quantile / scale * (share * (1.0 - share) / count + squared / (4.0 * count * count)).sqrt();
+    Interval { low: (centre - half).clamp(0.0, share), high: (centre + half).clamp(share, 1.0) }
+}
+
+/// The 97.5 % quantile of Student's distribution.
+fn student_quantile(freedom: f64) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
+        2.045, 2.042,
+    ];
+    let row = freedom.round().max(1.0) as usize - 1;
+    TABLE.get(row).copied().unwrap_or_else(|| NORMAL_QUANTILE + 2.4 / freedom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clusters(of: &[(u32, u32)]) -> Vec<Cluster> {
+        of.iter().map(|(good, count)| Cluster { sum: f64::from(*good), count: f64::from(*count) }).collect()
+    }
+
+    #[test]
+    fn agrees_with_wilson_where_steps_are_independent() {
+        let singles: Vec<Cluster> =
+            clusters(&(0..1_000).map(|at| (u32::from(at % 10 != 0), 1)).collect::<Vec<_>>());
+        let found = clustered(&singles, 0.0, 1.0).expect("an interval");
+        let expected = wilson(900, 1_000).expect("an interval");
+        assert!((found.low - expected.low).abs() < 0.001 && (found.high - expected.high).abs() < 0.001);
+    }
+
+    #[test]
+    fn is_wider_where_trajectories_are_alike_inside() {
+        let alike: Vec<Cluster> = clusters(&[(10, 10), (0, 10)].repeat(20));
+        let wide = clustered(&alike, 0.0, 1.0).expect("an interval");
+        let naive = wilson(200, 400).expect("an interval");
+        assert!(wide.high - wide.low > 2.5 * (naive.high - naive.low));
+    }
+
+    #[test]
+    fn never_claims_certainty() {
+        let all_right = clustered(&clusters(&[(5, 5); 3]), 0.0, 1.0).expect("an interval");
+        assert!(all_right.low < 0.6 && all_right.high == 1.0);
+        let one = clustered(&clusters(&[(3, 4)]), 0.0, 1.0).expect("an interval");
+        assert!(one.low < 0.1 && one.high > 0.95, "one trajectory says next to nothing: {one:?}");
+        assert_eq!(clustered(&[], 0.0, 1.0), None);
+        assert_eq!(wilson(0, 0), None);
+    }
+
+    #[test]
+    fn knows_other_scales() {
+        let graded = [Cluster { count: 2.0, sum: 8.0 }, Cluster { count: 2.0, sum: 4.0 }];
+        let found = clustered(&graded, 1.0, 5.0).expect("an interval");
+        assert!(found.low >= 1.0 && found.high <= 5.0 && found.low < 3.0 && found.high > 3.0);
+    }
+
+    /// The interval holds the truth about as often as it says, however alike steps are: trajectories whose own share
+    /// of right steps varies around the true one.
+    #[test]
+    fn covers_the_truth() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for (truth, trajectories, alike) in
+            [(0.8, 15, 0.0), (0.8, 15, 0.5), (0.8, 60, 0.5), (0.95, 60, 0.3), (0.5, 30, 1.0), (0.9, 200, 0.5)]
+        {
+            const TRIALS: u32 = 2_000;
+            let mut held = 0;
+            for _ in 0..TRIALS {
+                let sample: Vec<Cluster> = (0..trajectories)
+                    .map(|_| {
+                        let count = random.u32(1..=8);
+                        // With this chance the whole trajectory goes one way, else each step its own.
+                        let together = random.f64() < alike;
+                        let whole = random.f64() < truth;
+                        let good = (0..count)
+                            .filter(|_| if together { whole } else { random.f64() < truth })
+                            .count();
+                        Cluster { count: f64::from(count), sum: good as f64 }
+                    })
+                    .collect();
+                let found = clustered(&sample, 0.0, 1.0).expect("an interval");
+                held += u32::from(found.low <= truth && truth <= found.high);
+            }
+            let share = f64::from(held) / f64::from(TRIALS);
+            assert!((0.925..=0.995).contains(&share), "{truth} {trajectories} {alike}: {share}");
+        }
+    }
+}

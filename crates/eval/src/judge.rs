@@ -1,0 +1,198 @@
+//! Asks a model for a verdict, again if its answer cannot be read, with less context if the question was too long.
+
+use std::sync::Arc;
+
+use gradus_llm::price::Price;
+use gradus_llm::{AnswerForm, CallError, Client, Failure, Request, Stop, Usage};
+use serde_json::value::RawValue;
+
+use crate::prompt::{Prompt, PromptWindow};
+use crate::rubric::{Labels, Rubric};
+use crate::run::Key;
+use crate::verdict::{self, Reading};
+
+/// A model that judges.
+#[derive(Debug)]
+pub struct ModelJudge {
+    pub client: Client,
+    pub settings: JudgeSettings,
+    /// `None` when nobody said what the model costs.
+    pub price: Option<Price>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct JudgeSettings {
+    pub max_tokens: u32,
+    pub temperature: Option<f64>,
+    /// Whether to ask for JSON by a schema; endpoints that cannot do that are asked for text.
+    pub structured: bool,
+    /// How often an answer that cannot be read is asked for again.
+    pub asks_again: u32,
+    pub window: PromptWindow,
+}
+
+/// What came of asking.
+#[derive(Debug)]
+pub struct Judgement {
+    pub result: Result<Reading, JudgeFailure>,
+    pub usage: Option<Usage>,
+    pub calls: u32,
+    /// The prompt that was answered.
+    pub prompt: Prompt,
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum JudgeFailure {
+    /// This question was not answered; others may be.
+    #[error("{0}")]
+    Case(String),
+    /// The run may send no more requests.
+    #[error("the run's limit of calls is reached")]
+    CallLimit,
+    /// No question to this endpoint will be answered.
+    #[error("{0}")]
+    Endpoint(Failure),
+}
+
+/// How often a question that is too long is cut in half.
+const HALVINGS: u32 = 4;
+
+impl ModelJudge {
+    /// `openai:gpt-4o`, for every output.
+    pub fn name(&self) -> String {
+        let endpoint = self.client.endpoint();
+        format!("{}:{}", endpoint.provider.name(), endpoint.model)
+    }
+
+    /// What makes a question to this judge the same question.
+    pub fn key(&self, rubric_hash: &str, prompt: &Prompt, repeat: u32) -> Key {
+        let settings = &self.settings;
+        let parameters =
+            format!("{} {:?} {}", settings.max_tokens, settings.temperature, settings.structured);
+        Key::of(&[
+            rubric_hash.as_bytes(),
+            self.name().as_bytes(),
+            parameters.as_bytes(),
+            prompt.system.as_bytes(),
+            prompt.user.as_bytes(),
+            &repeat.to_le_bytes(),
+        ])
+    }
+
+    /// About what a question costs at most, before it is asked.
+    pub fn most_it_costs(&self, prompt: &Prompt) -> Option<f64> {
+        let usage = Usage {
+            prompt: estimated_tokens(prompt),
+            completion: u64::from(self.settings.max_tokens),
+            cached_prompt: 0,
+        };
+        self.price.map(|price| price.of(usage))
+    }
+
+    /// Asks until there is a verdict or no hope of one. `render` makes the prompt for a smaller window.
+    pub async fn judge(
+        &self,
+        answer: &AnswerForm,
+        labels: &Labels,
+        prompt: Prompt,
+        render: impl Fn(PromptWindow) -> Prompt,
+    ) -> Judgement {
+        let mut judgement =
+            Judgement { result: Err(JudgeFailure::Case(String::new())), usage: None, calls: 0, prompt };
+        let mut window = self.settings.window;
+        let (mut halvings, mut unread) = (0, 0);
+        let mut reminder: Option<String> = None;
+        loop {
+            let user = match &reminder {
+                Some(reminder) => format!("{}\n\n{reminder}", judgement.prompt.user).into(),
+                None => std::borrow::Cow::Borrowed(judgement.prompt.user.as_str()),
+            };
+            let request = Request {
+                system: &judgement.prompt.system,
+                user: &user,
+                answer: answer.clone(),
+                max_tokens: self.settings.max_tokens,
+                temperature: self.settings.temperature,
+            };
+            let (calls, answered) = self.client.ask(&request).await;
+            judgement.calls += calls;
+            let reply = match answered {
+                Ok(reply) => reply,
+                Err(Failure { error: CallError::TooLong(_), .. }) if halvings < HALVINGS => {
+                    halvings += 1;
+                    window = window.halved();
+                    judgement.prompt = render(window);
+                    continue;
+                }
+                Err(failure) => {
+                    judgement.result = Err(self.failure(failure));
+                    return judgement;
+                }
+            };
+            if let Some(usage) = reply.usage {
+                *judgement.usage.get_or_insert_default() += usage;
+            }
+            let reason = match (verdict::read(&reply.text, labels), reply.stop) {
+                (Ok(reading), _) => {
+                    judgement.result = Ok(reading);
+                    return judgement;
+                }
+                (Err(_), Stop::Refused) => "the judge refused to answer".to_owned(),
+                (Err(_), Stop::Length) => {
+                    format!("the judge's answer was cut off at {} tokens", self.settings.max_tokens)
+                }
+                (Err(unreadable), Stop::Done) => unreadable.to_string(),
+            };
+            if unread >= self.settings.asks_again {
+                let text = format!("{reason} (asked {} times)", unread + 1);
+                judgement.result = Err(JudgeFailure::Case(text));
+                return judgement;
+            }
+            unread += 1;
+            let names: Vec<&str> = labels.names().collect();
+            reminder = Some(format!(
+                "An earlier answer could not be used: {reason}. Keep the explanation short, and end with the line LABEL: followed by exactly one of: {}",
+                names.join(", ")
+            ));
+        }
+    }
+
+    fn failure(&self, failure: Failure) -> JudgeFailure {
+        let never_reached = matches!(failure.error, CallError::Connect(_)) && !self.client.has_answered();
+        if failure.error == CallError::CallLimit {
+            JudgeFailure::CallLimit
+        } else if failure.error.is_fatal() || never_reached {
+            JudgeFailure::Endpoint(failure)
+        } else {
+            JudgeFailure::Case(failure.to_string())
+        }
+    }
+}
+
+/// The form in which a rubric's verdict is asked for.
+pub fn answer_form(rubric: &Rubric, structured: bool) -> AnswerForm {
+    if !structured {
+        return AnswerForm::Text;
+    }
+    let labels: Vec<&str> = rubric.labels.names().collect();
+    // The explanation comes first: a label that is given before its reasons is a guess.
+    let schema = serde_json::json!({
+        "type": "object",
+        "properties": {
+            "explanation": {"type": "string"},
+            "label": {"type": "string", "enum": labels},
+        },
+        "required": ["explanation", "label"],
+        "additionalProperties": false,
+    });
+    match RawValue::from_string(schema.to_string()) {
+        Ok(schema) => AnswerForm::Json { name: "verdict".into(), schema: Arc::from(schema) },
+        Err(_) => AnswerForm::Text,
+    }
+}
+
+/// About how many tokens a prompt has.
+pub fn estimated_tokens(prompt: &Prompt) -> u64 {
+    const BYTES_PER_TOKEN: usize = 4;
+    (prompt.system.len() + prompt.user.len()).div_ceil(BYTES_PER_TOKEN) as u64
+}

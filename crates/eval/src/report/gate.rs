@@ -1,0 +1,197 @@
+//! Gates: a rule over a run's numbers that passes, fails, or cannot tell.
+
+use serde::Serialize;
+
+use super::Summary;
+use crate::interval::Interval;
+
+/// `thought_to_tool >= 0.85`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    pub name: String,
+    pub comparison: Comparison,
+    pub bar: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    AtLeast,
+    More,
+    AtMost,
+    Less,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    #[error("{0:?} is no gate: write a metric, >= > <= or <, and a number, as in 'thought_to_tool >= 0.85'")]
+    Form(String),
+    #[error("gate {gate:?}: there is no metric {name:?}; there are {known}")]
+    Name { gate: String, name: String, known: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateVerdict {
+    Pass,
+    Fail,
+    /// The interval holds the bar: more trajectories are needed to tell.
+    Inconclusive,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GateResult {
+    pub gate: String,
+    pub verdict: GateVerdict,
+    pub value: Option<f64>,
+    pub interval: Option<Interval>,
+    /// In words.
+    pub explanation: String,
+}
+
+/// What can be gated besides the evaluators.
+const OTHERS: [&str; 4] = ["combined", "trajectories_right", "failed", "cost"];
+
+impl Gate {
+    /// Reads a gate on one of these evaluators, or on the run's other numbers.
+    pub fn parse(text: &str, evaluators: &[&str]) -> Result<Gate, GateError> {
+        let form = || GateError::Form(text.to_owned());
+        let at = text.find(['<', '>']).ok_or_else(form)?;
+        let (name, rest) = text.split_at(at);
+        let (comparison, rest) = match (rest.strip_prefix(">="), rest.strip_prefix("<=")) {
+            (Some(rest), _) => (Comparison::AtLeast, rest),
+            (_, Some(rest)) => (Comparison::AtMost, rest),
+            _ if rest.starts_with('>') => (Comparison::More, &rest[1..]),
+            _ => (Comparison::Less, &rest[1..]),
+        };
+        let number = rest.trim();
+        let (number, scale) = match number.strip_suffix('%') {
+            Some(number) => (number.trim(), 100.0),
+            None => (number.trim_start_matches('$'), 1.0),
+        };
+        let bar = number.parse::<f64>().ok().filter(|bar| bar.is_finite()).ok_or_else(form)? / scale;
+        let name = name.trim();
+        if !evaluators.contains(&name) && !OTHERS.contains(&name) {
+            let known: Vec<&str> = evaluators.iter().copied().chain(OTHERS).collect();
+            return Err(GateError::Name {
+                gate: text.to_owned(),
+                name: name.to_owned(),
+                known: known.join(", "),
+            });
+        }
+        Ok(Gate { name: name.to_owned(), comparison, bar })
+    }
+
+    /// Whether a run passes. With `strict`, a gate that cannot tell fails.
+    pub fn check(&self, summary: &Summary, strict: bool) -> GateResult {
+        let (value, interval) = match self.name.as_str() {
+            "failed" => (summary.failed_share(), None),
+            "cost" => (summary.cost.usd, None),
+            name => match summary.metric(name) {
+                Some(metric) => (metric.value, metric.interval),
+                None => (None, None),
+            },
+        };
+        let Some(number) = value else {
+            let what =
+                if self.name == "cost" { "the model's price is not known" } else { "nothing was judged" };
+            let explanation = format!("{what}, so the gate cannot pass");
+            return self.result(GateVerdict::Fail, None, None, explanation);
+        };
+        let meets = |number: f64| match self.comparison {
+            Comparison::AtLeast => number >= self.bar,
+            Comparison::More => number > self.bar,
+            Comparison::AtMost => number <= self.bar,
+            Comparison::Less => number < self.bar,
+        };
+        let sides = interval.map(|interval| (meets(interval.low), meets(interval.high)));
+        let (verdict, explanation) = match sides {
+            Some((low, high)) if low != high => {
+                let how = if meets(number) { "it is met, but" } else { "it is missed, but" };
+                let text = format!("{how} the interval holds the bar; more trajectories would tell");
+                (if strict { GateVerdict::Fail } else { GateVerdict::Inconclusive }, text)
+            }
+            _ if meets(number) => (GateVerdict::Pass, "met".to_owned()),
+            _ => (GateVerdict::Fail, "missed".to_owned()),
+        };
+        self.result(verdict, Some(number), interval, explanation)
+    }
+
+    fn result(
+        &self,
+        verdict: GateVerdict,
+        value: Option<f64>,
+        interval: Option<Interval>,
+        explanation: String,
+    ) -> GateResult {
+        GateResult { gate: self.to_string(), verdict, value, interval, explanation }
+    }
+}
+
+impl std::fmt::Display for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = match self.comparison {
+            Comparison::AtLeast => ">=",
+            Comparison::More => ">",
+            Comparison::AtMost => "<=",
+            Comparison::Less => "<",
+        };
+        write!(f, "{} {sign} {}", self.name, self.bar)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Metric;
+
+    fn parse(text: &str) -> Result<Gate, GateError> {
+        Gate::parse(text, &["thought_to_tool"])
+    }
+
+    fn summary(value: f64, low: f64, high: f64) -> Summary {
+        let metric = Metric {
+            name: "thought_to_tool".to_owned(),
+            value: Some(value),
+            interval: Some(Interval { low, high }),
+            denominator: 90,
+            failed: 10,
+            ..Metric::default()
+        };
+        let json = serde_json::json!({
+            "run_id": "", "complete": true, "stopped_because": null, "judge": "", "started": "", "ended": null,
+            "sources": [], "trajectories": 1, "steps": 1, "metrics": [metric], "combined": null,
+            "trajectories_right": null, "tools": [], "reasons": [], "findings": [], "shortened": 0,
+            "cost": {"calls": 0, "tokens": {"prompt": 0, "completion": 0, "cached_prompt": 0}, "usd": 2.5,
+                "from_cache": 0, "by_evaluator": []},
+        });
+        serde_json::from_value(json).expect("a summary")
+    }
+
+    #[test]
+    fn reads_gates_as_people_write_them() {
+        for text in ["thought_to_tool >= 0.85", "thought_to_tool>=85%", " thought_to_tool  >=  0.850 "] {
+            assert_eq!(parse(text).expect(text).to_string(), "thought_to_tool >= 0.85");
+        }
+        assert_eq!(parse("cost < $5").expect("a gate").bar, 5.0);
+        for text in ["", "thought_to_tool", "thought_to_tool = 1", "thought_to_tool >= x", "failed <="] {
+            assert!(matches!(parse(text), Err(GateError::Form(_))), "{text:?}");
+        }
+        assert!(matches!(parse("thought_to_tol > 1"), Err(GateError::Name { .. })));
+    }
+
+    #[test]
+    fn passes_fails_or_cannot_tell() {
+        let check =
+            |text: &str, summary: &Summary, strict| parse(text).expect(text).check(summary, strict).verdict;
+        let gate = "thought_to_tool >= 0.85";
+        assert_eq!(check(gate, &summary(0.9, 0.87, 0.93), false), GateVerdict::Pass);
+        assert_eq!(check(gate, &summary(0.7, 0.6, 0.8), false), GateVerdict::Fail);
+        assert_eq!(check(gate, &summary(0.9, 0.8, 0.95), false), GateVerdict::Inconclusive);
+        assert_eq!(check(gate, &summary(0.9, 0.8, 0.95), true), GateVerdict::Fail);
+        let any = summary(0.9, 0.8, 0.95);
+        assert_eq!(check("failed <= 0.1", &any, false), GateVerdict::Pass);
+        assert_eq!(check("failed <= 0.02", &any, false), GateVerdict::Fail);
+        assert_eq!(check("cost <= 5", &any, false), GateVerdict::Pass);
+        assert_eq!(check("combined >= 0", &any, false), GateVerdict::Fail, "nothing judged never passes");
+    }
+}

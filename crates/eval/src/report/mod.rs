@@ -1,0 +1,11 @@
+//! What a run comes to. Everything here is read from a run's files, so a report can be made again at any time.
+
+mod gate;
+mod reader;
+mod summary;
+
+pub use gate::{Gate, GateError, GateResult, GateVerdict};
+pub use reader::RunReader;
+pub use summary::{
+    CostSummary, EvaluatorCost, Finding, FindingVerdict, Metric, ReasonCount, Summary, ToolUse,
+};

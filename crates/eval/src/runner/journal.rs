@@ -1,0 +1,132 @@
+//! Writes down what a run finds: verdicts for later runs, outcomes for its own report.
+
+use std::fs::File;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use gradus_core::trajectory::{Step, Trajectory};
+
+use crate::outcome::OutcomeLine;
+use crate::run::{CachedVerdict, Key, Log, RunFileError, RunFolder, VerdictCache};
+use crate::verdict::Reading;
+
+/// Lines are handed over when this much of them has come together, if not earlier.
+const BATCH_BYTES: usize = 256 << 10;
+/// Results are kept for reading, not for judging: their beginning is enough.
+const RESULT_BYTES: usize = 2_000;
+
+pub(super) struct Journal {
+    cache: VerdictCache,
+    outcomes: Log,
+    trajectories: Log,
+    syncer: Option<Syncer>,
+}
+
+impl Journal {
+    pub(super) fn open(folder: &RunFolder, cache: VerdictCache) -> Result<Journal, RunFileError> {
+        let outcomes = Log::open(&folder.outcomes_path())?;
+        // Trajectories come again from the source, also when a run is taken up.
+        let trajectories = Log::create(&folder.trajectories_path())?;
+        let syncer = Syncer::start(vec![cache.handle()?, outcomes.handle()?]);
+        Ok(Journal { cache, outcomes, trajectories, syncer: Some(syncer) })
+    }
+
+    pub(super) fn trajectory(&mut self, trajectory: &Trajectory) -> Result<(), RunFileError> {
+        let short = |step: &Step| Step {
+            observation: step.observation.as_deref().map(|text| {
+                let end = text.floor_char_boundary(RESULT_BYTES);
+                if end < text.len() { format!("{} [...]", &text[..end]) } else { text.to_owned() }
+            }),
+            ..step.clone()
+        };
+        let is_long = |step: &Step| step.observation.as_ref().is_some_and(|text| text.len() > RESULT_BYTES);
+        if trajectory.tools.is_empty() && !trajectory.steps.iter().any(is_long) {
+            return self.trajectories.add(trajectory);
+        }
+        let kept = Trajectory {
+            steps: trajectory.steps.iter().map(short).collect(),
+            tools: std::sync::Arc::from([]),
+            ..trajectory.clone()
+        };
+        self.trajectories.add(&kept)
+    }
+
+    pub(super) fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
+        self.outcomes.add(line)
+    }
+
+    pub(super) fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
+        self.cache.get(key)
+    }
+
+    pub(super) fn cache(&mut self, key: Key, reading: &Reading) -> Result<(), RunFileError> {
+        let verdict =
+            CachedVerdict { label: reading.label.clone(), explanation: reading.explanation.clone() };
+        self.cache.add(key, verdict)
+    }
+
+    /// The cache first: a verdict that is only there is found again, one that is only in the outcomes is not.
+    pub(super) fn write(&mut self) -> Result<(), RunFileError> {
+        self.cache.write()?;
+        if self.outcomes.buffered() > 0 {
+            self.outcomes.write()?;
+        }
+        if self.trajectories.buffered() > 0 {
+            self.trajectories.write()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_if_long(&mut self) -> Result<(), RunFileError> {
+        if self.outcomes.buffered() + self.trajectories.buffered() > BATCH_BYTES {
+            self.write()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Makes what was written survive a power cut, too, without waiting for it.
+    pub(super) fn sync(&self) {
+        if let Some(syncer) = &self.syncer {
+            syncer.ask();
+        }
+    }
+
+    pub(super) fn close(&mut self) -> Result<(), RunFileError> {
+        self.write()?;
+        if let Some(syncer) = self.syncer.take() {
+            syncer.finish();
+        }
+        Ok(())
+    }
+}
+
+/// A thread that waits for the disk, so that nobody else has to.
+struct Syncer {
+    wishes: mpsc::SyncSender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Syncer {
+    fn start(files: Vec<File>) -> Syncer {
+        let (wishes, received) = mpsc::sync_channel(1);
+        let thread = std::thread::spawn(move || {
+            let sync = || files.iter().for_each(|file| drop(file.sync_data()));
+            while received.recv().is_ok() {
+                sync();
+            }
+            sync();
+        });
+        Syncer { wishes, thread }
+    }
+
+    fn ask(&self) {
+        // A wish that waits already stands for this one as well.
+        let _ = self.wishes.try_send(());
+    }
+
+    fn finish(self) {
+        drop(self.wishes);
+        let _ = self.thread.join();
+    }
+}

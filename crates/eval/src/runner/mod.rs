@@ -1,0 +1,370 @@
+//! Runs the evaluators over trajectories: plans what is to be asked, keeps questions in flight, and writes down every
+//! answer before it starts the next question.
+//!
+//! One task dispatches; each question to a model is a task of its own. A question counts as in flight until its
+//! outcome is in the log: whatever moment the process dies at, at most what was in flight is asked again.
+
+mod done;
+mod journal;
+mod plan;
+mod progress;
+
+pub use progress::{Progress, Watcher};
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gradus_core::trajectory::Trajectory;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::evaluator::Evaluator;
+use crate::judge::{JudgeFailure, Judgement, ModelJudge};
+use crate::prompt::ToolTexts;
+use crate::run::{Key, RunFileError, RunFolder, VerdictCache};
+use journal::Journal;
+use plan::{Job, Planner, Question};
+
+/// What a run does.
+#[derive(Debug)]
+pub struct RunPlan {
+    pub evaluators: Vec<Evaluator>,
+    /// Who answers the evaluators that ask a model.
+    pub judge: Option<Arc<ModelJudge>>,
+    pub tools: ToolTexts,
+    pub limits: RunLimits,
+    /// Asks again what is in the cache already.
+    pub ignore_cache: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct RunLimits {
+    /// Questions in flight at once, at most.
+    pub concurrency: usize,
+    pub max_calls: Option<u64>,
+    pub max_cost_usd: Option<f64>,
+    pub max_time: Option<Duration>,
+}
+
+/// How a run ended. All outcomes that there are by then are in its log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunEnd {
+    Finished,
+    /// One of the run's own limits was reached.
+    Limit(String),
+    Interrupted,
+    /// The endpoint answers nobody, for a reason that asking again does not mend.
+    Endpoint(gradus_llm::Failure),
+    /// The endpoint worked and does no more.
+    EndpointDied(String),
+}
+
+/// Questions that failed one after the other before the endpoint is taken for dead.
+const FAILURES_IN_A_ROW: u32 = 50;
+/// How long an interrupted run waits for what is in flight.
+const GRACE: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_millis(200);
+
+/// Tells a run to stop: once to finish what is in flight, twice to drop it.
+pub type Interrupts = mpsc::UnboundedReceiver<()>;
+
+/// Judges what comes in until there is no more of it.
+pub async fn run(
+    plan: RunPlan,
+    folder: &RunFolder,
+    cache: VerdictCache,
+    mut trajectories: mpsc::Receiver<Trajectory>,
+    mut interrupts: Interrupts,
+    watcher: &mut dyn Watcher,
+) -> Result<RunEnd, RunFileError> {
+    let done = done::outcomes_in(folder)?;
+    let journal = Journal::open(folder, cache)?;
+    let mut runner = Runner::new(plan, &folder.record.run_id, done, journal, watcher);
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut source_ended = false;
+    loop {
+        runner.start_questions()?;
+        let idle = runner.tasks.is_empty() && runner.pending.is_empty();
+        if (runner.stopping.is_some() && runner.tasks.is_empty()) || (source_ended && idle) {
+            break;
+        }
+        let wants_more = !source_ended && runner.stopping.is_none() && runner.pending.is_empty();
+        let deadline = runner.deadline;
+        tokio::select! {
+            Some(joined) = runner.tasks.join_next(), if !runner.tasks.is_empty() => {
+                runner.finish(joined)?;
+                while let Some(joined) = runner.tasks.try_join_next() {
+                    runner.finish(joined)?;
+                }
+                runner.journal.write()?;
+            }
+            received = trajectories.recv(), if wants_more => match received {
+                Some(trajectory) => runner.plan(trajectory)?,
+                None => source_ended = true,
+            },
+            _ = tick.tick() => runner.tick()?,
+            Some(()) = interrupts.recv() => runner.interrupt(),
+            () = sleep_until(deadline), if deadline.is_some() => runner.at_deadline(),
+        }
+    }
+    runner.end()
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Runner<'w> {
+    planner: Planner,
+    judge: Option<Arc<ModelJudge>>,
+    limits: RunLimits,
+    journal: Journal,
+    watcher: &'w mut dyn Watcher,
+    progress: Progress,
+    pending: VecDeque<Job>,
+    tasks: JoinSet<Asked>,
+    /// Jobs that wait for the answer to a question that is in flight.
+    waiting: HashMap<Key, Vec<Job>>,
+    /// Questions sent so far.
+    asked: u64,
+    /// What the questions in flight may cost at most.
+    reserved_usd: f64,
+    failures_in_a_row: u32,
+    stopping: Option<RunEnd>,
+    deadline: Option<Instant>,
+    started: Instant,
+    ignore_cache: bool,
+}
+
+/// Whether there is room for one more question within the run's limits.
+enum Room {
+    Now,
+    Later,
+    Never(String),
+}
+
+/// A question that was asked.
+struct Asked {
+    job: Job,
+    key: Key,
+    reserved_usd: f64,
+    judgement: Judgement,
+}
+
+impl<'w> Runner<'w> {
+    fn new(
+        plan: RunPlan,
+        run_id: &str,
+        done: done::Done,
+        journal: Journal,
+        watcher: &'w mut dyn Watcher,
+    ) -> Self {
+        let started = Instant::now();
+        let window = plan.judge.as_ref().map(|judge| judge.settings.window);
+        Runner {
+            progress: Progress { taken_up: done.len() as u64, ..Progress::default() },
+            planner: Planner::new(run_id, plan.evaluators, plan.tools, window, done),
+            judge: plan.judge,
+            limits: plan.limits,
+            journal,
+            watcher,
+            pending: VecDeque::new(),
+            tasks: JoinSet::new(),
+            waiting: HashMap::new(),
+            asked: 0,
+            reserved_usd: 0.0,
+            failures_in_a_row: 0,
+            stopping: None,
+            deadline: plan.limits.max_time.map(|time| started + time),
+            started,
+            ignore_cache: plan.ignore_cache,
+        }
+    }
+
+    /// Takes in a trajectory: what needs no model is answered at once, the rest is queued.
+    fn plan(&mut self, trajectory: Trajectory) -> Result<(), RunFileError> {
+        self.journal.trajectory(&trajectory)?;
+        self.progress.trajectories += 1;
+        let planned = self.planner.plan(trajectory);
+        self.progress.planned += (planned.answered.len() + planned.jobs.len()) as u64;
+        for line in planned.answered {
+            self.record(&line)?;
+        }
+        self.pending.extend(planned.jobs);
+        self.journal.write_if_long()
+    }
+
+    fn start_questions(&mut self) -> Result<(), RunFileError> {
+        while self.stopping.is_none()
+            && self.tasks.len() < self.limits.concurrency
+            && let Some(job) = self.pending.pop_front()
+        {
+            if !self.start(job)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// False when nothing more can be started for now.
+    fn start(&mut self, job: Job) -> Result<bool, RunFileError> {
+        let Some(judge) = self.judge.clone() else { return Ok(true) };
+        let question = self.planner.question(&job);
+        let key = judge.key(&question.rubric.hash, &question.prompt, 0);
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            waiting.push(job);
+            return Ok(true);
+        }
+        if !self.ignore_cache
+            && let Some(verdict) = self.journal.cached(key)?
+            && question.rubric.labels.score(&verdict.label).is_some()
+        {
+            let line = self.planner.cached_line(&job, verdict, question.prompt.shortened);
+            self.record(&line)?;
+            return Ok(true);
+        }
+        let reserved_usd = judge.most_it_costs(&question.prompt).unwrap_or(0.0);
+        match self.room(reserved_usd) {
+            Room::Now => {}
+            Room::Later => {
+                self.pending.push_front(job);
+                return Ok(false);
+            }
+            Room::Never(reason) => {
+                self.stopping = Some(RunEnd::Limit(reason));
+                return Ok(false);
+            }
+        }
+        self.asked += 1;
+        self.reserved_usd += reserved_usd;
+        self.waiting.insert(key, Vec::new());
+        let Question { rubric, answer, prompt, renderer } = question;
+        self.tasks.spawn(async move {
+            let judgement =
+                judge.judge(&answer, &rubric.labels, prompt, |window| renderer.again(&job, window)).await;
+            Asked { job, key, reserved_usd, judgement }
+        });
+        Ok(true)
+    }
+
+    fn room(&self, cost_usd: f64) -> Room {
+        if let Some(most) = self.limits.max_calls
+            && self.asked >= most
+        {
+            return Room::Never(format!("the limit of {most} calls is reached"));
+        }
+        match self.limits.max_cost_usd {
+            Some(most) if self.progress.cost_usd + self.reserved_usd + cost_usd > most => {
+                // What is in flight mostly costs less than it may.
+                if self.tasks.is_empty() {
+                    Room::Never(format!("the next call could go over the limit of ${most}"))
+                } else {
+                    Room::Later
+                }
+            }
+            _ => Room::Now,
+        }
+    }
+
+    fn finish(&mut self, joined: Result<Asked, tokio::task::JoinError>) -> Result<(), RunFileError> {
+        let asked = match joined {
+            Ok(asked) => asked,
+            Err(error) if error.is_cancelled() => return Ok(()),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        self.reserved_usd = (self.reserved_usd - asked.reserved_usd).max(0.0);
+        let waiting = self.waiting.remove(&asked.key).unwrap_or_default();
+        match &asked.judgement.result {
+            // Not the question's fault: it stays open for the next run.
+            Err(JudgeFailure::Endpoint(failure)) => {
+                self.stopping = Some(RunEnd::Endpoint(failure.clone()));
+                self.tasks.abort_all();
+                return Ok(());
+            }
+            Err(JudgeFailure::CallLimit) => {
+                let most = self.limits.max_calls.unwrap_or_default();
+                self.stopping.get_or_insert(RunEnd::Limit(format!("the limit of {most} calls is reached")));
+                return Ok(());
+            }
+            _ => {}
+        }
+        match &asked.judgement.result {
+            Ok(_) => self.failures_in_a_row = 0,
+            Err(failure) => {
+                self.failures_in_a_row += 1;
+                if self.failures_in_a_row >= FAILURES_IN_A_ROW && self.stopping.is_none() {
+                    self.stopping = Some(RunEnd::EndpointDied(failure.to_string()));
+                }
+            }
+        }
+        let price = self.judge.as_ref().and_then(|judge| judge.price);
+        let line = self.planner.line(&asked.job, &asked.judgement, price);
+        if let Ok(reading) = &asked.judgement.result {
+            self.journal.cache(asked.key, reading)?;
+        }
+        self.record(&line)?;
+        for job in waiting {
+            // An identical question: answered with it, and paid for once.
+            let copy = self.planner.copied_line(&job, &line);
+            self.record(&copy)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, line: &crate::outcome::OutcomeLine) -> Result<(), RunFileError> {
+        self.journal.outcome(line)?;
+        self.progress.count(line);
+        self.watcher.outcome(line);
+        Ok(())
+    }
+
+    fn tick(&mut self) -> Result<(), RunFileError> {
+        // What is shown as done is on disk.
+        self.journal.write()?;
+        self.journal.sync();
+        self.show();
+        Ok(())
+    }
+
+    fn show(&mut self) {
+        self.progress.elapsed = self.started.elapsed();
+        self.progress.in_flight = self.tasks.len();
+        if let Some(judge) = &self.judge {
+            self.progress.calls = judge.client.calls();
+            self.progress.limit = judge.client.limiter().limit();
+        }
+        self.watcher.tick(&self.progress);
+    }
+
+    fn interrupt(&mut self) {
+        if self.stopping == Some(RunEnd::Interrupted) {
+            self.tasks.abort_all();
+            return;
+        }
+        self.stopping = Some(RunEnd::Interrupted);
+        self.deadline = Some(Instant::now() + GRACE);
+    }
+
+    fn at_deadline(&mut self) {
+        self.deadline = None;
+        match (&self.stopping, self.limits.max_time) {
+            (None, Some(time)) => {
+                self.stopping = Some(RunEnd::Limit(format!("the limit of {} s is reached", time.as_secs())));
+                self.deadline = Some(Instant::now() + GRACE);
+            }
+            _ => self.tasks.abort_all(),
+        }
+    }
+
+    fn end(mut self) -> Result<RunEnd, RunFileError> {
+        self.journal.close()?;
+        self.show();
+        Ok(self.stopping.take().unwrap_or(RunEnd::Finished))
+    }
+}

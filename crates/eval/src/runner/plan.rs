@@ -1,0 +1,254 @@
+//! What is to be asked about a trajectory, and what an answer looks like as a line.
+
+use std::sync::Arc;
+
+use gradus_core::trajectory::Trajectory;
+use gradus_llm::AnswerForm;
+use gradus_llm::price::Price;
+
+use super::done::Done;
+use crate::evaluator::{Evaluator, Method};
+use crate::judge::Judgement;
+use crate::offline::Offline;
+use crate::outcome::{Outcome, OutcomeKind, OutcomeLine, TokenCount};
+use crate::prompt::{self, Case, Prompt, PromptWindow, Renderer, Shortened, ToolText, ToolTexts};
+use crate::rubric::{Rubric, Subject};
+use crate::run::CachedVerdict;
+
+/// One question to a model.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    evaluator: usize,
+    step: Option<usize>,
+    trajectory: Arc<Trajectory>,
+    tools: Arc<ToolText>,
+}
+
+impl Job {
+    fn case(&self) -> Case<'_> {
+        Case { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
+    }
+}
+
+/// A job that is ready to be sent.
+pub(super) struct Question {
+    pub(super) rubric: Arc<Rubric>,
+    pub(super) answer: AnswerForm,
+    pub(super) prompt: Prompt,
+    pub(super) renderer: SmallerWindow,
+}
+
+/// Renders a question again when it was too long.
+pub(super) struct SmallerWindow(Arc<Rubric>);
+
+impl SmallerWindow {
+    pub(super) fn again(&self, job: &Job, window: PromptWindow) -> Prompt {
+        Renderer::new(&self.0, &job.tools, window).render(&job.case())
+    }
+}
+
+/// What a trajectory comes to.
+pub(super) struct Planned {
+    /// Answered without a model, or without a question.
+    pub(super) answered: Vec<OutcomeLine>,
+    pub(super) jobs: Vec<Job>,
+}
+
+pub(super) struct Planner {
+    run_id: Arc<str>,
+    evaluators: Vec<Evaluator>,
+    tools: ToolTexts,
+    window: Option<PromptWindow>,
+    done: Done,
+    /// The constant part of a prompt is made once for each evaluator and set of tools.
+    renderers: Vec<(usize, Arc<ToolText>, Renderer)>,
+}
+
+const KEPT_RENDERERS: usize = 64;
+
+impl Planner {
+    pub(super) fn new(
+        run_id: &str,
+        evaluators: Vec<Evaluator>,
+        tools: ToolTexts,
+        window: Option<PromptWindow>,
+        done: Done,
+    ) -> Self {
+        Planner { run_id: run_id.into(), evaluators, tools, window, done, renderers: Vec::new() }
+    }
+
+    pub(super) fn plan(&mut self, mut trajectory: Trajectory) -> Planned {
+        let tools = self.tools.of(&trajectory.tools);
+        trajectory.tools = Arc::clone(tools.tools());
+        let trajectory = Arc::new(trajectory);
+        let trajectory_id: Arc<str> = trajectory.trajectory_id.as_str().into();
+        let mut planned = Planned { answered: Vec::new(), jobs: Vec::new() };
+        let mut offline: Option<Offline<'_>> = None;
+        let steps = || (0..trajectory.steps.len()).map(Some);
+        for (number, evaluator) in self.evaluators.iter().enumerate() {
+            let subjects: Vec<Option<usize>> = match evaluator.subject {
+                Subject::Step => steps().collect(),
+                Subject::Trajectory => vec![None],
+            };
+            for step in subjects {
+                let index = step.and_then(|step| trajectory.steps.get(step)).map(|step| step.index);
+                if self.done.has(&trajectory_id, index, &evaluator.name) {
+                    continue;
+                }
+                match &evaluator.method {
+                    Method::Rules(question) => {
+                        let offline = offline.get_or_insert_with(|| Offline::new(&trajectory));
+                        let outcome = evaluator.apply(*question, offline, step);
+                        planned.answered.push(self.blank(evaluator, &trajectory_id, index).with(outcome));
+                    }
+                    Method::Model { rubric, .. } => {
+                        let job = Job {
+                            evaluator: number,
+                            step,
+                            trajectory: Arc::clone(&trajectory),
+                            tools: Arc::clone(&tools),
+                        };
+                        match prompt::missing(rubric, &job.case()) {
+                            Some(reason) => {
+                                let line = self.blank(evaluator, &trajectory_id, index);
+                                planned.answered.push(line.with(Outcome::NotApplicable { reason }));
+                            }
+                            None => planned.jobs.push(job),
+                        }
+                    }
+                }
+            }
+        }
+        planned
+    }
+
+    /// Renders a job.
+    pub(super) fn question(&mut self, job: &Job) -> Question {
+        let Method::Model { rubric, answer } = &self.evaluators[job.evaluator].method else {
+            unreachable!("jobs are made for models only");
+        };
+        let (rubric, answer) = (Arc::clone(rubric), answer.clone());
+        let prompt = self.renderer(job, &rubric).render(&job.case());
+        Question { answer, prompt, renderer: SmallerWindow(Arc::clone(&rubric)), rubric }
+    }
+
+    fn renderer(&mut self, job: &Job, rubric: &Rubric) -> &Renderer {
+        let known = self
+            .renderers
+            .iter()
+            .rposition(|(evaluator, tools, _)| *evaluator == job.evaluator && Arc::ptr_eq(tools, &job.tools));
+        let at = known.unwrap_or_else(|| {
+            let window = self.window.unwrap_or(PromptWindow { bytes: usize::MAX });
+            let renderer = Renderer::new(rubric, &job.tools, window);
+            if self.renderers.len() >= KEPT_RENDERERS {
+                self.renderers.remove(0);
+            }
+            self.renderers.push((job.evaluator, Arc::clone(&job.tools), renderer));
+            self.renderers.len() - 1
+        });
+        &self.renderers[at].2
+    }
+
+    /// The line of a question that was asked.
+    pub(super) fn line(&self, job: &Job, judgement: &Judgement, price: Option<Price>) -> OutcomeLine {
+        let outcome = match &judgement.result {
+            Ok(reading) => self.scored(job, reading.label.clone(), reading.explanation.clone()),
+            Err(failure) => Outcome::Failed { reason: failure.to_string() },
+        };
+        let mut line = self.line_of(job).with(outcome);
+        line.tokens = judgement.usage.map(|usage| TokenCount {
+            prompt: usage.prompt,
+            completion: usage.completion,
+            cached_prompt: usage.cached_prompt,
+        });
+        line.cost_usd = price.zip(judgement.usage).map(|(price, usage)| price.of(usage));
+        line.calls = judgement.calls;
+        line.shortened.clone_from(&judgement.prompt.shortened);
+        line
+    }
+
+    pub(super) fn cached_line(
+        &self,
+        job: &Job,
+        verdict: CachedVerdict,
+        shortened: Vec<Shortened>,
+    ) -> OutcomeLine {
+        let outcome = self.scored(job, verdict.label, verdict.explanation);
+        let mut line = self.line_of(job).with(outcome);
+        line.cached = true;
+        line.cost_usd = Some(0.0);
+        line.shortened = shortened;
+        line
+    }
+
+    /// The line of a question that is identical to one that was asked.
+    pub(super) fn copied_line(&self, job: &Job, answered: &OutcomeLine) -> OutcomeLine {
+        let blank = self.line_of(job);
+        OutcomeLine {
+            run_id: blank.run_id,
+            trajectory_id: blank.trajectory_id,
+            step_index: blank.step_index,
+            tokens: None,
+            cost_usd: Some(0.0),
+            cached: answered.is_scored(),
+            calls: 0,
+            ..answered.clone()
+        }
+    }
+
+    fn scored(&self, job: &Job, label: String, explanation: String) -> Outcome {
+        let score = self.evaluators[job.evaluator].labels.score(&label).unwrap_or_default();
+        Outcome::Scored(crate::outcome::Verdict { label, score, explanation, evidence: Vec::new() })
+    }
+
+    fn line_of(&self, job: &Job) -> OutcomeLine {
+        let index = job.step.and_then(|step| job.trajectory.steps.get(step)).map(|step| step.index);
+        self.blank(&self.evaluators[job.evaluator], &job.trajectory.trajectory_id.as_str().into(), index)
+    }
+
+    fn blank(&self, evaluator: &Evaluator, trajectory_id: &Arc<str>, step_index: Option<u32>) -> OutcomeLine {
+        OutcomeLine {
+            run_id: Arc::clone(&self.run_id),
+            trajectory_id: Arc::clone(trajectory_id),
+            step_index,
+            evaluator: Arc::clone(&evaluator.name),
+            outcome: OutcomeKind::Failed,
+            label: None,
+            score: None,
+            explanation: None,
+            evidence: Vec::new(),
+            reason: None,
+            judge: Arc::clone(&evaluator.judge),
+            rubric_hash: Arc::clone(&evaluator.hash),
+            tokens: None,
+            cost_usd: if evaluator.asks_a_model() { None } else { Some(0.0) },
+            cached: false,
+            calls: 0,
+            shortened: Vec::new(),
+        }
+    }
+}
+
+impl OutcomeLine {
+    fn with(mut self, outcome: Outcome) -> OutcomeLine {
+        match outcome {
+            Outcome::Scored(verdict) => {
+                self.outcome = OutcomeKind::Scored;
+                self.label = Some(verdict.label);
+                self.score = Some(verdict.score);
+                self.explanation = Some(verdict.explanation);
+                self.evidence = verdict.evidence;
+            }
+            Outcome::NotApplicable { reason } => {
+                self.outcome = OutcomeKind::NotApplicable;
+                self.reason = Some(reason);
+                self.cost_usd = Some(0.0);
+            }
+            Outcome::Failed { reason } => {
+                self.outcome = OutcomeKind::Failed;
+                self.reason = Some(reason);
+            }
+        }
+        self
+    }
+}

@@ -1,0 +1,49 @@
+//! How far a run is.
+
+use std::time::Duration;
+
+use crate::outcome::{OutcomeKind, OutcomeLine};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    pub trajectories: u64,
+    /// Questions known so far; more may come while the source is read.
+    pub planned: u64,
+    /// Outcomes that an earlier, cut off process left.
+    pub taken_up: u64,
+    pub finished: u64,
+    pub failed: u64,
+    pub cached: u64,
+    /// Requests sent, retries included.
+    pub calls: u64,
+    pub in_flight: usize,
+    /// Requests that the endpoint may have at once, as of now.
+    pub limit: usize,
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+    pub cost_usd: f64,
+    pub elapsed: Duration,
+}
+
+impl Progress {
+    pub(super) fn count(&mut self, line: &OutcomeLine) {
+        self.finished += 1;
+        self.failed += u64::from(line.outcome == OutcomeKind::Failed);
+        self.cached += u64::from(line.cached);
+        if let Some(tokens) = line.tokens {
+            self.prompt_tokens += tokens.prompt;
+            self.completion_tokens += tokens.completion;
+        }
+        self.cost_usd += line.cost_usd.unwrap_or(0.0);
+    }
+}
+
+/// Looks on while a run goes on.
+pub trait Watcher {
+    fn outcome(&mut self, _line: &OutcomeLine) {}
+    /// Called a few times a second; everything that it counts as finished is on disk.
+    fn tick(&mut self, _progress: &Progress) {}
+}
+
+/// Nobody looks on.
+impl Watcher for () {}
