@@ -1,5 +1,7 @@
-//! The library behind the `gradus` command: sources are read into trajectories, trajectories are printed.
+//! The library behind the `gradus` command: sources are read into trajectories, trajectories are printed and judged.
 
 pub mod cli;
+mod config;
 mod output;
 pub mod source;
+mod tool_file;

@@ -63,6 +63,14 @@ impl Library {
         Ok(())
     }
 
+    /// Reads each rubric of a folder, or of one file, and says what is wrong with those that are.
+    pub fn check_path(path: &Path) -> Vec<Result<Rubric, LibraryError>> {
+        match rubric_files(path) {
+            Ok(files) => files.iter().map(|file| read_file(file)).collect(),
+            Err(error) => vec![Err(error)],
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Rubric> {
         self.rubrics.iter()
     }
@@ -73,7 +81,7 @@ impl Library {
 }
 
 /// Reads one rubric.
-pub(crate) fn read_file(file: &Path) -> Result<Rubric, LibraryError> {
+fn read_file(file: &Path) -> Result<Rubric, LibraryError> {
     let path = || file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|reason| LibraryError::Io { path: path(), reason })?;
     Rubric::parse(&text, Origin::File(file.to_owned()))

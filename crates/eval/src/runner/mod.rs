@@ -5,10 +5,12 @@
 //! outcome is in the log: whatever moment the process dies at, at most what was in flight is asked again.
 
 mod done;
+mod estimate;
 mod journal;
 mod plan;
 mod progress;
 
+pub use estimate::{ANSWER_TOKENS, Estimate, Estimator};
 pub use progress::{Progress, Watcher};
 
 use std::collections::{HashMap, VecDeque};

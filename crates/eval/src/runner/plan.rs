@@ -25,6 +25,10 @@ pub(super) struct Job {
 }
 
 impl Job {
+    pub(super) fn evaluator(&self) -> usize {
+        self.evaluator
+    }
+
     fn case(&self) -> Case<'_> {
         Case { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
     }
@@ -54,6 +58,7 @@ pub(super) struct Planned {
     pub(super) jobs: Vec<Job>,
 }
 
+#[derive(Debug)]
 pub(super) struct Planner {
     run_id: Arc<str>,
     evaluators: Vec<Evaluator>,
@@ -120,6 +125,10 @@ impl Planner {
             }
         }
         planned
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<usize> {
+        self.evaluators.iter().position(|evaluator| &*evaluator.name == name)
     }
 
     /// Renders a job.

@@ -1,5 +1,10 @@
 //! The command line: what can be said, and what each outcome's exit code is.
 
+mod eval;
+mod outputs;
+mod report;
+mod rubrics;
+mod sources;
 mod traces;
 
 use std::ffi::OsString;
@@ -13,7 +18,9 @@ pub(crate) enum Exit {
     Pass = 0,
     Unexpected = 1,
     BadInput = 2,
+    GateFailed = 3,
     NothingFound = 4,
+    Interrupted = 130,
 }
 
 /// Grades every step a tool-using AI agent takes.
@@ -28,6 +35,12 @@ struct Cli {
 enum Command {
     /// Lists the trajectories in traces, or shows one as a transcript.
     Traces(traces::Arguments),
+    /// Judges every step of every trajectory: does the tool fit the thought, the thought the request, is the path short?
+    Eval(Box<eval::Arguments>),
+    /// Prints a run's results again, in any form.
+    Report(report::Arguments),
+    /// Lists, shows and checks rubrics: what is asked, and what the answers are worth.
+    Rubrics(rubrics::Arguments),
 }
 
 /// Runs the command line.
@@ -42,6 +55,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done = match &cli.command {
         Command::Traces(arguments) => traces::run(arguments),
+        Command::Eval(arguments) => eval::run(arguments),
+        Command::Report(arguments) => report::run(arguments),
+        Command::Rubrics(arguments) => rubrics::run(arguments),
     };
     match done {
         Ok(exit) => ExitCode::from(exit as u8),

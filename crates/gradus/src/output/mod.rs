@@ -2,7 +2,12 @@
 //! sequence, and nothing reorders the text around it.
 
 pub(crate) mod coverage;
+pub(crate) mod csv;
+pub(crate) mod html;
 pub(crate) mod json;
+pub(crate) mod junit;
+pub(crate) mod markdown;
+pub(crate) mod summary;
 pub(crate) mod table;
 pub(crate) mod transcript;
 
@@ -42,6 +47,8 @@ fn is_unsafe(c: char) -> bool {
 pub(crate) const BOLD: anstyle::Style = anstyle::Style::new().bold();
 pub(crate) const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 pub(crate) const RED: anstyle::Style = anstyle::AnsiColor::Red.on_default();
+pub(crate) const GREEN: anstyle::Style = anstyle::AnsiColor::Green.on_default();
+pub(crate) const YELLOW: anstyle::Style = anstyle::AnsiColor::Yellow.on_default();
 
 #[cfg(test)]
 mod tests {

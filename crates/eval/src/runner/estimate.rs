@@ -1,0 +1,89 @@
+//! What a run would ask and spend, without asking.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use gradus_core::trajectory::Trajectory;
+use gradus_llm::Usage;
+
+use super::done::Done;
+use super::plan::Planner;
+use crate::evaluator::Evaluator;
+use crate::judge::{ModelJudge, estimated_tokens};
+use crate::prompt::ToolTexts;
+use crate::run::{Key, RunFileError, VerdictCache};
+
+/// Tokens of an answer, about: a few sentences and a label.
+pub const ANSWER_TOKENS: u64 = 150;
+
+/// What one evaluator would ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    pub questions: u64,
+    /// Answered already, in an earlier run or by an identical question.
+    pub cached: u64,
+    pub to_ask: u64,
+    pub prompt_tokens: u64,
+}
+
+impl Estimate {
+    pub fn usage(&self) -> Usage {
+        Usage { prompt: self.prompt_tokens, completion: self.to_ask * ANSWER_TOKENS, cached_prompt: 0 }
+    }
+}
+
+/// Adds up what trajectories would cost.
+#[derive(Debug)]
+pub struct Estimator {
+    planner: Planner,
+    judge: Option<Arc<ModelJudge>>,
+    cache: Option<VerdictCache>,
+    asked: HashSet<Key>,
+    estimates: Vec<Estimate>,
+}
+
+impl Estimator {
+    pub fn new(
+        evaluators: Vec<Evaluator>,
+        judge: Option<Arc<ModelJudge>>,
+        tools: ToolTexts,
+        cache: Option<VerdictCache>,
+    ) -> Self {
+        let estimates = vec![Estimate::default(); evaluators.len()];
+        let window = judge.as_ref().map(|judge| judge.settings.window);
+        let planner = Planner::new("", evaluators, tools, window, Done::default());
+        Estimator { planner, judge, cache, asked: HashSet::new(), estimates }
+    }
+
+    pub fn add(&mut self, trajectory: Trajectory) -> Result<(), RunFileError> {
+        let planned = self.planner.plan(trajectory);
+        for line in &planned.answered {
+            if let Some(number) = self.planner.number(&line.evaluator) {
+                self.estimates[number].questions += 1;
+            }
+        }
+        let Some(judge) = &self.judge else { return Ok(()) };
+        for job in &planned.jobs {
+            let question = self.planner.question(job);
+            let key = judge.key(&question.rubric.hash, &question.prompt, 0);
+            let estimate = &mut self.estimates[job.evaluator()];
+            estimate.questions += 1;
+            let is_cached = match &mut self.cache {
+                Some(cache) => cache.get(key)?.is_some(),
+                None => false,
+            };
+            if is_cached || !self.asked.insert(key) {
+                estimate.cached += 1;
+            } else {
+                estimate.to_ask += 1;
+                estimate.prompt_tokens += estimated_tokens(&question.prompt);
+            }
+        }
+        Ok(())
+    }
+
+    /// One for each evaluator, in their order.
+    pub fn estimates(&self) -> &[Estimate] {
+        &self.estimates
+    }
+}

@@ -1,0 +1,126 @@
+//! What `gradus eval` can be told.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::super::outputs::Outputs;
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(in crate::cli) struct Arguments {
+    /// Files, folders or - for standard input, as for `gradus traces`.
+    #[arg(value_name = "SOURCE", required = true)]
+    pub(super) sources: Vec<String>,
+
+    /// Who judges: `offline` (rules, no network), a model's name (`gpt-4o`), or `openai:MODEL` / `anthropic:MODEL`.
+    /// Without it: gpt-4o if OPENAI_API_KEY or OPENAI_BASE_URL is set, claude-sonnet-4-5 if ANTHROPIC_API_KEY is, else
+    /// `offline`.
+    #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
+    pub(super) judge: Option<String>,
+    /// The endpoint's address; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
+    #[arg(long, value_name = "URL", help_heading = "Judge")]
+    pub(super) base_url: Option<String>,
+    /// Questions in flight at most; the endpoint's own limit is found below that [default: 200].
+    #[arg(long, value_name = "N", help_heading = "Judge")]
+    pub(super) concurrency: Option<usize>,
+    /// How long one call may take, in seconds [default: 120].
+    #[arg(long, value_name = "SECONDS", help_heading = "Judge")]
+    pub(super) timeout: Option<f64>,
+    /// How often a call that failed is tried again.
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Judge")]
+    pub(super) retries: u32,
+    /// How often an answer that cannot be read is asked for again.
+    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Judge")]
+    pub(super) ask_again: u32,
+    /// Length of an answer at most [default: 1024].
+    #[arg(long, value_name = "TOKENS", help_heading = "Judge")]
+    pub(super) max_tokens: Option<u32>,
+    /// The judge's context: what does not fit is shortened, and marked [default: 100000].
+    #[arg(long, value_name = "TOKENS", help_heading = "Judge")]
+    pub(super) context_tokens: Option<usize>,
+    /// The model's temperature; `none` sends none [default: 0].
+    #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Judge")]
+    pub(super) temperature: Option<Temperature>,
+    /// Ask for plain text, even if the endpoint could answer in JSON.
+    #[arg(long, help_heading = "Judge")]
+    pub(super) text_answers: bool,
+    /// Prices of models (TOML: `["model"]`, input, output, cached_input in dollars for a million tokens); they win over
+    /// those that are built in.
+    #[arg(long, value_name = "FILE", help_heading = "Judge")]
+    pub(super) prices: Option<PathBuf>,
+
+    /// Which evaluations to run, by name [default: all].
+    #[arg(long, short, value_name = "NAME", value_delimiter = ',', help_heading = "What is judged")]
+    pub(super) evaluators: Vec<String>,
+    /// A rubric's file or a folder of them; they add to those that are built in, or replace them.
+    #[arg(long, value_name = "PATH", help_heading = "What is judged")]
+    pub(super) rubrics: Vec<PathBuf>,
+    /// The tools the agent had: OpenAI tools JSON, an MCP tools/list, or lines of `name: description`.
+    #[arg(long, value_name = "FILE", help_heading = "What is judged")]
+    pub(super) tools: Option<PathBuf>,
+    /// Lines of `name: text`, added to the descriptions of tools.
+    #[arg(long, value_name = "FILE", help_heading = "What is judged")]
+    pub(super) tool_notes: Option<PathBuf>,
+    /// Judge N trajectories only, chosen at random.
+    #[arg(long, value_name = "N", help_heading = "What is judged")]
+    pub(super) sample: Option<usize>,
+    /// The same seed chooses the same trajectories.
+    #[arg(long, value_name = "S", default_value_t = 0, help_heading = "What is judged")]
+    pub(super) seed: u64,
+
+    /// Say what would be asked and what it would cost, and stop.
+    #[arg(long, help_heading = "Limits")]
+    pub(super) dry_run: bool,
+    /// Stop before the run costs more than this.
+    #[arg(long, value_name = "DOLLARS", help_heading = "Limits")]
+    pub(super) max_cost: Option<f64>,
+    /// Send no more requests than this.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(super) max_calls: Option<u64>,
+    /// Stop after this time, in seconds.
+    #[arg(long, value_name = "SECONDS", help_heading = "Limits")]
+    pub(super) max_time: Option<f64>,
+
+    /// Where runs and verdicts are kept [default: .gradus].
+    #[arg(long, value_name = "DIR", help_heading = "Runs")]
+    pub(super) state_dir: Option<PathBuf>,
+    /// Judge everything anew: take up no earlier run, use no earlier verdict.
+    #[arg(long, help_heading = "Runs")]
+    pub(super) fresh: bool,
+    /// Settings; else gradus.toml if it is here.
+    #[arg(long, value_name = "FILE", help_heading = "Runs")]
+    pub(super) config: Option<PathBuf>,
+    /// No progress.
+    #[arg(long, short, help_heading = "Runs")]
+    pub(super) quiet: bool,
+
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradus eval traces/ --judge offline                  rules only: no key, no network
+  gradus eval traces/ --dry-run                        what would it cost?
+  gradus eval traces/ --html report.html               judge with gpt-4o, look at the result
+  gradus eval traces/ --gate 'thought_to_tool >= 0.85' --gate 'cost <= 5' --junit out.xml
+  OPENAI_BASE_URL=http://127.0.0.1:11434/v1 gradus eval traces/ --judge llama3.1:8b
+
+A run that was cut off is taken up by the same command. Verdicts are kept: the same question is never paid for twice.
+
+Exit codes: 0 done (gates passed or inconclusive), 1 the run broke off, 2 bad input or settings, 3 a gate failed,
+4 nothing to judge, 130 interrupted; what was judged by then is reported in every case.";
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Temperature(pub(super) Option<f64>);
+
+fn temperature(text: &str) -> Result<Temperature, String> {
+    if text == "none" {
+        return Ok(Temperature(None));
+    }
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=2.0).contains(&value) => Ok(Temperature(Some(value))),
+        _ => Err("a number from 0 to 2, or none".to_owned()),
+    }
+}

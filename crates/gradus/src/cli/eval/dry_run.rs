@@ -1,0 +1,85 @@
+//! `gradus eval --dry-run`: what would be asked, and what it would cost.
+
+use std::io::Write;
+
+use gradus_eval::run::VerdictCache;
+use gradus_eval::runner::Estimator;
+
+use super::super::Exit;
+use super::super::sources::complain;
+use super::arguments::Arguments;
+use super::judge_source::Source;
+use super::settings::Settings;
+
+pub(super) fn run(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
+    // Nothing is made: a cache that is not there is empty.
+    let path = gradus_eval::run::StateFolder::at(&settings.state_dir).cache_path();
+    let cache = (path.is_file() && !arguments.fresh).then(|| VerdictCache::open(&path)).transpose()?;
+    let mut estimator =
+        Estimator::new(settings.evaluators.clone(), settings.judge.clone(), settings.tool_texts(), cache);
+    let source = Source { names: arguments.sources.clone(), sample: arguments.sample, seed: arguments.seed };
+    let mut found = 0;
+    let read = source.read(&mut |trajectory| {
+        found += 1;
+        estimator.add(trajectory).map_err(std::io::Error::other)
+    })?;
+    if found == 0 {
+        return Ok(read.exit(0));
+    }
+    let mut out = anstream::stdout().lock();
+    let total = print(&estimator, settings, found, &mut out)?;
+    if let (Some(most), Some(total)) = (arguments.max_cost, total)
+        && total > most
+    {
+        complain(&format!("that is more than --max-cost {most}: the run would stop early"));
+    }
+    Ok(read.exit(found))
+}
+
+fn print(
+    estimator: &Estimator,
+    settings: &Settings,
+    found: usize,
+    out: &mut dyn Write,
+) -> std::io::Result<Option<f64>> {
+    writeln!(out, "{found} trajectories, judge {}", settings.judge_name())?;
+    writeln!(out)?;
+    writeln!(
+        out,
+        "{:<24}{:>11}{:>9}{:>9}{:>13}{:>11}",
+        "evaluation", "questions", "cached", "to ask", "tokens in", "about $"
+    )?;
+    let price = settings.judge.as_ref().and_then(|judge| judge.price);
+    let mut total = price.map(|_| 0.0);
+    for (evaluator, estimate) in settings.evaluators.iter().zip(estimator.estimates()) {
+        let cost = price.map(|price| price.of(estimate.usage()));
+        let cost = if evaluator.asks_a_model() { cost } else { Some(0.0) };
+        total = total.zip(cost).map(|(sum, more)| sum + more);
+        let shown = cost.map_or_else(|| "unknown".to_owned(), |cost| format!("{cost:.4}"));
+        writeln!(
+            out,
+            "{:<24}{:>11}{:>9}{:>9}{:>13}{:>11}",
+            evaluator.name,
+            estimate.questions,
+            estimate.cached,
+            estimate.to_ask,
+            estimate.prompt_tokens,
+            shown
+        )?;
+    }
+    writeln!(out)?;
+    match (&settings.judge, total) {
+        (None, _) => writeln!(out, "Nothing to pay: no model is asked.")?,
+        (Some(_), Some(total)) => writeln!(
+            out,
+            "About ${total:.4}, with tokens counted by length and answers of {} tokens; prompt caching can make it less.",
+            gradus_eval::runner::ANSWER_TOKENS
+        )?,
+        (Some(judge), None) => writeln!(
+            out,
+            "The price of {:?} is not known: give it with --prices FILE.",
+            judge.client.endpoint().model
+        )?,
+    }
+    Ok(total)
+}

@@ -1,0 +1,84 @@
+//! Reads the sources in a thread of its own, so that judging begins while they are read, and waits when judging does.
+
+use std::collections::BinaryHeap;
+use std::io;
+use std::thread::JoinHandle;
+
+use gradus_core::trajectory::Trajectory;
+use tokio::sync::mpsc;
+
+use super::super::sources::{Read, read_all};
+
+pub(super) struct Source {
+    pub(super) names: Vec<String>,
+    pub(super) sample: Option<usize>,
+    pub(super) seed: u64,
+}
+
+/// Trajectories that wait to be judged.
+const WAITING: usize = 64;
+
+pub(super) type Reading = JoinHandle<anyhow::Result<Read>>;
+
+pub(super) fn start(source: Source) -> io::Result<(mpsc::Receiver<Trajectory>, Reading)> {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let thread = std::thread::Builder::new().name("sources".to_owned()).spawn(move || {
+        let stopped = |_| io::Error::new(io::ErrorKind::BrokenPipe, "judging has stopped");
+        source.read(&mut |trajectory| sender.blocking_send(trajectory).map_err(stopped))
+    })?;
+    Ok((receiver, thread))
+}
+
+impl Source {
+    /// Hands out the trajectories, or the sample of them.
+    pub(super) fn read(&self, take: &mut dyn FnMut(Trajectory) -> io::Result<()>) -> anyhow::Result<Read> {
+        let Some(size) = self.sample else {
+            return read_all(&self.names, &mut |_, trajectory| take(trajectory));
+        };
+        // Those with the lowest digests: a sample that does not depend on the order of the source, and that grows by
+        // adding to it.
+        let mut chosen: BinaryHeap<Drawn> = BinaryHeap::with_capacity(size.min(1 << 16) + 1);
+        let mut number = 0;
+        let read = read_all(&self.names, &mut |_, trajectory| {
+            let lot = gradus_core::digest(format!("{}\0{}", self.seed, trajectory.trajectory_id).as_bytes());
+            chosen.push(Drawn { lot, number, trajectory });
+            number += 1;
+            if chosen.len() > size {
+                chosen.pop();
+            }
+            Ok(())
+        })?;
+        let mut chosen = chosen.into_vec();
+        chosen.sort_by_key(|drawn| drawn.number);
+        for drawn in chosen {
+            take(drawn.trajectory)?;
+        }
+        Ok(read)
+    }
+}
+
+struct Drawn {
+    lot: u128,
+    number: u64,
+    trajectory: Trajectory,
+}
+
+impl PartialEq for Drawn {
+    fn eq(&self, other: &Self) -> bool {
+        (self.lot, self.number) == (other.lot, other.number)
+    }
+}
+
+impl Eq for Drawn {}
+
+impl PartialOrd for Drawn {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Drawn {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.lot, self.number).cmp(&(other.lot, other.number))
+    }
+}

@@ -1,0 +1,272 @@
+//! `gradus eval`: judges every step of every trajectory, and says what that comes to.
+
+mod arguments;
+mod dry_run;
+mod judge_source;
+mod progress;
+mod settings;
+
+pub(super) use arguments::Arguments;
+pub(super) use settings::library;
+
+use std::io::IsTerminal;
+
+use gradus_eval::report::{RunReader, Summary};
+use gradus_eval::run::{RunFileError, RunFolder, RunRecord, RunState, StateFolder, VerdictCache};
+use gradus_eval::runner::{self, RunEnd, RunPlan};
+use gradus_llm::{CallError, Failure};
+
+use super::Exit;
+use super::outputs::has_failed;
+use super::sources::{Read, complain};
+use settings::Settings;
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let settings = match Settings::read(arguments).and_then(|settings| {
+        arguments.outputs.prepare()?;
+        Ok(settings)
+    }) {
+        Ok(settings) => settings,
+        Err(reason) => {
+            complain(&reason);
+            return Ok(Exit::BadInput);
+        }
+    };
+    if settings.offline_by_default {
+        complain(
+            "no OPENAI_API_KEY or ANTHROPIC_API_KEY is set: judging with `offline`, which is rules and no model",
+        );
+    }
+    if arguments.dry_run {
+        return dry_run::run(arguments, &settings);
+    }
+    match judge(arguments, &settings) {
+        Ok(exit) => Ok(exit),
+        Err(error) => match error.downcast_ref::<RunFileError>() {
+            Some(file) => {
+                complain(&file_advice(file));
+                Ok(Exit::Unexpected)
+            }
+            None => Err(error),
+        },
+    }
+}
+
+fn judge(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
+    let state = StateFolder::open(&settings.state_dir)?;
+    let cache = VerdictCache::open(&state.cache_path())?;
+    let mut folder = begin_run(&state, arguments, settings)?;
+    let (end, read) = judge_all(arguments, settings, &folder, cache)?;
+    let state = match &end {
+        RunEnd::Finished => RunState::Finished,
+        _ => RunState::Stopped,
+    };
+    folder.record.state = state;
+    folder.record.ended = Some(now());
+    folder.record.stopped_because = why(&end);
+    folder.save()?;
+    let mut reader = RunReader::open(&folder)?;
+    let summary = Summary::of(&mut reader)?;
+    if summary.trajectories == 0 && end == RunEnd::Finished {
+        // A run about nothing is not worth keeping.
+        let _ = std::fs::remove_dir_all(folder.path());
+        return Ok(read.exit(0));
+    }
+    let gates: Vec<_> =
+        settings.gates.iter().map(|gate| gate.check(&summary, arguments.outputs.strict)).collect();
+    arguments.outputs.write(&mut reader, &summary, &gates)?;
+    if let Some(advice) = advice(&end, settings) {
+        complain(&advice);
+    }
+    Ok(match end {
+        RunEnd::Interrupted => Exit::Interrupted,
+        RunEnd::Endpoint(failure) if failure.error.is_fatal() => Exit::BadInput,
+        RunEnd::Endpoint(_) | RunEnd::EndpointDied(_) => Exit::Unexpected,
+        RunEnd::Finished | RunEnd::Limit(_) if read.failed > 0 => Exit::BadInput,
+        RunEnd::Finished | RunEnd::Limit(_) if has_failed(&gates) => Exit::GateFailed,
+        RunEnd::Finished | RunEnd::Limit(_) => Exit::Pass,
+    })
+}
+
+/// Takes up a run that was cut off, or begins a new one.
+fn begin_run(
+    state: &StateFolder,
+    arguments: &Arguments,
+    settings: &Settings,
+) -> Result<RunFolder, RunFileError> {
+    let fingerprint = fingerprint(arguments, settings);
+    if !arguments.fresh
+        && let Some(mut folder) = state.resume(&fingerprint)
+    {
+        complain(&format!("taking up run {}, which was cut off", folder.record.run_id));
+        folder.record.state = RunState::Running;
+        folder.record.stopped_because = None;
+        folder.save()?;
+        return Ok(folder);
+    }
+    let started = now();
+    state.create(RunRecord {
+        run_id: run_id(&started),
+        fingerprint,
+        state: RunState::Running,
+        stopped_because: None,
+        started,
+        ended: None,
+        sources: arguments.sources.clone(),
+        judge: settings.judge_name(),
+        endpoint: settings.judge.as_ref().map(|judge| judge.client.endpoint().base_url.clone()),
+        evaluators: settings.evaluators.iter().map(gradus_eval::evaluator::Evaluator::record).collect(),
+        priced: settings.judge.as_ref().is_none_or(|judge| judge.price.is_some()),
+        gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+fn judge_all(
+    arguments: &Arguments,
+    settings: &Settings,
+    folder: &RunFolder,
+    cache: VerdictCache,
+) -> anyhow::Result<(RunEnd, Read)> {
+    let plan = RunPlan {
+        evaluators: settings.evaluators.clone(),
+        judge: settings.judge.clone(),
+        tools: settings.tool_texts(),
+        limits: settings.limits,
+        ignore_cache: arguments.fresh,
+    };
+    let mut watcher = progress::Bar::new(arguments.quiet, settings.judge.is_some());
+    // One thread: a call to a judge is all waiting, and handing it between threads costs more than it gains.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let sources = judge_source::Source {
+        names: arguments.sources.clone(),
+        sample: arguments.sample,
+        seed: arguments.seed,
+    };
+    let (trajectories, reading) = judge_source::start(sources)?;
+    let end = runtime.block_on(async {
+        let interrupts = interrupts();
+        runner::run(plan, folder, cache, trajectories, interrupts, &mut watcher).await
+    });
+    watcher.finish();
+    let end = end?;
+    let read = reading.join().map_err(|_| anyhow::anyhow!("reading the sources broke off"))?;
+    // A run that stopped early closed the channel: that the source could not send is then no news.
+    match read {
+        Err(_) if end != RunEnd::Finished => Ok((end, Read::default())),
+        read => Ok((end, read?)),
+    }
+}
+
+/// Ctrl-C, and what a system sends before it kills.
+fn interrupts() -> runner::Interrupts {
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        else {
+            return;
+        };
+        loop {
+            tokio::select! {
+                pressed = tokio::signal::ctrl_c() => if pressed.is_err() { return },
+                _ = terminate.recv() => {}
+            }
+            if sender.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The same for calls that ask the same of the same sources.
+fn fingerprint(arguments: &Arguments, settings: &Settings) -> String {
+    let evaluators: Vec<_> =
+        settings.evaluators.iter().map(gradus_eval::evaluator::Evaluator::record).collect();
+    let judge = settings.judge.as_ref().map(|judge| format!("{:?}", judge.settings));
+    let folder = std::env::current_dir().unwrap_or_default();
+    let text = serde_json::json!({
+        "folder": folder,
+        "sources": arguments.sources,
+        "sample": arguments.sample,
+        "seed": arguments.seed,
+        "evaluators": evaluators,
+        "judge": judge,
+        "tools": settings.given_tools,
+        "notes": settings.tool_notes,
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    format!("{:032x}", gradus_core::digest(text.to_string().as_bytes()))
+}
+
+fn now() -> String {
+    let now = jiff::Timestamp::now();
+    now.round(jiff::Unit::Second).unwrap_or(now).to_string()
+}
+
+/// Sorts by time, is easy to type, and does not meet another of the same second.
+fn run_id(started: &str) -> String {
+    let digits: String = started.chars().filter(|c| c.is_ascii_digit() || *c == 'T').collect();
+    format!("{}-{:04x}", digits.replace('T', "-"), fastrand::u16(..))
+}
+
+fn why(end: &RunEnd) -> Option<String> {
+    Some(match end {
+        RunEnd::Finished => return None,
+        RunEnd::Limit(reason) => reason.clone(),
+        RunEnd::Interrupted => "it was interrupted".to_owned(),
+        RunEnd::Endpoint(failure) => failure.to_string(),
+        RunEnd::EndpointDied(reason) => format!("the judge stopped answering: {reason}"),
+    })
+}
+
+/// What to do about a run that ended early.
+fn advice(end: &RunEnd, settings: &Settings) -> Option<String> {
+    const KEPT: &str = "what was judged is kept; the same command goes on from there";
+    Some(match end {
+        RunEnd::Finished => return None,
+        RunEnd::Limit(reason) => format!("stopped: {reason}; {KEPT}"),
+        RunEnd::Interrupted => format!("interrupted; {KEPT}"),
+        RunEnd::EndpointDied(reason) => format!("the judge stopped answering ({reason}); {KEPT}"),
+        RunEnd::Endpoint(failure) => format!("{}; {KEPT}", endpoint_advice(failure, settings)),
+    })
+}
+
+fn endpoint_advice(failure: &Failure, settings: &Settings) -> String {
+    let Some(judge) = &settings.judge else { return failure.to_string() };
+    let endpoint = judge.client.endpoint();
+    let (url, model) = (&endpoint.base_url, &endpoint.model);
+    let variable = settings::key_variable(endpoint.provider);
+    match &failure.error {
+        CallError::Unauthorized { .. } if endpoint.key.is_empty() => {
+            format!("{url} wants a key ({failure}): set {variable}")
+        }
+        CallError::Unauthorized { .. } => {
+            format!("{url} refused the key ({failure}): set {variable} to one that is valid there")
+        }
+        CallError::NotFound { .. } => {
+            format!("{url} has no model {model:?} ({failure}): choose one with --judge, or check --base-url")
+        }
+        CallError::Connect(_) => {
+            format!("cannot reach {url} ({failure}): is it running? --base-url names another")
+        }
+        _ => format!("{url}: {failure}"),
+    }
+}
+
+fn file_advice(error: &RunFileError) -> String {
+    let advice = match error.reason.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            "free some space, or keep runs elsewhere with --state-dir"
+        }
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            "keep runs where you may write, with --state-dir"
+        }
+        _ => "runs are kept in --state-dir",
+    };
+    format!("{error}: {advice}; what was judged before is kept, and the same command goes on from there")
+}
+
+/// Whether somebody looks at standard error.
+fn stderr_is_seen() -> bool {
+    std::io::stderr().is_terminal()
+}

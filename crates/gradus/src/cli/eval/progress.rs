@@ -1,0 +1,79 @@
+//! How far the run is, on standard error: a bar for people, a line now and then for logs.
+
+use std::time::Duration;
+
+use gradus_eval::runner::{Progress, Watcher};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::stderr_is_seen;
+
+/// How often a log gets a line.
+const LOG_EVERY: Duration = Duration::from_secs(30);
+
+pub(super) struct Bar {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    logged: Duration,
+    with_model: bool,
+}
+
+impl Bar {
+    pub(super) fn new(quiet: bool, with_model: bool) -> Bar {
+        let bar = (!quiet && stderr_is_seen()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(5));
+            if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar
+        });
+        Bar { bar, quiet, logged: Duration::ZERO, with_model }
+    }
+
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn message(&self, progress: &Progress) -> String {
+        let seconds = progress.elapsed.as_secs_f64().max(0.001);
+        let rate = progress.finished as f64 / seconds;
+        let left = progress.planned.saturating_sub(progress.finished) as f64 / rate.max(0.001);
+        let mut text = format!("{rate:.0}/s");
+        if progress.finished > 0 && left >= 1.0 {
+            text.push_str(&format!(" {} left", duration(left)));
+        }
+        if self.with_model {
+            text.push_str(&format!(" ${:.4} {} in flight", progress.cost_usd, progress.in_flight));
+        }
+        for (count, what) in [(progress.cached, "cached"), (progress.failed, "failed")] {
+            if count > 0 {
+                text.push_str(&format!(" {count} {what}"));
+            }
+        }
+        text
+    }
+}
+
+impl Watcher for Bar {
+    fn tick(&mut self, progress: &Progress) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(progress.planned);
+            bar.set_position(progress.finished);
+            bar.set_message(self.message(progress));
+        } else if !self.quiet && progress.elapsed >= self.logged + LOG_EVERY {
+            self.logged = progress.elapsed;
+            let text = self.message(progress);
+            anstream::eprintln!("gradus: {} of {} judged, {text}", progress.finished, progress.planned);
+        }
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    let seconds = seconds.min(359_999.0) as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes}:{seconds:02}"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}

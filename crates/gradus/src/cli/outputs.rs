@@ -1,0 +1,119 @@
+//! Where a run's results go, and which gates they must pass: the same for `eval` and `report`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use gradus_eval::report::{GateResult, GateVerdict, RunReader, Summary};
+
+use crate::output::{csv, html, json, junit, markdown, summary};
+
+#[derive(Args)]
+pub(super) struct Outputs {
+    /// Tables: the steps, one file for each evaluation, and all combined.
+    #[arg(long, value_name = "DIR", help_heading = "Outputs (- is standard output)")]
+    csv: Option<PathBuf>,
+    /// The summary as one JSON document.
+    #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
+    json: Option<PathBuf>,
+    /// One outcome a line.
+    #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
+    jsonl: Option<PathBuf>,
+    /// JUnit XML: every question is a test.
+    #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
+    junit: Option<PathBuf>,
+    /// For the summary page of a CI job.
+    #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
+    markdown: Option<PathBuf>,
+    /// A page with charts, in one file.
+    #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
+    html: Option<PathBuf>,
+
+    /// What must hold, as 'thought_to_tool >= 0.85', 'failed <= 0.02' or 'cost <= 5'; may be given several times.
+    /// INCONCLUSIVE when the interval holds the bar.
+    #[arg(long, value_name = "RULE", help_heading = "Gates")]
+    pub(super) gate: Vec<String>,
+    /// A gate that cannot tell fails.
+    #[arg(long, help_heading = "Gates")]
+    pub(super) strict: bool,
+}
+
+impl Outputs {
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        let files = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
+        files.into_iter().flatten().map(PathBuf::as_path).filter(|path| !is_stdout(path))
+    }
+
+    /// Finds out whether all files can be written before anything is spent on what goes into them.
+    pub(super) fn prepare(&self) -> Result<(), String> {
+        let to_stdout = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
+        if to_stdout.into_iter().flatten().filter(|path| is_stdout(path)).count() > 1 {
+            return Err("only one output can go to standard output".to_owned());
+        }
+        for path in self.files() {
+            let opened = File::options().append(true).create(true).open(path);
+            opened.map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
+        }
+        if let Some(folder) = &self.csv {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| format!("{}: cannot be written: {error}", folder.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything that was asked for. People get the summary unless a program gets something instead.
+    pub(super) fn write(
+        &self,
+        reader: &mut RunReader,
+        found: &Summary,
+        gates: &[GateResult],
+    ) -> anyhow::Result<()> {
+        if let Some(folder) = &self.csv {
+            csv::write(reader, folder).with_context(|| folder.display().to_string())?;
+        }
+        let mut stdout_is_taken = false;
+        let mut to = |path: &Option<PathBuf>, write: &mut dyn FnMut(&mut dyn Write) -> anyhow::Result<()>| {
+            let Some(path) = path else { return Ok(()) };
+            if is_stdout(path) {
+                stdout_is_taken = true;
+                let mut out = BufWriter::new(io::stdout().lock());
+                write(&mut out)?;
+                return Ok(out.flush()?);
+            }
+            let mut written = || {
+                let mut out = BufWriter::new(File::create(path)?);
+                write(&mut out)?;
+                anyhow::Ok(out.flush()?)
+            };
+            written().with_context(|| path.display().to_string())
+        };
+        to(&self.json, &mut |out| {
+            json::write_pretty(&serde_json::json!({"summary": found, "gates": gates}), out)?;
+            Ok(writeln!(out)?)
+        })?;
+        to(&self.jsonl, &mut |out| {
+            reader.visit(|_, outcomes| {
+                outcomes.iter().try_for_each(|line| json::write_line(line, out)).map_err(anyhow::Error::from)
+            })
+        })?;
+        to(&self.junit, &mut |out| junit::write(reader, out))?;
+        to(&self.markdown, &mut |out| Ok(markdown::write(found, gates, out)?))?;
+        to(&self.html, &mut |out| Ok(html::write(found, gates, out)?))?;
+        if !stdout_is_taken {
+            let mut out = BufWriter::new(anstream::stdout().lock());
+            summary::print(found, gates, &mut out)?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn has_failed(gates: &[GateResult]) -> bool {
+    gates.iter().any(|gate| gate.verdict == GateVerdict::Fail)
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}

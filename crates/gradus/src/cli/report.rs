@@ -1,0 +1,100 @@
+//! `gradus report`: a run's results again, in any form.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gradus_eval::report::{Gate, RunReader, Summary};
+use gradus_eval::run::StateFolder;
+
+use super::Exit;
+use super::outputs::{Outputs, has_failed};
+use super::sources::complain;
+use crate::config::{Environment, File};
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// The run's id, or enough of its beginning; the latest run without it.
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+    /// List the runs that are there.
+    #[arg(long)]
+    list: bool,
+    /// Where runs are kept [default: .gradus].
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradus report                                  the latest run
+  gradus report 20261115-0731 --html out.html    an earlier one, as a page
+  gradus report --gate 'combined >= 0.7'         check a gate afterwards
+
+Exit codes: 0 done, 2 no such run, 3 a gate failed.";
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let environment = Environment::read();
+    let file = match File::read(environment.config.as_deref()) {
+        Ok(file) => file,
+        Err(reason) => return Ok(refuse(&reason)),
+    };
+    let state_dir = arguments.state_dir.clone().or(environment.state_dir).or(file.state_dir);
+    let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
+    let state = StateFolder::at(&state_dir);
+    let runs = state.runs();
+    if runs.is_empty() {
+        return Ok(refuse(&format!(
+            "there are no runs in {}; `gradus eval` makes them",
+            state_dir.display()
+        )));
+    }
+    if arguments.list {
+        return list(&state, &runs);
+    }
+    let wanted = arguments.run.as_deref().unwrap_or(&runs[0]);
+    let matches: Vec<&String> = runs.iter().filter(|id| id.starts_with(wanted)).collect();
+    let id = match matches.as_slice() {
+        [one] => one,
+        [] => return Ok(refuse(&format!("there is no run {wanted:?}; `gradus report --list` lists them"))),
+        _ => {
+            return Ok(refuse(&format!("{} runs begin with {wanted:?}; give more of the id", matches.len())));
+        }
+    };
+    let folder = match state.read_run(id) {
+        Ok(folder) => folder,
+        Err(error) => return Ok(refuse(&error.to_string())),
+    };
+    let names: Vec<&str> = folder.record.evaluators.iter().map(|known| known.name.as_str()).collect();
+    let gates: Result<Vec<Gate>, _> =
+        arguments.outputs.gate.iter().map(|text| Gate::parse(text, &names)).collect();
+    let gates = match (gates, arguments.outputs.prepare()) {
+        (Ok(gates), Ok(())) => gates,
+        (Err(error), _) => return Ok(refuse(&error.to_string())),
+        (_, Err(reason)) => return Ok(refuse(&reason)),
+    };
+    let mut reader = RunReader::open(&folder)?;
+    let summary = Summary::of(&mut reader)?;
+    let results: Vec<_> = gates.iter().map(|gate| gate.check(&summary, arguments.outputs.strict)).collect();
+    arguments.outputs.write(&mut reader, &summary, &results)?;
+    Ok(if has_failed(&results) { Exit::GateFailed } else { Exit::Pass })
+}
+
+fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<Exit> {
+    use std::io::Write;
+    let mut out = anstream::stdout().lock();
+    for id in runs {
+        let Ok(folder) = state.read_run(id) else { continue };
+        let record = &folder.record;
+        let sources = crate::output::printable_line(&record.sources.join(" "));
+        writeln!(out, "{id}  {:?}  {}  {sources}", record.state, record.judge)?;
+    }
+    Ok(Exit::Pass)
+}
+
+fn refuse(reason: &str) -> Exit {
+    complain(reason);
+    Exit::BadInput
+}

@@ -1,0 +1,124 @@
+//! Settings from the environment and from `gradus.toml`. A flag wins over the environment, the environment over the
+//! file, the file over the default. Nothing else reads the environment.
+
+use std::path::{Path, PathBuf};
+
+use gradus_llm::Secret;
+use serde::Deserialize;
+
+/// The file, if there is one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    pub(crate) state_dir: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) judge: JudgeSection,
+    #[serde(default)]
+    pub(crate) eval: EvalSection,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JudgeSection {
+    /// As `--judge`.
+    pub(crate) name: Option<String>,
+    pub(crate) base_url: Option<String>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) timeout_s: Option<f64>,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) context_tokens: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EvalSection {
+    pub(crate) evaluators: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) rubrics: Vec<PathBuf>,
+    pub(crate) tools: Option<PathBuf>,
+    pub(crate) tool_notes: Option<PathBuf>,
+    pub(crate) prices: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) gates: Vec<String>,
+}
+
+/// What the environment says.
+#[derive(Debug, Default)]
+pub(crate) struct Environment {
+    pub(crate) openai_key: Option<Secret>,
+    pub(crate) openai_base_url: Option<String>,
+    pub(crate) openai_model: Option<String>,
+    pub(crate) anthropic_key: Option<Secret>,
+    pub(crate) anthropic_base_url: Option<String>,
+    pub(crate) state_dir: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl Environment {
+    pub(crate) fn read() -> Environment {
+        // Empty is as good as not set: CI systems set variables of missing secrets to nothing.
+        let text = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        Environment {
+            openai_key: text("OPENAI_API_KEY").map(Secret::new),
+            openai_base_url: text("OPENAI_BASE_URL"),
+            openai_model: text("OPENAI_MODEL"),
+            anthropic_key: text("ANTHROPIC_API_KEY").map(Secret::new),
+            anthropic_base_url: text("ANTHROPIC_BASE_URL"),
+            state_dir: text("GRADUS_STATE_DIR").map(PathBuf::from),
+            config: text("GRADUS_CONFIG").map(PathBuf::from),
+        }
+    }
+}
+
+/// The file's usual name.
+const FILE: &str = "gradus.toml";
+
+impl File {
+    /// Reads a file that was named, or `gradus.toml` here if there is one.
+    pub(crate) fn read(named: Option<&Path>) -> Result<File, String> {
+        let path = match named {
+            Some(path) => path,
+            None if Path::new(FILE).is_file() => Path::new(FILE),
+            None => return Ok(File::default()),
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut file: File = toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            format!("{}, line {line}: {}", path.display(), error.message().replace('\n', " "))
+        })?;
+        // What a file names is found from where the file is.
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            let paths =
+                [&mut file.state_dir, &mut file.eval.tools, &mut file.eval.tool_notes, &mut file.eval.prices];
+            for named in paths.into_iter().flatten().chain(&mut file.eval.rubrics) {
+                *named = folder.join(&named);
+            }
+        }
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_unknown_keys_with_their_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gradus.toml");
+        std::fs::write(&path, "[judge]\nname = \"m\"\nconcurency = 3\n").expect("written");
+        let error = File::read(Some(&path)).expect_err("a wrong key");
+        assert!(error.contains("line 3") && error.contains("concurency") && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn paths_are_found_from_where_the_file_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gradus.toml");
+        std::fs::write(&path, "[eval]\nrubrics = [\"mine\"]\nprices = \"/p.toml\"\n").expect("written");
+        let file = File::read(Some(&path)).expect("a file");
+        assert_eq!(file.eval.rubrics, [folder.path().join("mine")]);
+        assert_eq!(file.eval.prices.as_deref(), Some(Path::new("/p.toml")));
+    }
+}

@@ -1,0 +1,191 @@
+//! A run's summary for people at a terminal.
+
+use std::io::{self, Write};
+
+use gradus_eval::outcome::OutcomeKind;
+use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
+
+use super::{BOLD, DIM, GREEN, RED, YELLOW, printable_line};
+
+/// Tools and reasons that are shown; the other outputs have all.
+const MOST: usize = 12;
+
+pub(crate) fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{} trajectories, {} steps; judge {BOLD}{}{BOLD:#}{}; run {}",
+        summary.trajectories,
+        summary.steps,
+        printable_line(&summary.judge),
+        if summary.judge == "offline" { " (rules, not a model)" } else { "" },
+        summary.run_id
+    )?;
+    if let Some(reason) = &summary.stopped_because {
+        let reason = printable_line(reason);
+        writeln!(
+            out,
+            "{YELLOW}This run is not complete: {reason}. The numbers are about what was judged.{YELLOW:#}"
+        )?;
+    }
+    writeln!(out)?;
+    for metric in &summary.metrics {
+        print_metric(metric, " accuracy", out)?;
+    }
+    for metric in [&summary.combined, &summary.trajectories_right].into_iter().flatten() {
+        print_metric(metric, "", out)?;
+    }
+    print_tools(summary, out)?;
+    print_unjudged(summary, out)?;
+    print_findings(summary, out)?;
+    print_cost(summary, out)?;
+    print_gates(gates, out)
+}
+
+fn print_metric(metric: &Metric, suffix: &str, out: &mut dyn Write) -> io::Result<()> {
+    let title = format!("{}{suffix}:", printable_line(&metric.title));
+    let Some(value) = metric.value else {
+        return writeln!(out, "{title:<32} not judged{}", unjudged(metric));
+    };
+    let is_share = (0.0..=1.0).contains(&value) && metric.interval.is_none_or(|found| found.high <= 1.0);
+    let scale = if is_share { 100.0 } else { 1.0 };
+    let unit = if is_share { " %" } else { "" };
+    let interval = metric.interval.map_or_else(String::new, |found| {
+        format!(", 95 % interval {:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
+    });
+    let of = if metric.numerator.fract() == 0.0 && is_share {
+        format!("{} of {}", metric.numerator, metric.denominator)
+    } else {
+        format!("mean of {}", metric.denominator)
+    };
+    writeln!(
+        out,
+        "{title:<32} {BOLD}{:6.2}{unit}{BOLD:#}  ({of}{interval}){}",
+        value * scale,
+        unjudged(metric)
+    )
+}
+
+fn unjudged(metric: &Metric) -> String {
+    let mut text = String::new();
+    for (count, what) in [(metric.failed, "could not be judged"), (metric.not_applicable, "not applicable")] {
+        if count > 0 {
+            text.push_str(&format!("{DIM}; {count} {what}{DIM:#}"));
+        }
+    }
+    text
+}
+
+fn print_tools(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    if summary.tools.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}Tool usage{BOLD:#}")?;
+    for tool in summary.tools.iter().take(MOST) {
+        let name = printable_line(&tool.tool);
+        let mut notes = Vec::new();
+        if tool.judged > 0 {
+            notes.push(format!("{} of {} chosen rightly", tool.right, tool.judged));
+        }
+        if tool.errors > 0 {
+            notes.push(format!("{} failed", tool.errors));
+        }
+        let uses = if tool.uses == 1 { "use " } else { "uses" };
+        writeln!(out, "  {name:<28} {:>6} {uses}  {DIM}{}{DIM:#}", tool.uses, notes.join(", "))?;
+    }
+    more(summary.tools.len(), "tools", out)
+}
+
+fn print_unjudged(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let failed: Vec<_> =
+        summary.reasons.iter().filter(|reason| reason.outcome == OutcomeKind::Failed).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}Could not be judged{BOLD:#}")?;
+    for reason in failed.iter().take(MOST) {
+        writeln!(out, "  {:>6} {}: {}", reason.count, reason.evaluator, short(&reason.reason, 160))?;
+    }
+    more(failed.len(), "reasons", out)
+}
+
+fn print_findings(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    const SHOWN: usize = 5;
+    if summary.findings.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}Worst steps{BOLD:#}")?;
+    for finding in summary.findings.iter().take(SHOWN) {
+        let id = printable_line(&finding.trajectory_id);
+        let place = match (finding.step_index, &finding.tool) {
+            (Some(step), Some(tool)) => format!("{id} step {step} {}", printable_line(tool)),
+            _ => id,
+        };
+        writeln!(out, "  {place}")?;
+        for verdict in &finding.verdicts {
+            let label = printable_line(&verdict.label);
+            writeln!(
+                out,
+                "    {RED}{label}{RED:#} {}: {}",
+                verdict.evaluator,
+                short(&verdict.explanation, 200)
+            )?;
+        }
+    }
+    if summary.findings.len() > SHOWN {
+        writeln!(out, "  {DIM}more in --html and --jsonl{DIM:#}")?;
+    }
+    Ok(())
+}
+
+fn print_cost(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let cost = &summary.cost;
+    if cost.calls == 0 && cost.from_cache == 0 {
+        return Ok(());
+    }
+    let usd = cost.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
+    writeln!(
+        out,
+        "\n{BOLD}Cost{BOLD:#}  {usd}; {} calls, {} tokens in ({} of them cached), {} out; {} verdicts were there already",
+        cost.calls, cost.tokens.prompt, cost.tokens.cached_prompt, cost.tokens.completion, cost.from_cache
+    )?;
+    if summary.shortened > 0 {
+        writeln!(
+            out,
+            "For {} verdicts the judge saw shortened data (see `shortened` in --jsonl).",
+            summary.shortened
+        )?;
+    }
+    Ok(())
+}
+
+fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+    if gates.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}Gates{BOLD:#}")?;
+    for gate in gates {
+        let (style, verdict) = match gate.verdict {
+            GateVerdict::Pass => (GREEN, "PASS"),
+            GateVerdict::Fail => (RED, "FAIL"),
+            GateVerdict::Inconclusive => (YELLOW, "INCONCLUSIVE"),
+        };
+        let value = gate.value.map_or_else(String::new, |value| format!(" is {value:.4}"));
+        writeln!(out, "  {style}{verdict:<12}{style:#} {}{value}: {}", gate.gate, gate.explanation)?;
+    }
+    Ok(())
+}
+
+fn more(count: usize, what: &str, out: &mut dyn Write) -> io::Result<()> {
+    if count > MOST {
+        writeln!(out, "  {DIM}and {} more {what}{DIM:#}", count - MOST)?;
+    }
+    Ok(())
+}
+
+fn short(text: &str, most: usize) -> String {
+    let line = printable_line(text);
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
