@@ -36,15 +36,23 @@ pub(super) fn existence(offline: &Offline<'_>, step: &Step) -> Existence {
     {
         return Existence::Ran;
     }
-    // A list that holds only what was called was pieced together from the calls, and proves nothing.
-    let called = |name: &str| trajectory.steps.iter().take(200).any(|step| same_tool(name, &step.tool));
-    let is_offer = trajectory.tools.iter().any(|tool| !called(&tool.name));
-    let gaps = trajectory
-        .steps
-        .iter()
-        .take(200)
-        .any(|other| !listed(&other.tool) && runs(other) && !is_special(offline, other));
-    if is_offer && !gaps { missing("is not among the tools on offer") } else { Existence::Unsure }
+    if *offline.lists_all.get_or_init(|| lists_all(offline)) {
+        missing("is not among the tools on offer")
+    } else {
+        Existence::Unsure
+    }
+}
+
+/// A list that holds only what was called was pieced together from the calls, and one that lacks a tool that ran has
+/// gaps: neither proves that a tool was not there.
+fn lists_all(offline: &Offline<'_>) -> bool {
+    let trajectory = offline.trajectory;
+    let steps = || trajectory.steps.iter().take(200);
+    let offers_more =
+        trajectory.tools.iter().take(500).any(|tool| !steps().any(|step| same_tool(&tool.name, &step.tool)));
+    let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
+    let ran = |step: &Step| step.observation.is_some() && failure(step).is_none();
+    offers_more && !steps().any(|step| !listed(&step.tool) && ran(step) && !is_special(offline, step))
 }
 
 fn is_special(offline: &Offline<'_>, step: &Step) -> bool {
@@ -170,7 +178,7 @@ fn better_tool(offline: &Offline<'_>, step: &Step) -> Option<Opinion> {
     if offline.trajectory.steps.len() > 1 || tool.runs_anything || tool.hands_over || tool.ends_run {
         return None;
     }
-    let fits = offline.index.fits(query);
+    let fits = offline.index.fits_with_deeds(query);
     let fit = *fits.get(at)?;
     let (best, best_fit) = fits.iter().copied().enumerate().max_by(|one, other| one.1.total_cmp(&other.1))?;
     let better = offline.index.tools.get(best)?;

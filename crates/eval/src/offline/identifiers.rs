@@ -118,11 +118,17 @@ pub(super) fn shape_of(bare: &str) -> Option<Shape> {
     {
         return Some(Shape::Snake);
     }
+    // c-77, ticket-8
+    let numbered = bare.rsplit_once('-').is_some_and(|(name, number)| {
+        name.bytes().all(|byte| byte.is_ascii_alphabetic())
+            && !name.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
     let coded = bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         && digits >= 2
         && bare.len() >= 4
         && (bare.bytes().any(|byte| byte.is_ascii_uppercase()) || bare.len() >= 8);
-    coded.then_some(Shape::Code)
+    (coded || numbered && digits > 0).then_some(Shape::Code)
 }
 
 /// `#42`, `42.0` and `42` are one number.
@@ -179,6 +185,7 @@ mod tests {
             ("ann@example.org", Some(Shape::Email)),
             ("https://example.org/x", Some(Shape::Url)),
             ("HAT136", Some(Shape::Code)),
+            ("c-77", Some(Shape::Code)),
             ("order_id", Some(Shape::Snake)),
             ("and/or", None),
             ("weather", None),

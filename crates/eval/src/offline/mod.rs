@@ -4,6 +4,7 @@
 mod call;
 mod failure;
 mod identifiers;
+mod intention;
 mod quote;
 mod repetition;
 mod schema;
@@ -25,8 +26,12 @@ use gradus_core::trajectory::{Step, Trajectory};
 pub use repetition::{Call, is_repetition};
 pub use tools::ToolIndex;
 
+use quote::head;
 use tools::Tool;
 use words::Text;
+
+/// What is looked at of each earlier observation.
+const OBSERVATION: usize = 20_000;
 
 /// What the rules make of one question.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +79,12 @@ pub struct Offline<'t> {
     index: Arc<ToolIndex>,
     query: OnceLock<Option<Text<'t>>>,
     thoughts: Vec<OnceLock<Option<Text<'t>>>>,
+    /// How well each tool fits the request.
+    query_fits: OnceLock<Vec<f32>>,
+    /// The tools whose subject the request names.
+    asked_tools: OnceLock<Vec<usize>>,
+    /// Whether the trace's list of tools can be trusted to be all that were on offer.
+    lists_all: OnceLock<bool>,
 }
 
 impl<'t> Offline<'t> {
@@ -93,7 +104,15 @@ impl<'t> Offline<'t> {
 
     fn prepared(trajectory: &'t Trajectory, index: Arc<ToolIndex>) -> Self {
         let thoughts = trajectory.steps.iter().map(|_| OnceLock::new()).collect();
-        Offline { trajectory, index, query: OnceLock::new(), thoughts }
+        Offline {
+            trajectory,
+            index,
+            query: OnceLock::new(),
+            thoughts,
+            query_fits: OnceLock::new(),
+            asked_tools: OnceLock::new(),
+            lists_all: OnceLock::new(),
+        }
     }
 
     /// Does the tool, on these things, do what the thought says?
@@ -135,6 +154,20 @@ impl<'t> Offline<'t> {
         self.query.get_or_init(text).as_ref()
     }
 
+    fn query_fits(&self) -> &[f32] {
+        self.query_fits.get_or_init(|| self.query().map(|query| self.index.fits(query)).unwrap_or_default())
+    }
+
+    fn asked_tools(&self) -> impl Iterator<Item = &Tool> {
+        let find = || {
+            let named = |tool: &Tool| {
+                self.query().is_some_and(|query| tool.named_nouns(query) > 0.99) && !tool.serves_any()
+            };
+            self.index.tools.iter().enumerate().filter(|(_, tool)| named(tool)).map(|(at, _)| at).collect()
+        };
+        self.asked_tools.get_or_init(find).iter().filter_map(|at| self.index.tools.get(*at))
+    }
+
     fn tool(&self, step: &Step) -> Option<(usize, &Tool)> {
         let at = self.index.find(&step.tool)?;
         Some((at, self.index.tools.get(at)?))
@@ -143,6 +176,16 @@ impl<'t> Offline<'t> {
     /// The steps just before, newest first: what a thought may refer to. Bounded, so that long runs stay linear.
     fn before(&self, at: usize) -> impl Iterator<Item = &'t Step> {
         self.trajectory.steps[..at.min(self.trajectory.steps.len())].iter().rev().take(8)
+    }
+
+    /// Whether a step just before brought this up.
+    fn seen_before(&self, at: usize, text: &str) -> bool {
+        self.before(at).any(|step| {
+            step.observation
+                .as_deref()
+                .is_some_and(|observation| head(observation, OBSERVATION).contains(text))
+                || values::scalars(step).iter().any(|(_, value)| value.contains(text))
+        })
     }
 
     /// The calls of the same reply share their thought, and one of them may be what it speaks of.

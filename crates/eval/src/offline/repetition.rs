@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 const DEEPEST: usize = 16;
 /// Long arguments (a patch, a document) that differ in less than this share of their lines say the same.
-const SAME_SHARE: f32 = 0.9;
+const SAME_SHARE: f32 = 0.97;
 const LONG: usize = 400;
 
 /// One call as far as repetition goes.

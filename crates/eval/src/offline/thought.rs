@@ -1,11 +1,11 @@
 //! Whether the tool is the one that the thought speaks of, and is used on the things the thought names.
 
 use super::call::{self, Existence};
+use super::identifiers::{Shape, shape_of};
 use super::quote::quote;
 use super::tools::Tool;
-use super::vocabulary::{self, Deeds, agree};
 use super::words::Text;
-use super::{Offline, Opinion, values};
+use super::{Offline, Opinion, intention, values};
 use gradus_core::trajectory::Step;
 
 pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
@@ -55,7 +55,7 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
         }
         Named::None => {}
     }
-    by_intention(offline, at, index, tool, thought, notes)
+    intention::judge(offline, at, index, tool, thought, notes)
 }
 
 fn contradiction(
@@ -65,7 +65,22 @@ fn contradiction(
     thought: &Text<'_>,
     tool: &Tool,
 ) -> Option<values::Contradiction> {
-    let found = values::contradiction(thought, step, &tool.nouns)?;
+    let query = offline.query();
+    let found = values::contradiction(thought, step, &tool.nouns);
+    // A thought that names nothing speaks of what the request names.
+    let silent = |shape: Shape| !thought.identifiers.iter().any(|said| said.shape == shape);
+    let found = found.or_else(|| {
+        let found = values::contradiction(query?, step, &[])?;
+        let kind = shape_of(&found.value)
+            .filter(|shape| matches!(shape, Shape::Pair | Shape::Email | Shape::Code))?;
+        (silent(kind) && !found.is_name && !offline.seen_before(at, &found.value)).then_some(found)
+    })?;
+    // Names of places and people have other names; only one that the request itself uses is held against the call.
+    let asked =
+        query.is_some_and(|query| query.source.contains(&found.said) && !query.source.contains(&found.value));
+    if found.is_name && (!asked || offline.seen_before(at, &found.value)) {
+        return None;
+    }
     // Another call of the same reply may be the one on what the thought names.
     let elsewhere =
         |other: &Step| values::scalars(other).iter().any(|(_, value)| value.contains(&found.said));
@@ -195,124 +210,4 @@ fn mentions<'s>(thought: &'s Text<'_>, name: &'s str) -> impl Iterator<Item = Me
         });
         Some(Mention { at, planned: !ruled_out && !reported, ordered })
     })
-}
-
-fn by_intention(
-    offline: &Offline<'_>,
-    at: usize,
-    index: usize,
-    tool: &Tool,
-    thought: &Text<'_>,
-    notes: Vec<String>,
-) -> Opinion {
-    if tool.runs_anything || tool.hands_over || tool.ends_run {
-        let explanation = format!(
-            "{} can serve any intention, so the choice of tool does not go against the thought.",
-            quote(&tool.name)
-        );
-        return Opinion::good(explanation, notes);
-    }
-    let plan = Plan::of(thought);
-    let nouns = plan.nouns(tool, thought);
-    let said = plan.deeds;
-    let fits = offline.index.fits(thought);
-    let fit = fits.get(index).copied().unwrap_or_default();
-    let serves = |other: &Tool| said != 0 && agree(said, other.deeds);
-    // Read or list, both look: only the exact deed tells such tools apart.
-    let exact = said & tool.deeds != 0;
-    let another = offline.index.tools.iter().enumerate().filter(|(other, _)| *other != index).filter(
-        |(other, better)| {
-            let better_nouns = plan.nouns(better, thought);
-            let far_better = fits.get(*other).copied().unwrap_or_default() > 2.0 * fit + 0.5;
-            let verb_against = said != 0 && tool.deeds != 0 && !serves(tool);
-            match () {
-                () if better_nouns < 0.99 => false,
-                // The thought is about another tool's subject and not about this one's.
-                () if nouns < 0.34 => {
-                    far_better && (said == 0 || serves(better)) && !(exact && said & better.deeds == 0)
-                }
-                // The subject is the same; the deed is another tool's.
-                () => verb_against && serves(better) && better_nouns >= nouns,
-            }
-        },
-    );
-    let best = another.max_by(|one, other| fits[one.0].total_cmp(&fits[other.0]));
-    let in_reply = |name: &str| offline.same_reply(at).any(|(other, step)| other != at && step.tool == name);
-    if let Some((_, better)) =
-        best.filter(|(_, better)| !in_reply(&better.name) && !is_goal_of_later(offline, at, better, thought))
-    {
-        let explanation = format!(
-            "The thought speaks of what {} does, but {} is called.",
-            quote(&better.name),
-            quote(&tool.name)
-        );
-        return Opinion::bad(explanation, notes);
-    }
-    let same_as_before = at > 0 && offline.step(at - 1).is_some_and(|step| step.tool == tool.name);
-    let best_fit = fits.iter().copied().fold(0.0, f32::max);
-    if nouns > 0.0 || exact || fit > 0.35 * best_fit && fit > 0.0 {
-        return Opinion::good(format!("{} does what the thought speaks of.", quote(&tool.name)), notes);
-    }
-    if same_as_before {
-        return Opinion::good(
-            format!("The thought goes on with {}, called just before.", quote(&tool.name)),
-            notes,
-        );
-    }
-    let opposite = said != 0
-        && tool.deeds != 0
-        && !agree(said, tool.deeds)
-        && (said & vocabulary::CHANGES == 0) != (tool.deeds & vocabulary::CHANGES == 0);
-    if opposite && plan.subjects > 1 {
-        let explanation =
-            format!("The thought announces something else than what {} does.", quote(&tool.name));
-        return Opinion::bad(explanation, notes);
-    }
-    let named = offline.step(at).is_some_and(|step| {
-        values::scalars(step)
-            .iter()
-            .any(|(_, value)| value.len() > 2 && thought.source.contains(value.as_str()))
-    });
-    if agree(said, tool.deeds) || named {
-        return Opinion::good(
-            format!("Nothing in the thought goes against calling {}.", quote(&tool.name)),
-            notes,
-        );
-    }
-    Opinion::cannot(format!("The thought shares no word with {} that a rule could go by.", quote(&tool.name)))
-}
-
-/// "I need to find the ticket to close it": what comes later in the plan is no reason to blame the first call.
-fn is_goal_of_later(offline: &Offline<'_>, at: usize, better: &Tool, thought: &Text<'_>) -> bool {
-    let staged = thought
-        .words
-        .iter()
-        .any(|word| matches!(&*word.plain, "first" | "before" | "then" | "afterwards" | "later"));
-    staged && offline.trajectory.steps.iter().skip(at + 1).take(5).any(|step| step.tool == better.name)
-}
-
-/// The sentences in which the thought says what it will do; all of them when it announces nothing.
-struct Plan {
-    sentences: Vec<u32>,
-    deeds: Deeds,
-    subjects: usize,
-}
-
-impl Plan {
-    fn of(thought: &Text<'_>) -> Plan {
-        let announced = thought.announced();
-        let sentences: Vec<u32> = announced.iter().map(|(at, _)| thought.words[*at].sentence).collect();
-        let deeds = announced.iter().fold(0, |all, (_, deeds)| all | deeds);
-        let subjects = thought.subjects().filter(|word| word.deeds == 0).count();
-        Plan { sentences, deeds, subjects }
-    }
-
-    fn nouns(&self, tool: &Tool, thought: &Text<'_>) -> f32 {
-        if self.sentences.is_empty() {
-            return tool.named_nouns(thought);
-        }
-        let within = tool.named_nouns_where(thought, |word| self.sentences.contains(&word.sentence));
-        // "Ticket 17 is the one. I will close it": the subject stands in the sentence before.
-        if within > 0.0 { within } else { tool.named_nouns(thought) * 0.6 }
-    }
 }

@@ -128,7 +128,13 @@ impl ToolIndex {
                 }
             }
         }
-        let verbs: Deeds = text.announced().iter().fold(0, |all, (_, deeds)| all | deeds);
+        fits
+    }
+
+    /// The same, with what the text announces to do counted in.
+    pub(super) fn fits_with_deeds(&self, text: &Text<'_>) -> Vec<f32> {
+        let mut fits = self.fits(text);
+        let verbs: Deeds = text.announced.iter().fold(0, |all, (_, deeds)| all | deeds);
         for (tool, fit) in self.tools.iter().zip(&mut fits) {
             *fit += match () {
                 () if verbs & tool.deeds != 0 => 1.0,
@@ -137,6 +143,11 @@ impl ToolIndex {
             };
         }
         fits
+    }
+
+    /// Whether any tool's name, description or parameters hold the word.
+    pub(super) fn knows(&self, stem: &str) -> bool {
+        self.mentions.contains_key(stem)
     }
 
     fn long_form(&self, word: &Word) -> Option<&Vec<(u32, f32)>> {
@@ -279,6 +290,11 @@ impl Tool {
             }
         }
         found.iter().filter(|found| **found).count() as f32 / self.nouns.len() as f32
+    }
+
+    /// Fits any intention and any request.
+    pub(super) fn serves_any(&self) -> bool {
+        self.runs_anything || self.hands_over || self.ends_run
     }
 
     /// May leave the world changed; a tool that does nothing we know of may as well.

@@ -9,12 +9,9 @@ use super::failure::failure;
 use super::identifiers::{Identifier, Shape};
 use super::quote::{head, quote};
 use super::tools::Tool;
-use super::vocabulary::agree;
-use super::words::{Text, abbreviates};
+use super::vocabulary::{agree, is_noun_too};
+use super::words::{Text, Word, abbreviates, split_words, stem};
 use super::{Offline, Opinion, values};
-
-/// What is looked at of each earlier observation.
-const OBSERVATION: usize = 20_000;
 
 pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
     if offline.step(at).is_none() {
@@ -57,9 +54,9 @@ fn other_thing(
     query: &Text<'_>,
     thought: &Text<'_>,
 ) -> Option<(String, String)> {
-    let (asked_in, said_in) = (query.source.to_lowercase(), thought.source.to_lowercase());
+    let (asked_in, said_in) = (&query.lower, &thought.lower);
     let known = |said: &Identifier| {
-        asked_in.contains(&said.text.to_lowercase()) || seen_before(offline, at, &said.text)
+        asked_in.contains(&said.text.to_lowercase()) || offline.seen_before(at, &said.text)
     };
     for said in &thought.identifiers {
         let same_kind = |asked: &&Identifier| match said.shape {
@@ -76,14 +73,6 @@ fn other_thing(
     None
 }
 
-/// Whether an earlier step of the run brought this up.
-fn seen_before(offline: &Offline<'_>, at: usize, text: &str) -> bool {
-    offline.before(at).any(|step| {
-        step.observation.as_deref().is_some_and(|observation| head(observation, OBSERVATION).contains(text))
-            || values::scalars(step).iter().any(|(_, value)| value.contains(text))
-    })
-}
-
 /// The request is plainly about one tool's subject and could be served at once; the thought is about another's only.
 fn other_subject(
     offline: &Offline<'_>,
@@ -91,23 +80,19 @@ fn other_subject(
     query: &Text<'_>,
     thought: &Text<'_>,
 ) -> Option<(String, String)> {
-    let asked_verbs = query.announced().iter().fold(0, |all, (_, deeds)| all | deeds);
-    let staged = thought.words.iter().any(|word| {
-        matches!(
-            &*word.plain,
-            "first" | "before" | "then" | "need" | "find" | "because" | "since" | "help" | "also" | "check"
-        )
-    });
+    let asked_verbs = query.announced.iter().fold(0, |all, (_, deeds)| all | deeds);
+    let staged = thought
+        .words
+        .iter()
+        .any(|word| matches!(&*word.plain, "first" | "before" | "then" | "because" | "since" | "also"));
     if staged || offline.before(at).any(|step| failure(step).is_some()) {
         return None;
     }
-    let tools = || {
-        offline.index.tools.iter().filter(|tool| !tool.hands_over && !tool.ends_run && !tool.runs_anything)
-    };
-    let asked: Vec<&Tool> = tools().filter(|tool| tool.named_nouns(query) > 0.99).collect();
-    let ready = asked
-        .iter()
-        .find(|tool| (asked_verbs == 0 || agree(asked_verbs, tool.deeds)) && can_be_called(tool, query))?;
+    let asked: Vec<&Tool> = offline.asked_tools().take(50).collect();
+    let ready = asked.iter().find(|tool| {
+        (asked_verbs == 0 || agree(asked_verbs, tool.deeds))
+            && (can_be_called(tool, query) || was_called_so(offline, at, tool, query))
+    })?;
     // Once the request's own tool has been used, what follows builds on it.
     if offline.before(at).any(|step| asked.iter().any(|tool| tool.name == step.tool)) {
         return None;
@@ -115,7 +100,8 @@ fn other_subject(
     if asked.iter().any(|tool| tool.named_nouns(thought) > 0.0) {
         return None;
     }
-    let said = tools().find(|tool| tool.named_nouns(thought) > 0.99 && tool.named_nouns(query) < 0.5)?;
+    let mut others = offline.index.tools.iter().filter(|tool| !tool.serves_any());
+    let said = others.find(|tool| tool.named_nouns(thought) > 0.99 && tool.named_nouns(query) < 0.5)?;
     Some((ready.name.clone(), said.name.clone()))
 }
 
@@ -123,6 +109,13 @@ fn other_subject(
 fn can_be_called(tool: &Tool, query: &Text<'_>) -> bool {
     let Some(schema) = &tool.schema else { return true };
     let required = schema.get("required").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let names = query
+        .words
+        .windows(2)
+        .filter(|pair| pair[0].sentence == pair[1].sentence && pair[1].capital && !pair[1].stop);
+    if required.len() > query.identifiers.len() + names.count() {
+        return false;
+    }
     required.iter().filter_map(Json::as_str).all(|name| {
         let kind =
             schema.pointer(&format!("/properties/{name}/type")).and_then(Json::as_str).unwrap_or_default();
@@ -132,9 +125,20 @@ fn can_be_called(tool: &Tool, query: &Text<'_>) -> bool {
     })
 }
 
+/// A later step calls it with nothing but what the request says: that could have been done at once.
+fn was_called_so(offline: &Offline<'_>, at: usize, tool: &Tool, query: &Text<'_>) -> bool {
+    let asked_in = &query.lower;
+    let mut later =
+        offline.trajectory.steps.iter().skip(at + 1).take(20).filter(|step| step.tool == tool.name);
+    later.any(|step| {
+        let values = values::scalars(step);
+        !values.is_empty() && values.iter().all(|(_, value)| asked_in.contains(&value.to_lowercase()))
+    })
+}
+
 /// A thing or a subject that both speak of. Verbs do not count: anyone may want to "create" something.
 fn shared(query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
-    let asked_in = query.source.to_lowercase();
+    let asked_in = &query.lower;
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
     for said in
         thought.identifiers.iter().filter(|said| said.text.chars().count() > 1 || said.shape == Shape::Number)
@@ -150,8 +154,12 @@ fn shared(query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
             return Some(said.text.clone());
         }
     }
-    let asked = query.stems();
-    let tells = |word: &&super::words::Word| word.deeds == 0 && word.stem.chars().count() > 1;
+    let mut asked = query.stems();
+    // "the report" is report.txt.
+    let files = query.identifiers.iter().filter(|asked| matches!(asked.shape, Shape::File | Shape::Path));
+    let names: Vec<String> = files.flat_map(name_words).collect();
+    asked.extend(names.iter().map(String::as_str));
+    let tells = |word: &&Word| (word.deeds == 0 || is_noun_too(&word.stem)) && word.stem.chars().count() > 1;
     let word = thought
         .subjects()
         .filter(tells)
@@ -159,10 +167,18 @@ fn shared(query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
     word.map(|word| word.plain.to_string())
 }
 
+fn name_words(file: &Identifier) -> Vec<String> {
+    let mut words = Vec::new();
+    let name = file.text.rsplit('/').next().unwrap_or_default();
+    split_words(name.split('.').next().unwrap_or_default(), |word| words.push(stem(&word.to_lowercase())));
+    words.retain(|word| word.len() > 2);
+    words
+}
+
 /// Nothing in common word by word, but the run itself ties the two together.
 fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
     let step = offline.step(at)?;
-    let fits_query = offline.index.fits(query);
+    let fits_query = offline.query_fits();
     let fits_thought = offline.index.fits(thought);
     let best = |fits: &[f32]| {
         fits.iter()
@@ -171,7 +187,7 @@ fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>
             .max_by(|one, other| one.1.total_cmp(&other.1))
             .filter(|(_, fit)| *fit > 0.5)
     };
-    if let (Some((asked, _)), Some((said, _))) = (best(&fits_query), best(&fits_thought))
+    if let (Some((asked, _)), Some((said, _))) = (best(fits_query), best(&fits_thought))
         && asked == said
     {
         return Some(format!("Request and thought both fit {}.", quote(&offline.index.tools[asked].name)));
@@ -181,15 +197,16 @@ fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>
     }
     // The call takes its values from the request, and the thought is about that call.
     let (index, tool) = offline.tool(step)?;
-    let asked_in = query.source.to_lowercase();
+    let asked_in = &query.lower;
     let from_query = values::scalars(step)
         .iter()
         .any(|(_, value)| value.chars().count() > 2 && asked_in.contains(&value.to_lowercase()));
     let about_call = tool.named_nouns(thought) > 0.0
         || tool.hands_over
         || fits_thought.get(index).is_some_and(|fit| *fit > 0.8);
-    let other_asked =
-        best(&fits_query).is_some_and(|(asked, fit)| asked != index && fit > 3.0 * fits_query[index] + 1.0);
+    let other_asked = best(fits_query).is_some_and(|(asked, fit)| {
+        asked != index && fit > 3.0 * fits_query.get(index).copied().unwrap_or_default() + 1.0
+    });
     (from_query && about_call && !other_asked)
         .then(|| format!("The thought is about calling {} with what the request names.", quote(&step.tool)))
 }
@@ -240,9 +257,10 @@ fn apart(
             "Request and thought share no name, and the rules do not know the language of one of them.",
         );
     }
+    // What the tools are about is no subject of its own: a thought may speak of them without naming the request.
     let own: Vec<&str> = thought
         .subjects()
-        .filter(|word| word.deeds == 0 && word.plain.len() > 2)
+        .filter(|word| word.deeds == 0 && word.plain.len() > 2 && !offline.index.knows(&word.stem))
         .map(|word| &*word.plain)
         .collect();
     let fits = offline.index.fits(thought);
@@ -252,7 +270,7 @@ fn apart(
     let asked = query.subjects().filter(|word| word.deeds == 0).count();
     let strange =
         own.len() >= 2 || own.len() == 1 && thought.identifiers.iter().any(|said| said.shape.is_exact());
-    if strange && asked > 0 && (at == 0 || own.len() >= 3) {
+    if strange && (asked > 0 || !query.identifiers.is_empty()) && (at == 0 || own.len() >= 3) {
         let explanation =
             format!("The thought shares nothing with the request; it is about {}.", quote(&own.join(", ")));
         return Opinion::bad(explanation, notes);

@@ -13,6 +13,8 @@ pub(super) struct Contradiction {
     pub parameter: String,
     pub value: String,
     pub said: String,
+    /// A name of the everyday kind (a city, a person) rather than an identifier.
+    pub is_name: bool,
 }
 
 /// The scalar arguments of a call with their parameters, in order.
@@ -45,7 +47,7 @@ pub(super) fn contradiction(text: &Text<'_>, step: &Step, nouns: &[Box<str>]) ->
     if values.is_empty() {
         return None;
     }
-    let source = text.source.to_lowercase();
+    let source = &text.lower;
     let used = |said: &str| {
         let said = said.to_lowercase();
         // Either may be the longer one: "#17" in a title, a path below the one that was named.
@@ -66,9 +68,12 @@ pub(super) fn contradiction(text: &Text<'_>, step: &Step, nouns: &[Box<str>]) ->
                 parameter: (*parameter).to_owned(),
                 value: value.clone(),
                 said: said.text.clone(),
+                is_name: false,
             })
         };
-        let found = match shape_of(value) {
+        // Commands and sentences hold names; they are none.
+        let shape = shape_of(value).filter(|_| !value.contains(char::is_whitespace));
+        let found = match shape {
             Some(shape) if shape.is_exact() => {
                 let none_used =
                     text.identifiers.iter().filter(|said| said.shape == shape).all(|said| !used(&said.text));
@@ -79,6 +84,15 @@ pub(super) fn contradiction(text: &Text<'_>, step: &Step, nouns: &[Box<str>]) ->
                 .and_then(contradiction),
             Some(Shape::File | Shape::Path) => {
                 other_file(text, value).filter(|said| !used(&said.text)).and_then(contradiction)
+            }
+            None if is_name(value) => {
+                let said = other_name(text, value).filter(|said| !used(said));
+                said.map(|said| Contradiction {
+                    parameter: (*parameter).to_owned(),
+                    value: value.clone(),
+                    said,
+                    is_name: true,
+                })
             }
             _ if at > 0 => other_half(text, &values[at - 1].1, value).and_then(contradiction),
             _ => None,
@@ -149,6 +163,35 @@ fn other_file<'t>(text: &'t Text<'_>, value: &str) -> Option<&'t Identifier> {
     (!same(first) && !named.any(same) && extension(&last(&first.text)) == extension(&wanted)).then_some(first)
 }
 
+/// One capitalised word: "Lisbon".
+fn is_name(value: &str) -> bool {
+    value.len() >= 4
+        && value.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && value.starts_with(|first: char| first.is_ascii_uppercase())
+        && value[1..].bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
+/// "in Lisbon" against `city: London`. Only where the text puts the name into the same kind of place.
+fn other_name(text: &Text<'_>, value: &str) -> Option<String> {
+    let placed = text.words.windows(2).find(|pair| {
+        pair[0].sentence == pair[1].sentence
+            && matches!(&*pair[0].plain, "in" | "for" | "at" | "to" | "from" | "near")
+            && pair[1].capital
+            && !pair[1].stop
+            && pair[1].plain.len() >= 4
+            && pair[1].deeds == 0
+    })?;
+    let said = &*placed[1].plain;
+    let value = value.to_lowercase();
+    // "Prague" and "Praha": names of one place mostly begin alike.
+    let alike = said.get(..3) == value.get(..3);
+    let as_written = text
+        .source
+        .split(|letter: char| !letter.is_alphanumeric())
+        .find(|word| word.to_lowercase() == said)?;
+    (!alike && as_written.starts_with(char::is_uppercase)).then(|| as_written.to_owned())
+}
+
 /// `owner/name` given in two arguments, the second of which is another name.
 fn other_half<'t>(text: &'t Text<'_>, before: &str, value: &str) -> Option<&'t Identifier> {
     if value.contains(char::is_whitespace) || !value.contains(char::is_alphabetic) {
@@ -178,6 +221,10 @@ mod tests {
         assert_eq!(found("The log of run 9 is needed.", json!({"run_id": 8})), Some("run_id".into()));
         assert_eq!(found("Read README.md", json!({"path": "LICENSE.md"})), Some("path".into()));
         assert_eq!(found("Look at acme/shop", json!({"owner": "acme", "repo": "blog"})), Some("repo".into()));
+        assert_eq!(
+            found("I will get the weather in Lisbon.", json!({"city": "London"})),
+            Some("city".into())
+        );
         assert_eq!(found("Flights on 2031-05-20", json!({"date": "2031-05-21"})), Some("date".into()));
     }
 

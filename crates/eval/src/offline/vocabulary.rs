@@ -104,6 +104,18 @@ pub(super) fn deeds(stem: &str) -> Deeds {
     TABLE.get(stem).copied().unwrap_or(0)
 }
 
+/// Verbs that are names of things as well: the book, the log, the order.
+const NOUNS_TOO: &str = "log record order book test plan comment messag email mail request text label review query report \
+    chang updat stream build post draft import export play rout rent schedul track reserv archiv cancel return transfer refund \
+    exchang copy download upload commit branch merg release translat locat summary access load document";
+
+pub(super) fn is_noun_too(stem: &str) -> bool {
+    use std::collections::HashSet;
+    use std::sync::LazyLock;
+    static TABLE: LazyLock<HashSet<&str>> = LazyLock::new(|| NOUNS_TOO.split_whitespace().collect());
+    TABLE.contains(stem)
+}
+
 /// Whether doing the one may be what the other says.
 pub(super) fn agree(said: Deeds, done: Deeds) -> bool {
     said & done != 0 || (said & RETRIEVE != 0 && done & RETRIEVE != 0)
@@ -111,13 +123,14 @@ pub(super) fn agree(said: Deeds, done: Deeds) -> bool {
 
 /// Function words and the words agents fill their thoughts with: they tell nothing about the subject.
 const STOP: &str = "\
+    observation format maybe perhaps probably today tomorrow nice good great looks \
     a an the this that these those it its i me my we us our you your they them their he she his her is \
     are was were be been being am do does did done have has had having will would shall should can could \
     may might must need needs needed want wants wanted let lets ll re ve s t d m to of in on at by for \
     from with without about into onto as and or but if then else so because since while when where what \
     which who whom whose why how many much any some all both each every no not nor only own same than \
     too very just now again once here there first second next last also still yet already please thanks \
-    thank user users task tool tools use using used call calls called calling order sure going go right \
+    thank user users task tool tools use using used call calls called calling sure going go right \
     step steps answer question try one two up out over after before available provide provided provides \
     given based specific specified return returns returned result results think thought action input \
     output function parameter parameters argument arguments value values via like such well ok okay yes \
@@ -132,79 +145,29 @@ pub(super) fn is_stop(word: &str) -> bool {
 
 /// Words after which the speaker says what comes next: "I will", "let me", "we need to".
 pub(super) fn announces(word: &str) -> bool {
-    matches!(
-        word,
-        "will"
-            | "ll"
-            | "let"
-            | "lets"
-            | "shall"
-            | "should"
-            | "must"
-            | "need"
-            | "needs"
-            | "going"
-            | "gonna"
-            | "have"
-            | "try"
-            | "want"
-            | "wants"
-            | "can"
-            | "could"
-            | "plan"
-            | "now"
-            | "first"
-            | "then"
-            | "next"
-            | "please"
-            | "would"
-            | "to"
-    )
+    const WORDS: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
+        plan now first then next please would to";
+    WORDS.split(' ').any(|known| known == word)
+}
+
+pub(super) fn is_preposition(word: &str) -> bool {
+    const WORDS: &str = "of in within from with around on to for by about that which at into through";
+    WORDS.split(' ').any(|known| known == word)
+}
+
+/// Words after which a noun or its adjective comes, not a verb.
+pub(super) fn determines(word: &str) -> bool {
+    const WORDS: &str = "the a an any all these those this that of my your their its some no many new have has \
+        every each both his her";
+    WORDS.split(' ').any(|known| known == word)
 }
 
 /// Words that may stand between the announcement and its verb.
 pub(super) fn fills(word: &str) -> bool {
-    matches!(
-        word,
-        "i" | "me"
-            | "us"
-            | "we"
-            | "you"
-            | "to"
-            | "now"
-            | "then"
-            | "first"
-            | "also"
-            | "again"
-            | "just"
-            | "try"
-            | "next"
-            | "simply"
-            | "and"
-            | "go"
-            | "ahead"
-            | "be"
-            | "able"
-            | "like"
-            | "please"
-            | "kindly"
-            | "quickly"
-            | "directly"
-            | "still"
-            | "start"
-            | "begin"
-            | "by"
-            | "actually"
-            | "really"
-            | "once"
-            | "more"
-            | "will"
-            | "need"
-            | "want"
-            | "help"
-            | "so"
-            | "use"
-    )
+    const WORDS: &str = "i me us we you to now then first also again just try next simply and go ahead be able like \
+        please kindly quickly directly still start begin by actually really once more will need \
+        want help so use with";
+    WORDS.split(' ').any(|known| known == word)
 }
 
 /// Verbs of more than one word, as (first stem and second word, divided by `|`; what they do together). 0: no deed at all.

@@ -16,6 +16,12 @@ pub(super) struct Text<'a> {
     pub source: Cow<'a, str>,
     pub words: Vec<Word>,
     pub identifiers: Vec<Identifier>,
+    /// The source in lower case, for finding names in it.
+    pub lower: String,
+    /// The verbs by which the text says what it is going to do, or orders done, and where they stand.
+    pub announced: Vec<(usize, Deeds)>,
+    /// What the text does or wants done anywhere.
+    pub deeds: Deeds,
     /// Letters of scripts that our word lists do not know.
     other_scripts: usize,
     letters: usize,
@@ -40,9 +46,12 @@ impl<'a> Text<'a> {
             Cow::Borrowed(source)
         };
         let mut text = Text {
+            lower: source.to_lowercase(),
             source: Cow::Borrowed(""),
             words: Vec::new(),
             identifiers: Vec::new(),
+            announced: Vec::new(),
+            deeds: 0,
             other_scripts: 0,
             letters: 0,
         };
@@ -62,6 +71,8 @@ impl<'a> Text<'a> {
         }
         text.identifiers.extend(super::identifiers::quotations(&source));
         text.join_phrases();
+        text.announced = text.find_announced();
+        text.deeds = text.find_deeds();
         text.source = source;
         text
     }
@@ -151,8 +162,22 @@ impl<'a> Text<'a> {
             && self.words.iter().all(|word| word.deeds == 0)
     }
 
-    /// The verbs by which the text says what it is going to do, or orders done.
-    pub(super) fn announced(&self) -> Vec<(usize, Deeds)> {
+    /// Verbs, but not the "open" of "the open tickets".
+    fn find_deeds(&self) -> Deeds {
+        let mut all = 0;
+        for (at, word) in self.words.iter().enumerate() {
+            let before = at
+                .checked_sub(1)
+                .and_then(|at| self.words.get(at))
+                .filter(|before| before.sentence == word.sentence);
+            if word.deeds != 0 && !before.is_some_and(|before| vocabulary::determines(&before.plain)) {
+                all |= word.deeds;
+            }
+        }
+        all
+    }
+
+    fn find_announced(&self) -> Vec<(usize, Deeds)> {
         let mut verbs = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
             let opens = at == 0 || self.words[at - 1].sentence != word.sentence;
@@ -330,7 +355,7 @@ mod tests {
     fn announced_verbs_are_those_of_the_plan() {
         let stems = |text: &str| -> Vec<String> {
             let text = Text::new(text);
-            text.announced().iter().map(|(at, _)| text.words[*at].stem.to_string()).collect()
+            text.announced.iter().map(|(at, _)| text.words[*at].stem.to_string()).collect()
         };
         assert_eq!(stems("The flight is delayed. I will now rebook it, then notify Ann."), ["notify"]);
         assert_eq!(stems("List the open tickets."), ["list"]);
