@@ -61,7 +61,7 @@ const PASSING: &str = "\
 
 /// Short texts in which these stand are errors, not content that speaks of errors.
 const SHORT_ERRORS: &str = "\
-    not found|does not exist|no such|permission denied|access denied|not permitted|not authorized|\
+    not found|does not exist|no such|permission denied|access denied|not permitted|is disabled|are disabled|not allowed to|not authorized|\
     unauthorized|an error occurred|validation error|missing a required|missing required|\
     unexpected keyword|not a valid tool|invalid json|timed out|rate limit|could not be found|\
     doesn't exist|forbidden|bad request|failed to |unknown tool|invalid input for tool";
@@ -112,8 +112,25 @@ pub(super) fn reads_as_error(text: &str) -> bool {
     if text.len() >= SHORT || text.matches('\n').count() > 6 {
         return false;
     }
-    let start = start.to_lowercase();
-    says(&start, SHORT_ERRORS)
+    let lower = start.to_lowercase();
+    says(&lower, SHORT_ERRORS) || names_status(start)
+}
+
+/// "(410 Gone)", "HTTP 403": a status of HTTP and its name.
+fn names_status(text: &str) -> bool {
+    const STATUSES: &str =
+        "400 401 402 403 404 405 406 408 409 410 412 413 415 422 423 429 500 501 502 503 504";
+    let mut words =
+        text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).peekable();
+    let mut before = "";
+    while let Some(word) = words.next() {
+        let named = words.peek().is_some_and(|next| next.starts_with(char::is_uppercase));
+        if word.len() == 3 && STATUSES.contains(word) && (named || before == "HTTP") {
+            return true;
+        }
+        before = word;
+    }
+    false
 }
 
 fn json_error(json: &Json) -> bool {
@@ -160,6 +177,7 @@ mod tests {
             r#"{"success": false}"#,
             "psycopg2.errors.UndefinedTable.Error: relation",
             "The table guests does not exist.",
+            "Orders are closed for today (410 Gone)",
         ] {
             assert!(reads_as_error(error), "{error}");
         }

@@ -175,10 +175,10 @@ impl<'t> Offline<'t> {
 
     /// The steps just before, newest first: what a thought may refer to. Bounded, so that long runs stay linear.
     fn before(&self, at: usize) -> impl Iterator<Item = &'t Step> {
-        self.trajectory.steps[..at.min(self.trajectory.steps.len())].iter().rev().take(8)
+        self.trajectory.steps[..at.min(self.trajectory.steps.len())].iter().rev().take(64)
     }
 
-    /// Whether a step just before brought this up.
+    /// Whether a step before brought this up.
     fn seen_before(&self, at: usize, text: &str) -> bool {
         self.before(at).any(|step| {
             step.observation

@@ -9,7 +9,7 @@ use super::call;
 use super::failure::{Failure, failure};
 use super::quote::{head, quote, tail};
 use super::repetition::{Call, is_repetition};
-use super::vocabulary::{OWNS_UP, says};
+use super::vocabulary::OWNS_UP;
 use super::{Offline, Opinion, values};
 
 /// Detours named in one opinion.
@@ -261,7 +261,9 @@ fn passed_over(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<St
         failures[later].is_none() && (step.tool == steps[at].tool || changes(step) || !changes(&steps[at]))
     });
     let looked_at = format!("{} {}", head(answer, 3_000), tail(answer, 1_000)).to_lowercase();
-    let owns_up = says(&looked_at, OWNS_UP);
+    // Words that the request brought in own up to nothing: "the ticket 'Login error' was opened".
+    let asked = offline.query().map(|query| query.lower.as_str()).unwrap_or_default();
+    let owns_up = OWNS_UP.split('|').any(|phrase| looked_at.contains(phrase) && !asked.contains(phrase));
     if made_up_for || owns_up || offline.trajectory.is_error {
         return None;
     }

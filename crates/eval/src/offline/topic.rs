@@ -9,7 +9,7 @@ use super::failure::failure;
 use super::identifiers::{Identifier, Shape};
 use super::quote::{head, quote};
 use super::tools::Tool;
-use super::vocabulary::{agree, is_noun_too};
+use super::vocabulary::{agree, is_noun_too, is_own_work};
 use super::words::{Text, Word, abbreviates, split_words, stem};
 use super::{Offline, Opinion, values};
 
@@ -227,7 +227,7 @@ fn refers_back(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> bool {
         return true;
     }
     let mut brought_up: HashSet<String> = HashSet::new();
-    for step in offline.before(at) {
+    for step in offline.before(at).take(8) {
         brought_up.extend(Text::new(&step.tool).subjects().map(|word| word.stem.to_string()));
         let observation = head(step.observation.as_deref().unwrap_or_default(), 3_000);
         brought_up.extend(
@@ -260,7 +260,12 @@ fn apart(
     // What the tools are about is no subject of its own: a thought may speak of them without naming the request.
     let own: Vec<&str> = thought
         .subjects()
-        .filter(|word| word.deeds == 0 && word.plain.len() > 2 && !offline.index.knows(&word.stem))
+        .filter(|word| {
+            word.deeds == 0
+                && word.plain.len() > 2
+                && !offline.index.knows(&word.stem)
+                && !is_own_work(&word.plain)
+        })
         .map(|word| &*word.plain)
         .collect();
     let fits = offline.index.fits(thought);

@@ -1,6 +1,8 @@
 //! The words every agent uses, whatever its tools: function words, what verbs do, and how plans are announced.
 //! Nothing in here belongs to one domain, tool or framework.
 
+use super::words::soften;
+
 /// What a verb does, as a set of bits: many verbs do more than one thing ("open a file", "open a ticket").
 pub(super) type Deeds = u32;
 
@@ -98,16 +100,18 @@ const VERBS: &[(Deeds, &str)] = &[
 pub(super) fn deeds(stem: &str) -> Deeds {
     use std::collections::HashMap;
     use std::sync::LazyLock;
-    static TABLE: LazyLock<HashMap<&str, Deeds>> = LazyLock::new(|| {
-        VERBS.iter().flat_map(|(deeds, stems)| stems.split_whitespace().map(|stem| (stem, *deeds))).collect()
+    static TABLE: LazyLock<HashMap<String, Deeds>> = LazyLock::new(|| {
+        let stems =
+            VERBS.iter().flat_map(|(deeds, stems)| stems.split_whitespace().map(|stem| (stem, *deeds)));
+        stems.map(|(stem, deeds)| (soften(stem.to_owned()), deeds)).collect()
     });
     TABLE.get(stem).copied().unwrap_or(0)
 }
 
 /// Verbs that are names of things as well: the book, the log, the order.
-const NOUNS_TOO: &str = "log record order book test plan comment messag email mail request text label review query report \
+const NOUNS_TOO: &str = "log record order book test plan comment messag email mail request text label review queri report \
     chang updat stream build post draft import export play rout rent schedul track reserv archiv cancel return transfer refund \
-    exchang copy download upload commit branch merg release translat locat summary access load document";
+    exchang copi download upload commit branch merg release translat locat summari access load document";
 
 pub(super) fn is_noun_too(stem: &str) -> bool {
     use std::collections::HashSet;
@@ -123,6 +127,7 @@ pub(super) fn agree(said: Deeds, done: Deeds) -> bool {
 
 /// Function words and the words agents fill their thoughts with: they tell nothing about the subject.
 const STOP: &str = "\
+    didn haven doesn isn wasn won couldn wouldn don hasn aren shouldn weren hadn \
     observation format maybe perhaps probably today tomorrow nice good great looks \
     a an the this that these those it its i me my we us our you your they them their he she his her is \
     are was were be been being am do does did done have has had having will would shall should can could \
@@ -141,6 +146,17 @@ pub(super) fn is_stop(word: &str) -> bool {
     use std::sync::LazyLock;
     static TABLE: LazyLock<HashSet<&str>> = LazyLock::new(|| STOP.split_whitespace().collect());
     TABLE.contains(word)
+}
+
+/// Words by which agents speak of their own work rather than of its subject.
+const OWN_WORK: &str = "information different strategy improve improving solve solved within reflection reflect wrap approach \
+    attempt attempts problem solution progress finish finished plan reason reasoning context detail details relevant keywords \
+    current currently far enough directly further additional necessary required correct incorrect wrong proceed continue \
+    previous response request message issue alternative better possible careful carefully complete completed ready simple \
+    everything anything nothing way time moment data content text item items list name names";
+
+pub(super) fn is_own_work(word: &str) -> bool {
+    OWN_WORK.split_whitespace().any(|known| known == word)
 }
 
 /// Words after which the speaker says what comes next: "I will", "let me", "we need to".

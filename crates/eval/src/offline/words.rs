@@ -265,7 +265,7 @@ pub(super) fn stem(word: &str) -> String {
     }
     let mut stem = word.to_owned();
     if let Some(rest) = word.strip_suffix("ies").filter(|rest| rest.len() > 2) {
-        stem = format!("{rest}y");
+        stem = format!("{rest}i");
     } else if let Some(rest) = word.strip_suffix("es").filter(|rest| {
         rest.ends_with(['x', 'z']) || rest.ends_with("ch") || rest.ends_with("sh") || rest.ends_with("ss")
     }) {
@@ -288,6 +288,16 @@ pub(super) fn stem(word: &str) -> String {
     if stem.len() > 2 && stem.ends_with('e') {
         stem.pop();
     }
+    soften(stem)
+}
+
+/// "query" and "queries" end alike.
+pub(super) fn soften(mut stem: String) -> String {
+    let before = stem.len().checked_sub(2).and_then(|at| stem.as_bytes().get(at));
+    if stem.ends_with('y') && stem.len() > 3 && before.is_some_and(|before| !b"aeiou".contains(before)) {
+        stem.pop();
+        stem.push('i');
+    }
     stem
 }
 
@@ -305,7 +315,7 @@ fn undouble(rest: &str) -> String {
 pub(super) fn abbreviates(short: &str, long: &str) -> bool {
     const KNOWN: &[(&str, &str)] = &[
         ("doc", "document"),
-        ("dir", "directory"),
+        ("dir", "directori"),
         ("msg", "messag"),
         ("db", "databas"),
         ("img", "imag"),
@@ -313,7 +323,7 @@ pub(super) fn abbreviates(short: &str, long: &str) -> bool {
         ("env", "environment"),
         ("app", "applicat"),
         ("acct", "account"),
-        ("qty", "quantity"),
+        ("qty", "quantiti"),
         ("temp", "temperatur"),
     ];
     let (short, long) = if short.len() <= long.len() { (short, long) } else { (long, short) };
@@ -336,6 +346,8 @@ mod tests {
             &["commit", "commits", "committing", "committed"],
             &["translate", "translation"],
             &["box", "boxes"],
+            &["movie", "movies"],
+            &["query", "queries"],
         ] {
             for form in forms {
                 assert_eq!(stem(form), stem(forms[0]), "{form}");
