@@ -3,10 +3,11 @@
 
 use gradus_core::trajectory::Step;
 
+use super::identifiers::Identifier;
 use super::quote::quote;
 use super::tools::Tool;
 use super::vocabulary::{self, Deeds, RETRIEVE, agree};
-use super::words::{Text, Word, abbreviates};
+use super::words::{Text, Word};
 use super::{Offline, Opinion, values};
 
 /// Words of a thought that still says one thing.
@@ -138,7 +139,9 @@ fn deeds_of_call(tool: &Tool, step: &Step) -> Deeds {
 fn shares_values(step: &Step, thought: &Text<'_>) -> bool {
     let said = thought.stems();
     values::scalars(step).iter().take(20).any(|(_, value)| {
-        let mut shared = value.len() > 2 && thought.source.contains(value.as_str());
+        let named = |said: &Identifier| said.text.len() > 2 && value.contains(&said.text);
+        let mut shared = value.len() > 2 && thought.source.contains(value.as_str())
+            || thought.identifiers.iter().any(named);
         super::words::split_words(value, |word| {
             shared |= word.len() > 3 && said.contains(super::words::stem(&word.to_lowercase()).as_str());
         });
@@ -183,22 +186,18 @@ impl Plan {
 
     /// The tool's subject is the object of one of the plan's verbs.
     fn is_about(&self, tool: &Tool, thought: &Text<'_>) -> bool {
-        !tool.nouns.is_empty()
-            && self.verbs.iter().any(|verb| {
-                let sentence = thought.words.get(*verb).map(|word| word.sentence);
-                // "Look at the log of the run": the log is looked at, not the run.
-                let object = thought.words.iter().skip(verb + 1).take(REACH).enumerate();
-                let object: Vec<&str> = object
-                    .take_while(|(at, word)| {
-                        Some(word.sentence) == sentence
-                            && (*at == 0 || !vocabulary::is_preposition(&word.plain))
-                    })
-                    .map(|(_, word)| &*word.stem)
-                    .collect();
-                tool.nouns
-                    .iter()
-                    .all(|noun| object.iter().any(|word| **word == **noun || abbreviates(word, noun)))
-            })
+        self.verbs.iter().any(|verb| {
+            let sentence = thought.words.get(*verb).map(|word| word.sentence);
+            // "Look at the log of the run": the log is looked at, not the run.
+            let object = thought.words.iter().skip(verb + 1).take(REACH).enumerate();
+            let object: Vec<&Word> = object
+                .take_while(|(at, word)| {
+                    Some(word.sentence) == sentence && (*at == 0 || !vocabulary::is_preposition(&word.plain))
+                })
+                .map(|(_, word)| word)
+                .collect();
+            tool.is_named_by(&object)
+        })
     }
 }
 

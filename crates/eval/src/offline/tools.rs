@@ -292,6 +292,16 @@ impl Tool {
         found.iter().filter(|found| **found).count() as f32 / self.nouns.len() as f32
     }
 
+    /// Whether the words hold all of the tool's nouns, or their initials ("PR").
+    pub(super) fn is_named_by(&self, words: &[&Word]) -> bool {
+        let initials: String = self.nouns.iter().filter_map(|noun| noun.chars().next()).collect();
+        let holds =
+            |noun: &str| words.iter().any(|word| *word.stem == *noun || abbreviates(&word.stem, noun));
+        let short =
+            || self.nouns.len() > 1 && words.iter().any(|word| word.capital && *word.stem == *initials);
+        !self.nouns.is_empty() && (self.nouns.iter().all(|noun| holds(noun)) || short())
+    }
+
     /// Fits any intention and any request.
     pub(super) fn serves_any(&self) -> bool {
         self.runs_anything || self.hands_over || self.ends_run
