@@ -6,6 +6,8 @@ use gradus_core::trajectory::Step;
 use super::failure::{Failure, failure};
 use super::quote::quote;
 use super::schema::{Problem, ProblemKind, check};
+use super::tools::Tool;
+use super::words::abbreviates;
 use super::{Offline, Opinion, values};
 
 pub(super) enum Existence {
@@ -184,6 +186,16 @@ fn better_tool(offline: &Offline<'_>, step: &Step) -> Option<Opinion> {
     let better = offline.index.tools.get(best)?;
     let (nouns, better_nouns) = (tool.named_nouns(query), better.named_nouns(query));
     let clearly = best_fit > 2.0 && best_fit > 2.5 * fit && better_nouns > nouns;
+    // Siblings ("find_store", "find_library"): what tells them apart stands in the request for one, not for the other.
+    let only = |one: &Tool, other: &Tool| {
+        let own: Vec<_> = one.nouns.iter().filter(|noun| !other.nouns.contains(noun)).collect();
+        let said =
+            |noun: &str| query.words.iter().any(|word| *word.stem == *noun || abbreviates(&word.stem, noun));
+        (!own.is_empty(), own.iter().all(|noun| said(noun)), own.iter().any(|noun| said(noun)))
+    };
+    let ((has, all, _), (tells, _, any)) = (only(better, tool), only(tool, better));
+    let sibling = has && all && tells && !any && best_fit > 1.3 * fit + 0.5 && better.deeds == tool.deeds;
+    let clearly = clearly || sibling;
     // A required parameter without any word of the request in it speaks for neither.
     let from_query =
         values::scalars(step).iter().filter(|(_, value)| query.source.contains(value.as_str())).count();

@@ -28,7 +28,9 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
         }
         _ => {}
     }
-    let Some((index, tool)) = offline.tool(step) else { return Opinion::cannot("The step names no tool.") };
+    let Some((index, tool)) = offline.tool(step) else {
+        return Opinion::cannot("The step names no tool that can be looked at.");
+    };
     // The tool may be right while its arguments are not: that is told here and judged elsewhere.
     notes.extend(call::problems(offline, step).iter().map(call::describe));
     if let Some(found) = contradiction(offline, at, step, thought, tool) {

@@ -57,7 +57,10 @@ impl ToolIndex {
                 tool.schema.as_ref().map(RawJson::to_value),
             );
         }
-        for name in called.take(MOST_TOOLS) {
+        for name in called {
+            if index.tools.len() >= 2 * MOST_TOOLS {
+                break;
+            }
             index.add(name, "", None);
         }
         index
