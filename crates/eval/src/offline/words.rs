@@ -377,10 +377,10 @@ mod tests {
 
     #[test]
     fn text_without_spaces_is_read_in_pairs() {
-        let text = Text::new("请在octo/网站里创建");
+        let text = Text::new("请在acme/网站里创建");
         assert!(text.is_foreign());
         assert!(
-            text.identifiers.iter().any(|found| found.text == "octo/网站里创建" || found.text == "octo/网站")
+            text.identifiers.iter().any(|found| found.text == "acme/网站里创建" || found.text == "acme/网站")
         );
     }
 }
