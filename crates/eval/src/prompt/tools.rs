@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gradus_core::trajectory::ToolDefinition;
+
+use crate::offline::ToolIndex;
 
 /// What a set of tools looks like in a prompt.
 #[derive(Clone, Debug)]
 pub struct ToolText {
     tools: Arc<[ToolDefinition]>,
     text: Arc<str>,
+    /// What the rules need; made when they are asked.
+    index: OnceLock<Arc<ToolIndex>>,
 }
 
 impl ToolText {
@@ -27,11 +31,15 @@ impl ToolText {
         if tools.is_empty() {
             text.push_str("(not recorded)");
         }
-        ToolText { tools, text: text.trim_end().into() }
+        ToolText { tools, text: text.trim_end().into(), index: OnceLock::new() }
     }
 
     pub(super) fn text(&self) -> &str {
         &self.text
+    }
+
+    pub(crate) fn index(&self) -> &Arc<ToolIndex> {
+        self.index.get_or_init(|| ToolIndex::new(&self.tools))
     }
 
     /// The definitions that the text shows.

@@ -102,7 +102,8 @@ impl Planner {
                 }
                 match &evaluator.method {
                     Method::Rules(question) => {
-                        let offline = offline.get_or_insert_with(|| Offline::new(&trajectory));
+                        let offline =
+                            offline.get_or_insert_with(|| Offline::with_index(&trajectory, tools.index()));
                         let outcome = evaluator.apply(*question, offline, step);
                         planned.answered.push(self.blank(evaluator, &trajectory_id, index).with(outcome));
                     }

@@ -1,0 +1,214 @@
+//! Whether a call is one that its tool can take: the tool exists, the arguments fit its schema and, where no
+//! thought says why the call was made, no other tool fits the request far better.
+
+use gradus_core::trajectory::Step;
+
+use super::failure::{Failure, failure};
+use super::quote::quote;
+use super::schema::{Problem, ProblemKind, check};
+use super::tools::Tool;
+use super::words::abbreviates;
+use super::{Offline, Opinion, values};
+
+pub(super) enum Existence {
+    Known,
+    /// Not listed, but it ran: the list of tools in the trace is not complete.
+    Ran,
+    Missing(String),
+    /// Neither the list nor the outcome tells.
+    Unsure,
+}
+
+pub(super) fn existence(offline: &Offline<'_>, step: &Step) -> Existence {
+    let trajectory = offline.trajectory;
+    let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
+    let missing = |why: &str| Existence::Missing(format!("{} {why}.", quote(&step.tool)));
+    // Before the list: some frameworks record a span, and with it a definition, for a tool that is not there.
+    if failure(step) == Some(Failure::NoSuchTool) {
+        return missing("is no tool that the agent had: the call was answered with an error that says so");
+    }
+    if listed(&step.tool) {
+        return Existence::Known;
+    }
+    let special = offline.tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run);
+    let runs = |other: &Step| other.observation.is_some() && failure(other).is_none();
+    if special
+        || runs(step)
+        || trajectory.steps.iter().take(200).any(|other| other.tool == step.tool && runs(other))
+    {
+        return Existence::Ran;
+    }
+    if *offline.lists_all.get_or_init(|| lists_all(offline)) {
+        missing("is not among the tools on offer")
+    } else {
+        Existence::Unsure
+    }
+}
+
+/// A list that holds only what was called was pieced together from the calls, and one that lacks a tool that ran has
+/// gaps: neither proves that a tool was not there.
+fn lists_all(offline: &Offline<'_>) -> bool {
+    let trajectory = offline.trajectory;
+    let steps = || trajectory.steps.iter().take(200);
+    let offers_more =
+        trajectory.tools.iter().take(500).any(|tool| !steps().any(|step| same_tool(&tool.name, &step.tool)));
+    let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
+    let ran = |step: &Step| step.observation.is_some() && failure(step).is_none();
+    offers_more && !steps().any(|step| !listed(&step.tool) && ran(step) && !is_special(offline, step))
+}
+
+fn is_special(offline: &Offline<'_>, step: &Step) -> bool {
+    offline.tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
+}
+
+/// Frameworks put a namespace in front of names: `functions.read`, `mcp__server__read`.
+fn same_tool(listed: &str, called: &str) -> bool {
+    let ends = |long: &str, short: &str| {
+        long.strip_suffix(short)
+            .is_some_and(|before| before.ends_with(['.', ':', '/']) || before.ends_with("__"))
+    };
+    listed == called || ends(listed, called) || ends(called, listed)
+}
+
+/// What the tool's schema objects to. Arguments that the trace does not hold cannot be checked.
+pub(super) fn problems(offline: &Offline<'_>, step: &Step) -> Vec<Problem> {
+    let Some(schema) = offline.tool(step).and_then(|(_, tool)| tool.schema.as_ref()) else {
+        return Vec::new();
+    };
+    let Some(arguments) = &step.arguments else { return Vec::new() };
+    let failed = failure(step).is_some();
+    let mut problems = check(schema, arguments);
+    // Many tools read "17" as 17: only a failure shows that this one does not.
+    problems.retain(|problem| failed || problem.kind != ProblemKind::TextForValue);
+    problems.retain(|problem| {
+        problem.kind != ProblemKind::Missing || !does_without(offline, step, &problem.parameter)
+    });
+    problems
+}
+
+/// Frameworks that send strict schemas call everything required; the tool worked without it all the same.
+fn does_without(offline: &Offline<'_>, step: &Step, parameter: &str) -> bool {
+    let lacks = |other: &Step| {
+        other
+            .arguments
+            .as_ref()
+            .is_some_and(|arguments| arguments.is_object() && arguments.get(parameter).is_none())
+    };
+    let worked = |other: &Step| other.observation.is_some() && failure(other).is_none();
+    let calls = offline.trajectory.steps.iter().take(200).chain(std::iter::once(step));
+    calls.filter(|other| other.tool == step.tool).any(|other| lacks(other) && worked(other))
+}
+
+/// Arguments were written but cannot be read.
+pub(super) fn is_malformed(step: &Step) -> bool {
+    step.arguments.is_none()
+        && step.arguments_raw.as_deref().is_some_and(|raw| {
+            let raw = raw.trim();
+            // A bare text is how one-argument tools of text agents are called.
+            raw.starts_with(['{', '['])
+        })
+}
+
+pub(super) fn describe(problem: &Problem) -> String {
+    let parameter = if problem.parameter.is_empty() {
+        "The arguments".to_owned()
+    } else {
+        format!("Parameter {}", quote(&problem.parameter))
+    };
+    match problem.kind {
+        ProblemKind::Missing => format!("{parameter} is missing: {}.", problem.detail),
+        ProblemKind::Unknown => format!("{parameter} is invented: {}.", problem.detail),
+        ProblemKind::WrongType | ProblemKind::TextForValue => {
+            format!("{parameter} has the wrong type: {}.", problem.detail)
+        }
+        ProblemKind::NotListed => {
+            format!("{parameter} has a value that the tool does not know: {}.", problem.detail)
+        }
+        ProblemKind::OutOfRange => format!("{parameter} is out of range: {}.", problem.detail),
+    }
+}
+
+pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
+    let Some(step) = offline.step(at) else { return Opinion::not_applicable("There is no such step.") };
+    let exists = existence(offline, step);
+    if let Existence::Missing(why) = exists {
+        return Opinion::bad(why, Vec::new());
+    }
+    if is_malformed(step) {
+        let raw = step.arguments_raw.as_deref().unwrap_or_default();
+        return Opinion::bad(
+            format!("The arguments of {} are no JSON.", quote(&step.tool)),
+            vec![quote(raw)],
+        );
+    }
+    let problems = problems(offline, step);
+    if let Some(first) = problems.first() {
+        let explanation = format!("The call does not fit {}. {}", quote(&step.tool), describe(first));
+        return Opinion::bad(explanation, problems.iter().map(describe).collect());
+    }
+    if failure(step) == Some(Failure::BadCall) {
+        let observation = step.observation.as_deref().unwrap_or_default();
+        return Opinion::bad(
+            format!("{} rejected the arguments.", quote(&step.tool)),
+            vec![quote(observation)],
+        );
+    }
+    if offline.thought(at).is_none()
+        && let Some(better) = better_tool(offline, step)
+    {
+        return better;
+    }
+    let known = offline.tool(step).is_some_and(|(_, tool)| tool.schema.is_some());
+    match exists {
+        Existence::Unsure => Opinion::cannot("The trace holds neither the tool's definition nor its result."),
+        _ if !known => Opinion::cannot("The trace does not hold the schema of this tool."),
+        _ if step.arguments.is_none() => {
+            Opinion::cannot("The trace does not hold the arguments of this call.")
+        }
+        _ => Opinion::good(
+            format!("{} exists and the arguments fit its schema.", quote(&step.tool)),
+            Vec::new(),
+        ),
+    }
+}
+
+/// Another tool that fits the request so much better that this one must be a mistake. Only for the first calls: what
+/// comes later follows from what was found.
+fn better_tool(offline: &Offline<'_>, step: &Step) -> Option<Opinion> {
+    let query = offline.query()?;
+    let (at, tool) = offline.tool(step)?;
+    if offline.trajectory.steps.len() > 1 || tool.runs_anything || tool.hands_over || tool.ends_run {
+        return None;
+    }
+    let fits = offline.index.fits_with_deeds(query);
+    let fit = *fits.get(at)?;
+    let (best, best_fit) = fits.iter().copied().enumerate().max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let better = offline.index.tools.get(best)?;
+    let (nouns, better_nouns) = (tool.named_nouns(query), better.named_nouns(query));
+    let clearly = best_fit > 2.0 && best_fit > 2.5 * fit && better_nouns > nouns;
+    // Siblings ("find_store", "find_library"): what tells them apart stands in the request for one, not for the other.
+    let only = |one: &Tool, other: &Tool| {
+        let own: Vec<_> = one.nouns.iter().filter(|noun| !other.nouns.contains(noun)).collect();
+        let said =
+            |noun: &str| query.words.iter().any(|word| *word.stem == *noun || abbreviates(&word.stem, noun));
+        (!own.is_empty(), own.iter().all(|noun| said(noun)), own.iter().any(|noun| said(noun)))
+    };
+    let ((has, all, _), (tells, _, any)) = (only(better, tool), only(tool, better));
+    let sibling = has && all && tells && !any && best_fit > 1.3 * fit + 0.5 && better.deeds == tool.deeds;
+    let clearly = clearly || sibling;
+    // A required parameter without any word of the request in it speaks for neither.
+    let from_query =
+        values::scalars(step).iter().filter(|(_, value)| query.source.contains(value.as_str())).count();
+    if best == at || !(clearly || best_fit > 4.0 * fit + 1.0 && from_query == 0) {
+        return None;
+    }
+    let explanation = format!(
+        "The request is about what {} does; {} shares little with it.",
+        quote(&better.name),
+        quote(&step.tool)
+    );
+    Some(Opinion::bad(
+        explanation,
+        vec![format!("request: {}", quote(&query.source)), format!("better fit: {}", quote(&better.name))],
+    ))
+}

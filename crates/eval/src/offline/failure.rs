@@ -1,0 +1,207 @@
+//! Whether a call failed, and whether the agent could have known better. Many tools report errors as plain text,
+//! so the text counts as well as the trace's own mark.
+
+use gradus_core::trajectory::Step;
+use serde_json::Value as Json;
+
+use super::quote::head;
+use super::vocabulary::says;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The tool did not exist.
+    NoSuchTool,
+    /// The call itself was wrong: a parameter missing, unknown or malformed.
+    BadCall,
+    /// The service was busy or unreachable: trying again is right.
+    Passing,
+    /// The world said no: not found, not allowed, not possible.
+    Refused,
+}
+
+pub(super) fn failure(step: &Step) -> Option<Failure> {
+    let text = step.observation.as_deref().unwrap_or_default().trim_start();
+    if !step.is_error && !reads_as_error(text) {
+        return None;
+    }
+    let text = head(text, 1_200).to_lowercase();
+    let has = |signs: &str| says(&text, signs);
+    Some(if has(NO_SUCH_TOOL) {
+        Failure::NoSuchTool
+    } else if has(BAD_CALL) {
+        Failure::BadCall
+    } else if has(PASSING) {
+        Failure::Passing
+    } else {
+        Failure::Refused
+    })
+}
+
+const NO_SUCH_TOOL: &str = "\
+    unknown tool|no such tool|no tool with that name|no tool with the name|unknown tool name|\
+    not a valid tool|tool not found|unavailable tool|unknown function|no tool named|\
+    tool does not exist|not found in any workbench|invalid tool name|is not an available tool|\
+    no function named|please select a tool|forbidden function evaluation|\
+    not among the available tools|tool is not available|available tools:";
+
+const BAD_CALL: &str = "\
+    missing a required|missing required|missing 1 required|missing 2 required|field required|\
+    required property|required parameter|required argument|is a required|is required|\
+    unexpected keyword|unexpected argument|unexpected parameter|additional properties|extra inputs|\
+    extra fields|unrecognized key|unknown parameter|unknown argument|unknown field|invalid json|\
+    not valid json|json parsing|jsondecode|unterminated string|expecting value|\
+    expecting property name|validation error|validationerror|invalid arguments|invalid argument|\
+    invalid input for tool|invalid parameter|invalid_type|input should be|type=missing|not of type|\
+    positional argument|failed to parse|could not parse|missing parameter|missing argument|\
+    schema validation|-32602|does not match schema";
+
+const PASSING: &str = "\
+    timed out|timeout|rate limit|too many requests|429|502|503|504|temporarily|connection reset|\
+    connection refused|connection error|service unavailable|overloaded|econnreset|try again later";
+
+/// Short texts in which these stand are errors, not content that speaks of errors.
+const SHORT_ERRORS: &str = "\
+    not found|does not exist|no such|permission denied|access denied|not permitted|is disabled|are disabled|not allowed to|not authorized|\
+    unauthorized|an error occurred|validation error|missing a required|missing required|\
+    unexpected keyword|not a valid tool|invalid json|timed out|rate limit|could not be found|\
+    doesn't exist|forbidden|bad request|failed to |unknown tool|invalid input for tool";
+/// Texts that begin like this are errors however long they are.
+const OPENINGS: &str = "\
+    encountered an error|error while trying|error occurred while|error executing tool|\
+    error running tool|tool execution failed";
+const SHORT: usize = 400;
+
+pub(super) fn reads_as_error(text: &str) -> bool {
+    let text = text.trim_start();
+    if text.starts_with('{') {
+        return text.len() < 20_000 && serde_json::from_str::<Json>(text).is_ok_and(|json| json_error(&json));
+    }
+    if text.starts_with('[') {
+        return false;
+    }
+    let start = head(text, SHORT);
+    if let Some(code) = start.get(..3)
+        && (code.starts_with('4') || code.starts_with('5'))
+        && code.bytes().all(|byte| byte.is_ascii_digit())
+        && start[3..].trim_start_matches([' ', ':', '-']).starts_with(char::is_uppercase)
+        && start.len() < SHORT
+    {
+        return true;
+    }
+    let first = start
+        .split(|letter: char| !(letter.is_alphanumeric() || matches!(letter, '_' | '.')))
+        .next()
+        .unwrap_or_default();
+    let rest = &start[first.len()..];
+    let first = first.to_ascii_lowercase();
+    let names_error = first.ends_with("error")
+        || first.ends_with("exception")
+        || matches!(&*first, "failed" | "failure" | "fatal" | "traceback");
+    if names_error
+        && (rest.is_empty()
+            || rest.starts_with([':', '(', '\n', '!'])
+            || first == "traceback"
+            || (text.len() < 200 && !text.trim_end().contains('\n') && rest.starts_with(' ')))
+    {
+        return true;
+    }
+    let opening = head(start, 160).to_lowercase();
+    if says(&opening, OPENINGS) {
+        return true;
+    }
+    if text.len() >= SHORT || text.matches('\n').count() > 6 {
+        return false;
+    }
+    let lower = start.to_lowercase();
+    says(&lower, SHORT_ERRORS) || names_status(start)
+}
+
+/// "(410 Gone)", "HTTP 403": a status of HTTP and its name.
+fn names_status(text: &str) -> bool {
+    const STATUSES: &str =
+        "400 401 402 403 404 405 406 408 409 410 412 413 415 422 423 429 500 501 502 503 504";
+    let mut words =
+        text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).peekable();
+    let mut before = "";
+    while let Some(word) = words.next() {
+        let named = words.peek().is_some_and(|next| next.starts_with(char::is_uppercase));
+        if word.len() == 3 && STATUSES.contains(word) && (named || before == "HTTP") {
+            return true;
+        }
+        before = word;
+    }
+    false
+}
+
+fn json_error(json: &Json) -> bool {
+    let Some(object) = json.as_object() else { return false };
+    let told = |key: &str| {
+        object.get(key).is_some_and(|error| match error {
+            Json::Null | Json::Bool(false) => false,
+            Json::String(text) => !text.is_empty(),
+            Json::Array(items) => !items.is_empty(),
+            Json::Object(fields) => !fields.is_empty(),
+            _ => true,
+        })
+    };
+    let is = |key: &str, value: bool| object.get(key).and_then(Json::as_bool) == Some(value);
+    let status = object.get("status").is_some_and(|status| {
+        status.as_str().is_some_and(|status| {
+            matches!(status.to_ascii_lowercase().as_str(), "error" | "failed" | "failure")
+        }) || status.as_u64().is_some_and(|status| (400..600).contains(&status))
+    });
+    // A wrapper with nothing but the result inside.
+    let inner = (object.len() == 1).then(|| object.values().next()).flatten();
+    told("error")
+        || is("success", false)
+        || is("ok", false)
+        || is("isError", true)
+        || is("is_error", true)
+        || status && object.contains_key("message")
+        || inner
+            .and_then(Json::as_str)
+            .is_some_and(|inner| inner.len() < SHORT && !inner.starts_with('{') && reads_as_error(inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_from_content() {
+        for error in [
+            "Error: no seat left",
+            "404 Not Found: menu.pdf does not exist",
+            "KeyError('city')",
+            r#"{"error": {"status": 409, "message": "Seat taken"}}"#,
+            r#"{"success": false}"#,
+            "psycopg2.errors.UndefinedTable.Error: relation",
+            "The table guests does not exist.",
+            "Orders are closed for today (410 Gone)",
+        ] {
+            assert!(reads_as_error(error), "{error}");
+        }
+        for content in [
+            r#"[{"title": "Error 500 on login"}]"#,
+            r#"{"number": 17, "title": "Fails with error"}"#,
+            r#"{"error": null, "rows": []}"#,
+            "# Errors\n\nHow we handle errors.",
+            "Error handling in our shop is described here.\n\n\n\n\n\n\n\nFirst...",
+            "450 g of flour",
+            "Sunny, 21 degrees",
+        ] {
+            assert!(!reads_as_error(content), "{content}");
+        }
+    }
+
+    #[test]
+    fn failures_are_told_apart() {
+        let failed =
+            |text: &str| failure(&Step { observation: Some(text.into()), is_error: true, ..Step::default() });
+        assert_eq!(failed("Error: unknown tool fly_home"), Some(Failure::NoSuchTool));
+        assert_eq!(failed("TypeError: got an unexpected keyword argument 'pets'"), Some(Failure::BadCall));
+        assert_eq!(failed("Request timed out"), Some(Failure::Passing));
+        assert_eq!(failed("404 no such guest"), Some(Failure::Refused));
+        assert_eq!(failure(&Step { observation: Some("ok".into()), ..Step::default() }), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! Names that mean one thing only: paths, addresses, numbers, dates, codes, quotations. A text that names another
+//! one than it was asked about is about something else, whatever words surround it.
+
+use super::quote::head;
+use super::vocabulary::is_stop;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Identifier {
+    pub text: String,
+    pub shape: Shape,
+    /// The stem of the word before it: the "issue" of "issue 17".
+    pub noun: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Number,
+    /// `owner/name`
+    Pair,
+    Path,
+    /// A file name without folders.
+    File,
+    Email,
+    Url,
+    Date,
+    /// Letters and digits: a ticket, a flight, a hash.
+    Code,
+    /// snake_case: mostly a tool or a parameter.
+    Snake,
+    Quoted,
+}
+
+impl Shape {
+    /// Two different ones of this shape cannot mean the same thing. Paths are guessed and shortened, so they can.
+    pub(super) fn is_exact(self) -> bool {
+        matches!(self, Shape::Pair | Shape::Email | Shape::Url | Shape::Date | Shape::Code)
+    }
+}
+
+const OPENING: &[char] = &['(', '[', '{', '<', '"', '\'', '`', '“', '‘', '「', '*', '«', '„'];
+const CLOSING: &[char] = &[
+    '.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\'', '`', '”', '’', '」', '*', '»', '。', '，',
+    '…',
+];
+const SLASHED_WORDS: &[&str] =
+    &["read/write", "client/server", "input/output", "request/response", "true/false", "n/a"];
+
+/// What a chunk between spaces names, and whether its parts are also words of the text.
+pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<Identifier>, bool) {
+    let bare = chunk.trim_start_matches(OPENING).trim_end_matches(CLOSING);
+    let bare = bare.strip_suffix("'s").or_else(|| bare.strip_suffix("’s")).unwrap_or(bare);
+    if bare.is_empty() || bare.len() > 300 {
+        return (None, bare.len() <= 300);
+    }
+    match shape_of(bare) {
+        Some(shape) => {
+            let text = if shape == Shape::Number { plain_number(bare) } else { bare.to_owned() };
+            let noun = before.map(str::to_owned);
+            (Some(Identifier { text, shape, noun }), shape == Shape::Snake)
+        }
+        None => (None, true),
+    }
+}
+
+pub(super) fn shape_of(bare: &str) -> Option<Shape> {
+    let digits = bare.bytes().filter(u8::is_ascii_digit).count();
+    let letters = bare.chars().filter(|letter| letter.is_alphabetic()).count();
+    if letters == 0 {
+        let number = bare.trim_start_matches(['#', '$', '€', '£', '-', '+']);
+        let date = number.len() == 10 && number.split('-').map(str::len).eq([4, 2, 2]);
+        return match number {
+            _ if digits == 0 => None,
+            _ if date => Some(Shape::Date),
+            _ if number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b',' | b'%')) => {
+                Some(Shape::Number)
+            }
+            _ => None,
+        };
+    }
+    if bare.contains("://") {
+        return Some(Shape::Url);
+    }
+    if let Some((user, domain)) = bare.split_once('@')
+        && !user.is_empty()
+        && domain.contains('.')
+    {
+        return Some(Shape::Email);
+    }
+    let (folders, last) = bare.rsplit_once('/').map_or((None, bare), |(folders, last)| (Some(folders), last));
+    let has_extension = last.rsplit_once('.').is_some_and(|(stem, extension)| {
+        !stem.is_empty()
+            && (1..=5).contains(&extension.len())
+            && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && extension.bytes().any(|byte| byte.is_ascii_lowercase())
+            && !stem.ends_with('.')
+    });
+    if let Some(folders) = folders {
+        let path_like = has_extension
+            || folders.is_empty()
+            || folders.contains('/')
+            || folders.starts_with(['.', '~'])
+            || last.is_empty();
+        if path_like {
+            return Some(Shape::Path);
+        }
+        let words = is_stop(&folders.to_lowercase())
+            || is_stop(&last.to_lowercase())
+            || folders.len() < 2
+            || last.len() < 2;
+        let slashed = words || SLASHED_WORDS.contains(&bare.to_lowercase().as_str());
+        return (!slashed).then_some(Shape::Pair);
+    }
+    if has_extension && !bare.ends_with("e.g") && !bare.ends_with("i.e") {
+        return Some(Shape::File);
+    }
+    if bare.contains('_')
+        && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
+    {
+        return Some(Shape::Snake);
+    }
+    // c-77, ticket-8
+    let numbered = bare.rsplit_once('-').is_some_and(|(name, number)| {
+        name.bytes().all(|byte| byte.is_ascii_alphabetic())
+            && !name.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    let coded = bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && digits >= 2
+        && bare.len() >= 4
+        && (bare.bytes().any(|byte| byte.is_ascii_uppercase()) || bare.len() >= 8);
+    (coded || numbered && digits > 0).then_some(Shape::Code)
+}
+
+/// `#42`, `42.0` and `42` are one number.
+fn plain_number(bare: &str) -> String {
+    let bare = bare.trim_start_matches(['#', '$', '€', '£', '+']).trim_end_matches('%').replace(',', "");
+    bare.strip_suffix(".0").map_or(bare.clone(), str::to_owned)
+}
+
+/// What stands between quotation marks or backticks, up to 20 of them.
+pub(super) fn quotations(text: &str) -> Vec<Identifier> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['"', '`', '“', '「', '\'', '‘', '«']) {
+        if found.len() == 20 {
+            break;
+        }
+        let opening = rest[at..].chars().next().unwrap_or('"');
+        let after = &rest[at + opening.len_utf8()..];
+        // An apostrophe inside a word quotes nothing.
+        let inside_word = opening == '\'' && rest[..at].ends_with(char::is_alphanumeric);
+        let closing = match opening {
+            '“' => '”',
+            '「' => '」',
+            '‘' => '’',
+            '«' => '»',
+            same => same,
+        };
+        let window = head(after, 200);
+        match window.find(closing).filter(|end| !inside_word && (1..=120).contains(end)) {
+            Some(end) if !window[..end].contains('\n') && !(window[..end].starts_with(' ')) => {
+                found.push(Identifier { text: window[..end].to_owned(), shape: Shape::Quoted, noun: None });
+                rest = &after[end + closing.len_utf8()..];
+            }
+            _ => rest = after,
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        for (text, shape) in [
+            ("17", Some(Shape::Number)),
+            ("#42", Some(Shape::Number)),
+            ("2031-05-20", Some(Shape::Date)),
+            ("acme/shop", Some(Shape::Pair)),
+            ("src/app/main.rs", Some(Shape::Path)),
+            ("/etc/hosts", Some(Shape::Path)),
+            ("README.md", Some(Shape::File)),
+            ("ann@example.org", Some(Shape::Email)),
+            ("https://example.org/x", Some(Shape::Url)),
+            ("HAT136", Some(Shape::Code)),
+            ("c-77", Some(Shape::Code)),
+            ("order_id", Some(Shape::Snake)),
+            ("and/or", None),
+            ("weather", None),
+            ("well-known", None),
+        ] {
+            assert_eq!(shape_of(text), shape, "{text}");
+        }
+    }
+
+    #[test]
+    fn punctuation_is_no_part_of_a_name() {
+        let (found, speaks) = read_chunk("(acme/shop),", Some("in"));
+        assert_eq!(found.unwrap().text, "acme/shop");
+        assert!(!speaks);
+        assert_eq!(read_chunk("#42:", Some("ticket")).0.unwrap().text, "42");
+    }
+
+    #[test]
+    fn quotations_are_found_and_apostrophes_are_not() {
+        let texts = |text| quotations(text).into_iter().map(|found| found.text).collect::<Vec<_>>();
+        assert_eq!(texts("Name it 'Slow start' and `x`"), ["Slow start", "x"]);
+        assert_eq!(texts("I don't know what Ann's dog does"), Vec::<String>::new());
+        assert_eq!(texts("标题为“修复”的"), ["修复"]);
+    }
+}

@@ -1,0 +1,233 @@
+//! What a thought that names no tool announces, against what the called tool does. A call is held against the thought
+//! only when the thought says, in so many words, what another tool does; long deliberations say too much for that.
+
+use gradus_core::trajectory::Step;
+
+use super::identifiers::Identifier;
+use super::quote::quote;
+use super::tools::Tool;
+use super::vocabulary::{self, Deeds, RETRIEVE, agree};
+use super::words::{Text, Word};
+use super::{Offline, Opinion, values};
+
+/// Words of a thought that still says one thing.
+const SHORT: usize = 60;
+/// How many words behind its verb the object of a plan may stand.
+const REACH: usize = 7;
+
+pub(super) fn judge(
+    offline: &Offline<'_>,
+    at: usize,
+    index: usize,
+    tool: &Tool,
+    thought: &Text<'_>,
+    notes: Vec<String>,
+) -> Opinion {
+    let name = quote(&tool.name);
+    if tool.serves_any() {
+        return Opinion::good(
+            format!("{name} can serve any intention, so nothing speaks against it."),
+            notes,
+        );
+    }
+    let Some(step) = offline.step(at) else { return Opinion::not_applicable("There is no such step.") };
+    let plan = Plan::of(thought);
+    let does = deeds_of_call(tool, step);
+    // "Look at it and close it" announces only the look, but the closing is said as well.
+    let against = plan.deeds != 0
+        && does != 0
+        && !agree(plan.deeds, does)
+        && thought.deeds & does == 0
+        && plan.is_clear;
+    // Says that it only looks, and calls what changes things.
+    let harms = against && plan.deeds & RETRIEVE != 0 && does & RETRIEVE == 0;
+    let fits = offline.index.fits_with_deeds(thought);
+    let found = another(offline, index, tool, thought, &plan, &fits, &Against { does, against, harms });
+    let in_reply = |name: &str| offline.same_reply(at).any(|(other, step)| other != at && step.tool == name);
+    if let Some(better) =
+        found.filter(|better| !in_reply(&better.name) && !comes_later(offline, at, better, thought))
+    {
+        let explanation =
+            format!("The thought speaks of what {} does, but {name} is called.", quote(&better.name));
+        return Opinion::bad(explanation, notes);
+    }
+    let fit = fits.get(index).copied().unwrap_or_default();
+    let best_fit = fits.iter().copied().fold(0.0, f32::max);
+    if tool.named_nouns(thought) > 0.0 || thought.deeds & does != 0 || fit > 0.35 * best_fit && fit > 0.0 {
+        return Opinion::good(format!("{name} does what the thought speaks of."), notes);
+    }
+    if at > 0 && offline.step(at - 1).is_some_and(|step| step.tool == tool.name) {
+        return Opinion::good(format!("The thought goes on with {name}, called just before."), notes);
+    }
+    if harms {
+        return Opinion::bad(
+            format!("The thought announces to look at something, but {name} changes things."),
+            notes,
+        );
+    }
+    if agree(thought.deeds, does) || shares_values(step, thought) {
+        return Opinion::good(format!("Nothing in the thought speaks against calling {name}."), notes);
+    }
+    Opinion::cannot(format!("The thought shares no word with {name} that a rule could go by."))
+}
+
+/// How the call goes against the announced deed.
+struct Against {
+    does: Deeds,
+    against: bool,
+    harms: bool,
+}
+
+/// The tool that the thought announces, when it is clearly not the called one.
+fn another<'o>(
+    offline: &'o Offline<'_>,
+    index: usize,
+    tool: &Tool,
+    thought: &Text<'_>,
+    plan: &Plan,
+    fits: &[f32],
+    call: &Against,
+) -> Option<&'o Tool> {
+    if !plan.is_clear {
+        return None;
+    }
+    let words = offline.index.fits(thought);
+    let nouns = tool.named_nouns(thought);
+    let fit = fits.get(index).copied().unwrap_or_default();
+    let candidates = offline.index.tools.iter().enumerate().filter(|(other, _)| *other != index);
+    let better = candidates.filter(|(other, better)| {
+        let same_deed = plan.deeds & better.deeds != 0;
+        let far_better = fits.get(*other).copied().unwrap_or_default() > 2.0 * fit + 0.5;
+        if call.harms && same_deed && words.get(*other) >= words.get(index) && fit > 0.0 {
+            return true;
+        }
+        if !plan.is_about(better, thought) {
+            return false;
+        }
+        if nouns < 0.34 {
+            // Another subject. Where the called tool does what was announced as well, only a tool that does just
+            // that, and to what the thought names, is a better choice.
+            let exact = plan.deeds & call.does != 0;
+            far_better && (plan.deeds == 0 || same_deed) && (!exact || better.deeds == tool.deeds)
+        } else {
+            // The same subject; the deed is another tool's.
+            call.against && same_deed
+        }
+    });
+    better.max_by(|one, other| fits[one.0].total_cmp(&fits[other.0])).map(|(_, better)| better)
+}
+
+/// Tools with a `command` or `action` do what that says.
+fn deeds_of_call(tool: &Tool, step: &Step) -> Deeds {
+    let selects =
+        |name: &str| matches!(name, "command" | "action" | "method" | "operation" | "mode" | "cmd" | "op");
+    let arguments = step.arguments.as_ref().and_then(|arguments| arguments.as_object());
+    let selected = arguments.into_iter().flatten().find(|(name, value)| selects(name) && value.is_string());
+    match selected.and_then(|(_, value)| value.as_str()) {
+        Some(command) => {
+            let mut deeds = 0;
+            super::words::split_words(super::quote::head(command, 80), |word| {
+                deeds |= vocabulary::deeds(&super::words::stem(&word.to_lowercase()));
+            });
+            deeds
+        }
+        None => tool.deeds,
+    }
+}
+
+/// The call takes something from the thought: a value, or a word of one.
+fn shares_values(step: &Step, thought: &Text<'_>) -> bool {
+    let said = thought.stems();
+    values::scalars(step).iter().take(20).any(|(_, value)| {
+        let named = |said: &Identifier| said.text.len() > 2 && value.contains(&said.text);
+        let mut shared = value.len() > 2 && thought.source.contains(value.as_str())
+            || thought.identifiers.iter().any(named);
+        super::words::split_words(value, |word| {
+            shared |= word.len() > 3 && said.contains(super::words::stem(&word.to_lowercase()).as_str());
+        });
+        shared
+    })
+}
+
+/// "I need to find the ticket to close it": what comes later in the plan is no reason to blame the first call.
+fn comes_later(offline: &Offline<'_>, at: usize, better: &Tool, thought: &Text<'_>) -> bool {
+    let stages = |word: &str| matches!(word, "first" | "before" | "then" | "afterwards" | "later");
+    let staged = thought.words.iter().any(|word| stages(&word.plain));
+    staged && offline.trajectory.steps.iter().skip(at + 1).take(5).any(|step| step.tool == better.name)
+}
+
+/// The last sentence in which the thought says what it will do: what came before led to it.
+struct Plan {
+    /// Where its verbs stand among the words.
+    verbs: Vec<usize>,
+    deeds: Deeds,
+    /// Short enough to be taken at its word.
+    is_clear: bool,
+}
+
+impl Plan {
+    fn of(thought: &Text<'_>) -> Plan {
+        let announced = &thought.announced;
+        let last = announced.iter().map(|(at, _)| thought.words[*at].sentence).max();
+        let in_last = announced.iter().filter(|(at, _)| Some(thought.words[*at].sentence) == last);
+        let mut plan = Plan { verbs: Vec::new(), deeds: 0, is_clear: thought.words.len() <= SHORT };
+        for (at, deeds) in in_last {
+            plan.verbs.push(*at);
+            plan.deeds |= deeds;
+        }
+        if plan.verbs.is_empty() {
+            // "I need the log": a plan without a verb, but with an object.
+            let needs = |word: &str| matches!(word, "need" | "needs" | "want" | "wants");
+            let needed = |pair: &[Word]| needs(&pair[0].plain) && &*pair[1].plain != "to";
+            plan.verbs.extend(thought.words.windows(2).position(needed));
+        }
+        plan
+    }
+
+    /// The tool's subject is the object of one of the plan's verbs.
+    fn is_about(&self, tool: &Tool, thought: &Text<'_>) -> bool {
+        self.verbs.iter().any(|verb| {
+            let sentence = thought.words.get(*verb).map(|word| word.sentence);
+            // "Look at the log of the run": the log is looked at, not the run.
+            let object = thought.words.iter().skip(verb + 1).take(REACH).enumerate();
+            let object: Vec<&Word> = object
+                .take_while(|(at, word)| {
+                    Some(word.sentence) == sentence && (*at == 0 || !vocabulary::is_preposition(&word.plain))
+                })
+                .map(|(_, word)| word)
+                .collect();
+            tool.is_named_by(&object)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_of_the_plan_tells_the_tool() {
+        let index = super::super::ToolIndex::new(&[]);
+        assert!(index.tools.is_empty());
+        let text = Text::new("The guest is late. I will cancel the dinner reservation of Ann.");
+        let plan = Plan::of(&text);
+        assert_eq!(plan.deeds & vocabulary::CANCEL, vocabulary::CANCEL);
+        let tool = |name: &str| {
+            super::super::ToolIndex::with_called(&[], std::iter::once(name)).tools.pop().unwrap()
+        };
+        assert!(plan.is_about(&tool("cancel_reservation"), &text));
+        assert!(!plan.is_about(&tool("cancel_guest"), &text));
+    }
+
+    #[test]
+    fn a_command_says_what_a_tool_does() {
+        let tool =
+            super::super::ToolIndex::with_called(&[], std::iter::once("replace_editor")).tools.pop().unwrap();
+        let call = |command: &str| Step {
+            arguments: Some(serde_json::json!({"command": command})),
+            ..Step::default()
+        };
+        assert_eq!(deeds_of_call(&tool, &call("view")) & vocabulary::UPDATE, 0);
+        assert_eq!(deeds_of_call(&tool, &Step::default()), vocabulary::UPDATE);
+    }
+}

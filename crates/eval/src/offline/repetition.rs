@@ -1,0 +1,195 @@
+//! When a call is the same call again: not byte by byte, but by what the tool is asked.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use gradus_core::trajectory::Step;
+use serde_json::Value as Json;
+
+const DEEPEST: usize = 16;
+/// Long arguments (a patch, a document) that differ in less than this share of their lines say the same.
+const SAME_SHARE: f32 = 0.97;
+const LONG: usize = 400;
+
+/// One call as far as repetition goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    pub tool: &'a str,
+    pub arguments: Option<&'a Json>,
+    /// The arguments as written, for calls whose arguments are no JSON.
+    pub raw: Option<&'a str>,
+}
+
+impl<'a> From<&'a Step> for Call<'a> {
+    fn from(step: &'a Step) -> Self {
+        Call { tool: &step.tool, arguments: step.arguments.as_ref(), raw: step.arguments_raw.as_deref() }
+    }
+}
+
+/// True when `next` asks the same tool for the same thing as `previous`: whatever the order of the arguments, their
+/// white space, how numbers are written, what the parameters are called, or a few lines of a long text.
+pub fn is_repetition(previous: Call<'_>, next: Call<'_>) -> bool {
+    if previous.tool != next.tool {
+        return false;
+    }
+    match (previous.fingerprint(), next.fingerprint()) {
+        (Some(before), Some(after)) if before == after => true,
+        (Some(_), Some(_)) => previous.same_values(next) || previous.nearly_same_text(next),
+        _ => false,
+    }
+}
+
+impl Call<'_> {
+    /// The same for calls that ask the same; `None` when the arguments are not known.
+    pub(super) fn fingerprint(self) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.tool.hash(&mut hasher);
+        match (self.arguments, self.raw) {
+            (Some(arguments), _) => hash(arguments, true, &mut hasher, 0),
+            (None, Some(raw)) => folded(raw).for_each(|word| word.hash(&mut hasher)),
+            (None, None) => return None,
+        }
+        Some(hasher.finish())
+    }
+
+    /// The same values under other names: what was asked did not change, only the spelling of the parameters.
+    fn same_values(self, other: Self) -> bool {
+        let (Some(Json::Object(mine)), Some(Json::Object(theirs))) = (self.arguments, other.arguments) else {
+            return false;
+        };
+        if mine.is_empty() || mine.len() != theirs.len() || mine.len() > 50 {
+            return false;
+        }
+        let hashes = |fields: &serde_json::Map<String, Json>| {
+            let mut hashes: Vec<u64> = fields.values().map(hash_alone).collect();
+            hashes.sort_unstable();
+            hashes
+        };
+        // Two parameters that trade places ask for something else.
+        let swapped = mine.keys().all(|name| theirs.contains_key(name));
+        !swapped && hashes(mine) == hashes(theirs)
+    }
+
+    fn nearly_same_text(self, other: Self) -> bool {
+        let (Some(mine), Some(theirs)) = (self.arguments, other.arguments) else { return false };
+        let lines = |json: &Json| {
+            let mut lines = std::collections::HashSet::new();
+            let mut size = 0;
+            gather_lines(json, &mut lines, &mut size, 0);
+            (lines, size)
+        };
+        let ((mine, size), (theirs, other_size)) = (lines(mine), lines(theirs));
+        if size.min(other_size) < LONG || mine.len().min(theirs.len()) < 8 {
+            return false;
+        }
+        let shared = mine.intersection(&theirs).count() as f32;
+        shared / (mine.len() + theirs.len()) as f32 * 2.0 >= SAME_SHARE
+    }
+}
+
+fn gather_lines(json: &Json, lines: &mut std::collections::HashSet<u64>, size: &mut usize, depth: usize) {
+    if depth > DEEPEST || lines.len() > 20_000 {
+        return;
+    }
+    match json {
+        Json::Object(fields) => fields.values().for_each(|value| gather_lines(value, lines, size, depth + 1)),
+        Json::Array(items) => items.iter().for_each(|value| gather_lines(value, lines, size, depth + 1)),
+        Json::String(text) => {
+            *size += text.len();
+            lines.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(|line| {
+                let mut hasher = DefaultHasher::new();
+                line.hash(&mut hasher);
+                hasher.finish()
+            }));
+        }
+        other => {
+            lines.insert(hash_alone(other));
+        }
+    }
+}
+
+fn folded(text: &str) -> impl Iterator<Item = &str> {
+    text.trim_matches(['"', '\'', '`', ' ', '\n']).split_whitespace()
+}
+
+fn hash_alone(json: &Json) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hash(json, false, &mut hasher, 1);
+    hasher.finish()
+}
+
+fn hash(json: &Json, top: bool, hasher: &mut DefaultHasher, depth: usize) {
+    if depth > DEEPEST {
+        return;
+    }
+    match json {
+        Json::Null => 0u8.hash(hasher),
+        Json::Bool(value) => (1u8, value).hash(hasher),
+        Json::Number(number) => (2u8, number.as_f64().unwrap_or_default().to_bits()).hash(hasher),
+        Json::String(text) => match text.trim().parse::<f64>() {
+            Ok(number) if text.len() < 16 => (2u8, number.to_bits()).hash(hasher),
+            _ => folded(text).for_each(|word| word.hash(hasher)),
+        },
+        Json::Array(items) => {
+            (4u8, items.len()).hash(hasher);
+            items.iter().for_each(|item| hash(item, false, hasher, depth + 1));
+        }
+        Json::Object(fields) => {
+            5u8.hash(hasher);
+            // A parameter left out and one that is null ask the same; nested objects are data and stay as they are.
+            let mut fields: Vec<_> = fields.iter().filter(|(_, value)| !(top && value.is_null())).collect();
+            fields.sort_unstable_by_key(|(name, _)| *name);
+            for (name, value) in fields {
+                name.hash(hasher);
+                hash(value, false, hasher, depth + 1);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn repeated(before: &Json, after: &Json) -> bool {
+        let call = |arguments| Call { tool: "book_table", arguments: Some(arguments), raw: None };
+        is_repetition(call(before), call(after))
+    }
+
+    #[test]
+    fn spelling_does_not_matter() {
+        assert!(repeated(
+            &json!({"name": "Ann  Lee", "seats": 2}),
+            &json!({"seats": 2.0, "name": " Ann Lee", "note": null})
+        ));
+        assert!(repeated(&json!({"seats": "2"}), &json!({"seats": 2})));
+        assert!(repeated(&json!({"guest": "Ann", "n": 2}), &json!({"guest_name": "Ann", "seats": 2})));
+    }
+
+    #[test]
+    fn other_requests_are_no_repetition() {
+        assert!(!repeated(&json!({"seats": 2}), &json!({"seats": 3})));
+        assert!(!repeated(&json!({"from": "Oslo", "to": "Rome"}), &json!({"from": "Rome", "to": "Oslo"})));
+        assert!(!repeated(&json!({"seats": 2}), &json!({"seats": 2, "name": "Ann"})));
+        let (one, two) = (json!({}), json!({}));
+        let call = |tool, arguments| Call { tool, arguments: Some(arguments), raw: None };
+        assert!(!is_repetition(call("a", &one), call("b", &two)));
+    }
+
+    #[test]
+    fn long_texts_that_differ_in_a_line_are_the_same_attempt() {
+        let text =
+            |last: &str| (0..40).map(|line| format!("line {line} of the menu\n")).collect::<String>() + last;
+        assert!(repeated(&json!({"text": text("a")}), &json!({"text": text("b")})));
+        let other = text("a").replace("menu", "bill");
+        assert!(!repeated(&json!({"text": text("a")}), &json!({"text": other})));
+    }
+
+    #[test]
+    fn unknown_arguments_are_no_repetition() {
+        let call = Call { tool: "a", arguments: None, raw: None };
+        assert!(!is_repetition(call, call));
+        let raw = |raw| Call { tool: "a", arguments: None, raw: Some(raw) };
+        assert!(is_repetition(raw("{x: 1,\n y"), raw("{x: 1, y")));
+    }
+}

@@ -1,0 +1,276 @@
+//! Whether the run was a straight way to its answer: no wrong tools, no calls that could not work, nothing done
+//! twice, nothing in the wrong order, no failure passed over.
+
+use std::collections::HashMap;
+
+use gradus_core::trajectory::Step;
+
+use super::call;
+use super::failure::{Failure, failure};
+use super::quote::{head, quote, tail};
+use super::repetition::{Call, is_repetition};
+use super::vocabulary::OWNS_UP;
+use super::{Offline, Opinion, values};
+
+/// Detours named in one opinion.
+const MOST_REASONS: usize = 8;
+/// Steps whose thoughts are judged for it.
+const MOST_STEPS: usize = 2_000;
+
+pub(super) fn judge(offline: &Offline<'_>) -> Opinion {
+    let trajectory = offline.trajectory;
+    if trajectory.steps.is_empty() {
+        return Opinion::not_applicable("The run made no calls.");
+    }
+    let failures: Vec<Option<Failure>> = trajectory.steps.iter().map(failure).collect();
+    let mut detours: Vec<String> = Vec::new();
+    detours.extend(wrong_steps(offline, &failures));
+    detours.extend(repeated(offline, &failures));
+    detours.extend(wrong_order(offline, &failures));
+    detours.extend(broken_off(offline, &failures));
+    detours.extend(passed_over(offline, &failures));
+    detours.truncate(MOST_REASONS);
+    if let Some(first) = detours.first().cloned() {
+        let more = if detours.len() > 1 {
+            format!(" ({} more such findings.)", detours.len() - 1)
+        } else {
+            String::new()
+        };
+        return Opinion::bad(format!("{first}{more}"), detours);
+    }
+    let seen = trajectory
+        .steps
+        .iter()
+        .any(|step| step.arguments.is_some() || step.thought.is_some() || step.arguments_raw.is_some());
+    if !seen && (trajectory.steps.len() > 1 || failures.iter().any(Option::is_some)) {
+        return Opinion::cannot(
+            "The trace holds neither thoughts nor arguments, so needless calls cannot be told from needed ones.",
+        );
+    }
+    let calls = trajectory.steps.len();
+    let explanation = match failures.iter().flatten().count() {
+        0 => format!("{calls} call(s), none of them needless, failed or repeated."),
+        failed => format!(
+            "{calls} call(s); {failed} failed for reasons the agent could not know, and it dealt with that."
+        ),
+    };
+    Opinion::good(explanation, Vec::new())
+}
+
+/// Steps that go wrong by themselves.
+fn wrong_steps(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, step) in offline.trajectory.steps.iter().enumerate().take(MOST_STEPS) {
+        if found.len() >= MOST_REASONS {
+            break;
+        }
+        let number = step.index;
+        if let call::Existence::Missing(why) = call::existence(offline, step) {
+            found.push(format!("Step {number}: {why}"));
+        } else if let Some(problem) = call::problems(offline, step).first() {
+            found.push(format!(
+                "Step {number} calls {} with arguments that it cannot take. {}",
+                quote(&step.tool),
+                call::describe(problem)
+            ));
+        } else if call::is_malformed(step) {
+            found.push(format!("Step {number} calls {} with arguments that are no JSON.", quote(&step.tool)));
+        } else if failures[at] == Some(Failure::BadCall) {
+            let observation = quote(step.observation.as_deref().unwrap_or_default());
+            found
+                .push(format!("Step {number}: {} rejected its arguments: {observation}.", quote(&step.tool)));
+        } else if failures[at].is_some() && completed_later(offline, at) {
+            found.push(format!(
+                "Step {number} failed for want of a parameter that the next call of {} adds.",
+                quote(&step.tool)
+            ));
+        } else if let Opinion::Bad { explanation, .. } = offline.thought_to_tool(at) {
+            found.push(format!("Step {number}: {explanation}"));
+        } else if let Opinion::Bad { explanation, .. } = offline.query_to_thought(at) {
+            found.push(format!("Step {number}: {explanation}"));
+        } else if offline.thought(at).is_none()
+            && let Opinion::Bad { explanation, .. } = offline.call_validity(at)
+        {
+            found.push(format!("Step {number}: {explanation}"));
+        }
+    }
+    found
+}
+
+/// The next step is the same call with a parameter more, and it works: what was missing was known.
+fn completed_later(offline: &Offline<'_>, at: usize) -> bool {
+    let (Some(step), Some(next)) = (offline.step(at), offline.step(at + 1)) else { return false };
+    let (Some(before), Some(after)) = (
+        step.arguments.as_ref().and_then(|a| a.as_object()),
+        next.arguments.as_ref().and_then(|a| a.as_object()),
+    ) else {
+        return false;
+    };
+    step.tool == next.tool
+        && failure(next).is_none()
+        && after.len() > before.len()
+        && before.iter().all(|(name, value)| after.get(name) == Some(value))
+}
+
+/// Calls made before, with nothing in between that could make them tell something new.
+fn repeated(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<String> {
+    let steps = &offline.trajectory.steps;
+    let mut last: HashMap<u64, usize> = HashMap::new();
+    // How many calls up to here may have changed something.
+    let mut changes = vec![0u32; steps.len() + 1];
+    for (at, step) in steps.iter().enumerate() {
+        let may_change =
+            failures[at].is_none() && offline.tool(step).is_none_or(|(_, tool)| tool.may_change());
+        changes[at + 1] = changes[at] + u32::from(may_change);
+        let call = Call::from(step);
+        let earlier = call.fingerprint().and_then(|print| last.insert(print, at));
+        let near = || {
+            at.checked_sub(1).filter(|before| {
+                is_repetition(Call::from(&steps[*before]), call) && same_answer(&steps[*before], step)
+            })
+        };
+        let shorter = || {
+            at.checked_sub(1).filter(|before| {
+                failures[*before].is_none() && failures[at].is_none() && narrowed(&steps[*before], step)
+            })
+        };
+        let Some(before) = earlier.or_else(near).or_else(shorter) else { continue };
+        // What the repeated call itself changed does not count: doing it twice is the point.
+        let changed_between = changes[at] > changes[before + 1];
+        let waiting = matches!(failures[before], Some(Failure::Passing))
+            || failures[before].is_some() && failures[at].is_none();
+        let told_new =
+            step.observation.is_some() && !same_answer(&steps[before], step) && failures[at].is_none();
+        if !changed_between && !waiting && !told_new {
+            let (first, second) = (steps[before].index, step.index);
+            return Some(format!(
+                "Step {second} repeats step {first}: {} with the same arguments, and nothing had changed.",
+                quote(&step.tool)
+            ));
+        }
+    }
+    None
+}
+
+fn same_answer(before: &Step, after: &Step) -> bool {
+    match (&before.observation, &after.observation) {
+        (Some(before), Some(after)) => before.split_whitespace().eq(after.split_whitespace()),
+        _ => true,
+    }
+}
+
+/// The same call with a parameter less and word for word the same answer.
+fn narrowed(before: &Step, after: &Step) -> bool {
+    let (Some(more), Some(less)) = (
+        before.arguments.as_ref().and_then(|a| a.as_object()),
+        after.arguments.as_ref().and_then(|a| a.as_object()),
+    ) else {
+        return false;
+    };
+    let answered = before.observation.is_some() && after.observation.is_some();
+    before.tool == after.tool
+        && answered
+        && less.len() < more.len()
+        && !less.is_empty()
+        && less.iter().all(|(name, value)| more.get(name) == Some(value))
+        && same_answer(before, after)
+}
+
+/// A call that failed, worked when it was made again, and in between another call made what it needed.
+fn wrong_order(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<String> {
+    let steps = &offline.trajectory.steps;
+    let mut failed: HashMap<&str, usize> = HashMap::new();
+    for (at, step) in steps.iter().enumerate() {
+        if failures[at].is_some_and(|failure| failure != Failure::Passing) {
+            failed.insert(&step.tool, at);
+            continue;
+        }
+        let Some(before) = failed.get(step.tool.as_str()).copied() else { continue };
+        failed.remove(step.tool.as_str());
+        if at - before > 50 || !same_target(&steps[before], step) {
+            continue;
+        }
+        let maker = (before + 1..at).find(|between| {
+            failures[*between].is_none()
+                && offline
+                    .tool(&steps[*between])
+                    .is_some_and(|(_, tool)| tool.may_change() && tool.deeds != 0)
+        });
+        if let Some(maker) = maker {
+            return Some(format!(
+                "Step {} failed because step {} ({}) had not been done yet; {} had to be called again in step {}.",
+                steps[before].index,
+                steps[maker].index,
+                quote(&steps[maker].tool),
+                quote(&step.tool),
+                step.index
+            ));
+        }
+    }
+    None
+}
+
+/// The same things are named, whatever the longer texts around them say.
+fn same_target(before: &Step, after: &Step) -> bool {
+    let short =
+        |step| values::scalars(step).into_iter().filter(|(_, value)| value.len() <= 60).collect::<Vec<_>>();
+    let (before, after) = (short(before), short(after));
+    let same = before.iter().filter(|one| after.contains(one)).count();
+    !before.is_empty() && same * 3 >= before.len() * 2
+}
+
+/// The run ended in the middle of a call instead of with an answer.
+fn broken_off(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<String> {
+    let trajectory = offline.trajectory;
+    let last = trajectory.steps.last()?;
+    let answer = trajectory.final_answer.as_deref().unwrap_or_default().trim();
+    if trajectory.is_error && failures.last().copied().flatten().is_some() && answer.is_empty() {
+        return Some(format!(
+            "The run was ended by the failure of {} in step {}.",
+            quote(&last.tool),
+            last.index
+        ));
+    }
+    let has_content = last.thought.is_some() || last.arguments.is_some();
+    if last.observation.is_some()
+        || !has_content
+        || offline.tool(last).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
+    {
+        return None;
+    }
+    let is_thought =
+        last.thought.as_deref().is_some_and(|thought| !answer.is_empty() && thought.trim() == answer);
+    let is_call = answer.contains(last.tool.as_str()) && answer.starts_with("Action");
+    if trajectory.is_error || is_thought || is_call || answer.is_empty() {
+        return Some(format!(
+            "The run ended at step {} before {} gave a result.",
+            last.index,
+            quote(&last.tool)
+        ));
+    }
+    None
+}
+
+/// A call failed, nothing made up for it, and the answer does not say so.
+fn passed_over(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<String> {
+    let steps = &offline.trajectory.steps;
+    let answer = offline.trajectory.final_answer.as_deref().filter(|answer| !answer.trim().is_empty())?;
+    let at = failures.iter().rposition(Option::is_some)?;
+    let made_up_for = steps.iter().enumerate().skip(at + 1).take(200).any(|(later, step)| {
+        let changes = |step: &Step| offline.tool(step).is_some_and(|(_, tool)| tool.may_change());
+        failures[later].is_none() && (step.tool == steps[at].tool || changes(step) || !changes(&steps[at]))
+    });
+    let looked_at = format!("{} {}", head(answer, 3_000), tail(answer, 1_000)).to_lowercase();
+    // Words that the request brought in own up to nothing: "the ticket 'Login error' was opened".
+    let asked = offline.query().map(|query| query.lower.as_str()).unwrap_or_default();
+    let owns_up = OWNS_UP.split('|').any(|phrase| looked_at.contains(phrase) && !asked.contains(phrase));
+    if made_up_for || owns_up || offline.trajectory.is_error {
+        return None;
+    }
+    let observation = quote(steps[at].observation.as_deref().unwrap_or_default());
+    Some(format!(
+        "Step {} failed ({observation}), nothing made up for it, and the answer does not say so: {}.",
+        steps[at].index,
+        quote(answer)
+    ))
+}

@@ -1,0 +1,215 @@
+//! Whether the tool is the one that the thought speaks of, and is used on the things the thought names.
+
+use super::call::{self, Existence};
+use super::identifiers::{Shape, shape_of};
+use super::quote::quote;
+use super::tools::Tool;
+use super::words::Text;
+use super::{Offline, Opinion, intention, values};
+use gradus_core::trajectory::Step;
+
+pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
+    let Some(step) = offline.step(at) else { return Opinion::not_applicable("There is no such step.") };
+    let Some(thought) = offline.thought(at) else {
+        return Opinion::not_applicable("The step has no thought.");
+    };
+    let mut notes =
+        vec![format!("thought: {}", quote(&thought.source)), format!("call: {}", quote(&step.tool))];
+    match call::existence(offline, step) {
+        Existence::Missing(why) => return Opinion::bad(why, notes),
+        Existence::Unsure
+            if step.observation.is_none()
+                && at + 1 == offline.trajectory.steps.len()
+                && no_answer(offline) =>
+        {
+            return Opinion::cannot(
+                "The run broke off at this call, and the trace does not tell whether the tool exists.",
+            );
+        }
+        _ => {}
+    }
+    let Some((index, tool)) = offline.tool(step) else {
+        return Opinion::cannot("The step names no tool that can be looked at.");
+    };
+    // The tool may be right while its arguments are not: that is told here and judged elsewhere.
+    notes.extend(call::problems(offline, step).iter().map(call::describe));
+    if let Some(found) = contradiction(offline, at, step, thought, tool) {
+        let explanation = format!(
+            "The thought speaks of {}, but {} is called with {} = {}.",
+            quote(&found.said),
+            quote(&step.tool),
+            quote(&found.parameter),
+            quote(&found.value)
+        );
+        return Opinion::bad(explanation, notes);
+    }
+    match named(offline, at, thought) {
+        Named::Called => {
+            return Opinion::good(
+                format!("The thought names {} and the step calls it.", quote(&step.tool)),
+                notes,
+            );
+        }
+        Named::Other(other) => {
+            let explanation =
+                format!("The thought says it uses {}, but {} is called.", quote(&other), quote(&step.tool));
+            return Opinion::bad(explanation, notes);
+        }
+        Named::None => {}
+    }
+    intention::judge(offline, at, index, tool, thought, notes)
+}
+
+fn contradiction(
+    offline: &Offline<'_>,
+    at: usize,
+    step: &Step,
+    thought: &Text<'_>,
+    tool: &Tool,
+) -> Option<values::Contradiction> {
+    let query = offline.query();
+    let found = values::contradiction(thought, step, &tool.nouns);
+    // A thought that names nothing speaks of what the request names.
+    let silent = |shape: Shape| !thought.identifiers.iter().any(|said| said.shape == shape);
+    let found = found.or_else(|| {
+        let found = values::contradiction(query?, step, &[])?;
+        let kind = shape_of(&found.value)
+            .filter(|shape| matches!(shape, Shape::Pair | Shape::Email | Shape::Code))?;
+        (silent(kind) && !found.is_name && !offline.seen_before(at, &found.value)).then_some(found)
+    })?;
+    // Names of places and people have other names; only one that the request itself uses is held against the call.
+    let asked =
+        query.is_some_and(|query| query.source.contains(&found.said) && !query.source.contains(&found.value));
+    if found.is_name && (!asked || offline.seen_before(at, &found.value)) {
+        return None;
+    }
+    // Another call of the same reply may be the one on what the thought names.
+    let elsewhere =
+        |other: &Step| values::scalars(other).iter().any(|(_, value)| value.contains(&found.said));
+    let shared = offline.same_reply(at).any(|(other, step)| other != at && elsewhere(step));
+    (!shared).then_some(found)
+}
+
+fn no_answer(offline: &Offline<'_>) -> bool {
+    offline.trajectory.final_answer.as_deref().is_none_or(|answer| answer.trim().is_empty())
+}
+
+enum Named {
+    Called,
+    Other(String),
+    None,
+}
+
+/// Tool names in the thought, as far as it says that it will use them.
+fn named(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> Named {
+    let Some(step) = offline.step(at) else { return Named::None };
+    if mentions(thought, &step.tool).any(|mention| mention.planned) {
+        return Named::Called;
+    }
+    let in_reply = |name: &str| offline.same_reply(at).any(|(_, step)| step.tool == name);
+    let mut last: Option<(usize, &str)> = None;
+    for tool in &offline.index.tools {
+        let planned =
+            mentions(thought, &tool.name).filter(|mention| mention.planned && mention.ordered).last();
+        if let Some(mention) = planned
+            && last.is_none_or(|(at, _)| mention.at > at)
+        {
+            last = Some((mention.at, &tool.name));
+        }
+    }
+    match last {
+        Some((_, name)) if in_reply(name) || step.tool.contains(name) => Named::None,
+        Some((_, name)) => Named::Other(name.to_owned()),
+        None => Named::None,
+    }
+}
+
+struct Mention {
+    at: usize,
+    /// Not in a report ("X returned nothing") nor ruled out ("instead of X").
+    planned: bool,
+    /// Said to be used: "use X", "with X", "the tool is X".
+    ordered: bool,
+}
+
+fn mentions<'s>(thought: &'s Text<'_>, name: &'s str) -> impl Iterator<Item = Mention> + 's {
+    let source: &str = &thought.source;
+    // One plain word ("search") is a tool's name only in quotation marks.
+    let compound = name.contains(['_', '-', '.', ':']) || name.chars().skip(1).any(char::is_uppercase);
+    let usable = name.len() > 2;
+    source.match_indices(name).filter(move |_| usable).take(20).filter_map(move |(at, _)| {
+        let (before, after) = (&source[..at], &source[at + name.len()..]);
+        let quoted = before.ends_with(['`', '"', '\'']) && after.starts_with(['`', '"', '\'']);
+        let inside = before.ends_with(|letter: char| letter.is_alphanumeric() || letter == '_')
+            || after.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+        if inside || !(compound || quoted) {
+            return None;
+        }
+        let sentence = before.rsplit(['\n', ';', '!']).next().unwrap_or_default();
+        let sentence = sentence.rsplit(". ").next().unwrap_or_default().to_lowercase();
+        let words: Vec<&str> = sentence
+            .split(|letter: char| !(letter.is_alphanumeric() || letter == '\'' || letter == '’'))
+            .filter(|word| !word.is_empty())
+            .collect();
+        let near = |count: usize| words.iter().rev().take(count);
+        let ruled_out = near(3).any(|word| {
+            matches!(
+                *word,
+                "not"
+                    | "instead"
+                    | "than"
+                    | "without"
+                    | "avoid"
+                    | "don't"
+                    | "no"
+                    | "cannot"
+                    | "can't"
+                    | "won't"
+                    | "previous"
+            )
+        });
+        let next = after
+            .trim_start_matches(['`', '"', '\'', ' ', '(', ')'])
+            .split(|letter: char| !letter.is_alphanumeric())
+            .next()
+            .unwrap_or_default();
+        let reported = matches!(
+            next,
+            "returned"
+                | "failed"
+                | "gave"
+                | "did"
+                | "didn"
+                | "does"
+                | "doesn"
+                | "was"
+                | "showed"
+                | "shows"
+                | "only"
+                | "cannot"
+                | "has"
+                | "had"
+                | "responded"
+                | "worked"
+                | "succeeded"
+        );
+        let ordered = near(4).any(|word| {
+            matches!(
+                *word,
+                "use"
+                    | "using"
+                    | "call"
+                    | "calling"
+                    | "with"
+                    | "via"
+                    | "try"
+                    | "run"
+                    | "invoke"
+                    | "tool"
+                    | "through"
+                    | "execute"
+            )
+        });
+        Some(Mention { at, planned: !ruled_out && !reported, ordered })
+    })
+}

@@ -1,0 +1,287 @@
+//! Whether a thought is about the request: names the same things, speaks of the same subject, or refers to what the
+//! run has already found out on the way.
+
+use std::collections::HashSet;
+
+use serde_json::Value as Json;
+
+use super::failure::failure;
+use super::identifiers::{Identifier, Shape};
+use super::quote::{head, quote};
+use super::tools::Tool;
+use super::vocabulary::{agree, is_noun_too, is_own_work};
+use super::words::{Text, Word, abbreviates, split_words, stem};
+use super::{Offline, Opinion, values};
+
+pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
+    if offline.step(at).is_none() {
+        return Opinion::not_applicable("There is no such step.");
+    }
+    let Some(thought) = offline.thought(at) else {
+        return Opinion::not_applicable("The step has no thought.");
+    };
+    let Some(query) = offline.query() else {
+        return Opinion::not_applicable("The trace does not hold the request.");
+    };
+    let notes =
+        vec![format!("request: {}", quote(&query.source)), format!("thought: {}", quote(&thought.source))];
+    if let Some((asked, said)) = other_thing(offline, at, query, thought) {
+        let explanation =
+            format!("The request is about {}, the thought about {}.", quote(&asked), quote(&said));
+        return Opinion::bad(explanation, notes);
+    }
+    if let Some((asked, said)) = other_subject(offline, at, query, thought) {
+        let explanation = format!(
+            "The request asks for what {} does; the thought turns to what {} does.",
+            quote(&asked),
+            quote(&said)
+        );
+        return Opinion::bad(explanation, notes);
+    }
+    if let Some(shared) = shared(query, thought) {
+        return Opinion::good(format!("Request and thought both speak of {}.", quote(&shared)), notes);
+    }
+    if let Some(bridge) = bridge(offline, at, query, thought) {
+        return Opinion::good(bridge, notes);
+    }
+    apart(offline, at, query, thought, notes)
+}
+
+/// The thought names another thing of the same kind than the request does, and one that came from nowhere.
+fn other_thing(
+    offline: &Offline<'_>,
+    at: usize,
+    query: &Text<'_>,
+    thought: &Text<'_>,
+) -> Option<(String, String)> {
+    let (asked_in, said_in) = (&query.lower, &thought.lower);
+    let known = |said: &Identifier| {
+        asked_in.contains(&said.text.to_lowercase()) || offline.seen_before(at, &said.text)
+    };
+    for said in &thought.identifiers {
+        let same_kind = |asked: &&Identifier| match said.shape {
+            Shape::Number => asked.shape == Shape::Number && asked.noun.is_some() && asked.noun == said.noun,
+            shape => shape.is_exact() && asked.shape == shape,
+        };
+        let mut asked = query.identifiers.iter().filter(same_kind).peekable();
+        let Some(first) = asked.peek().map(|asked| asked.text.clone()) else { continue };
+        let repeats = asked.any(|asked| said_in.contains(&asked.text.to_lowercase()));
+        if !repeats && !known(said) {
+            return Some((first, said.text.clone()));
+        }
+    }
+    None
+}
+
+/// The request is plainly about one tool's subject and could be served at once; the thought is about another's only.
+fn other_subject(
+    offline: &Offline<'_>,
+    at: usize,
+    query: &Text<'_>,
+    thought: &Text<'_>,
+) -> Option<(String, String)> {
+    let asked_verbs = query.announced.iter().fold(0, |all, (_, deeds)| all | deeds);
+    let staged = thought
+        .words
+        .iter()
+        .any(|word| matches!(&*word.plain, "first" | "before" | "then" | "because" | "since" | "also"));
+    if staged || offline.before(at).any(|step| failure(step).is_some()) {
+        return None;
+    }
+    let asked: Vec<&Tool> = offline.asked_tools().take(50).collect();
+    let ready = asked.iter().find(|tool| {
+        (asked_verbs == 0 || agree(asked_verbs, tool.deeds))
+            && (can_be_called(tool, query) || was_called_so(offline, at, tool, query))
+    })?;
+    // Once the request's own tool has been used, what follows builds on it.
+    if offline.before(at).any(|step| asked.iter().any(|tool| tool.name == step.tool)) {
+        return None;
+    }
+    if asked.iter().any(|tool| tool.named_nouns(thought) > 0.0) {
+        return None;
+    }
+    let mut others = offline.index.tools.iter().filter(|tool| !tool.serves_any());
+    let said = others.find(|tool| tool.named_nouns(thought) > 0.99 && tool.named_nouns(query) < 0.5)?;
+    Some((ready.name.clone(), said.name.clone()))
+}
+
+/// Everything the tool must be told is in the request, as far as one can see: no numbers or ids to look up first.
+fn can_be_called(tool: &Tool, query: &Text<'_>) -> bool {
+    let Some(schema) = &tool.schema else { return true };
+    let required = schema.get("required").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let names = query
+        .words
+        .windows(2)
+        .filter(|pair| pair[0].sentence == pair[1].sentence && pair[1].capital && !pair[1].stop);
+    if required.len() > query.identifiers.len() + names.count() {
+        return false;
+    }
+    required.iter().filter_map(Json::as_str).all(|name| {
+        let kind =
+            schema.pointer(&format!("/properties/{name}/type")).and_then(Json::as_str).unwrap_or_default();
+        let id = name == "id" || name.ends_with("_id") || name.ends_with("Id") || name.contains("number");
+        let has = |shape| query.identifiers.iter().any(|asked| asked.shape == shape);
+        !(matches!(kind, "integer" | "number") || id) || has(Shape::Number) || has(Shape::Code)
+    })
+}
+
+/// A later step calls it with nothing but what the request says: that could have been done at once.
+fn was_called_so(offline: &Offline<'_>, at: usize, tool: &Tool, query: &Text<'_>) -> bool {
+    let asked_in = &query.lower;
+    let mut later =
+        offline.trajectory.steps.iter().skip(at + 1).take(20).filter(|step| step.tool == tool.name);
+    later.any(|step| {
+        let values = values::scalars(step);
+        !values.is_empty() && values.iter().all(|(_, value)| asked_in.contains(&value.to_lowercase()))
+    })
+}
+
+/// A thing or a subject that both speak of. Verbs do not count: anyone may want to "create" something.
+fn shared(query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
+    let asked_in = &query.lower;
+    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
+    for said in
+        thought.identifiers.iter().filter(|said| said.text.chars().count() > 1 || said.shape == Shape::Number)
+    {
+        let same = match said.shape {
+            Shape::Number => {
+                query.identifiers.iter().any(|asked| asked.shape == Shape::Number && asked.text == said.text)
+            }
+            Shape::Path | Shape::File => asked_in.contains(&last(&said.text)) && last(&said.text).len() > 2,
+            _ => asked_in.contains(&said.text.to_lowercase()),
+        };
+        if same {
+            return Some(said.text.clone());
+        }
+    }
+    let mut asked = query.stems();
+    // "the report" is report.txt.
+    let files = query.identifiers.iter().filter(|asked| matches!(asked.shape, Shape::File | Shape::Path));
+    let names: Vec<String> = files.flat_map(name_words).collect();
+    asked.extend(names.iter().map(String::as_str));
+    let tells = |word: &&Word| (word.deeds == 0 || is_noun_too(&word.stem)) && word.stem.chars().count() > 1;
+    let word = thought
+        .subjects()
+        .filter(tells)
+        .find(|word| asked.contains(&*word.stem) || asked.iter().any(|asked| abbreviates(&word.stem, asked)));
+    word.map(|word| word.plain.to_string())
+}
+
+fn name_words(file: &Identifier) -> Vec<String> {
+    let mut words = Vec::new();
+    let name = file.text.rsplit('/').next().unwrap_or_default();
+    split_words(name.split('.').next().unwrap_or_default(), |word| words.push(stem(&word.to_lowercase())));
+    words.retain(|word| word.len() > 2);
+    words
+}
+
+/// Nothing in common word by word, but the run itself ties the two together.
+fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
+    let step = offline.step(at)?;
+    let fits_query = offline.query_fits();
+    let fits_thought = offline.index.fits(thought);
+    let best = |fits: &[f32]| {
+        fits.iter()
+            .copied()
+            .enumerate()
+            .max_by(|one, other| one.1.total_cmp(&other.1))
+            .filter(|(_, fit)| *fit > 0.5)
+    };
+    if let (Some((asked, _)), Some((said, _))) = (best(fits_query), best(&fits_thought))
+        && asked == said
+    {
+        return Some(format!("Request and thought both fit {}.", quote(&offline.index.tools[asked].name)));
+    }
+    if at > 0 && refers_back(offline, at, thought) {
+        return Some("The thought goes on from the steps before it.".to_owned());
+    }
+    // The call takes its values from the request, and the thought is about that call.
+    let (index, tool) = offline.tool(step)?;
+    let asked_in = &query.lower;
+    let from_query = values::scalars(step)
+        .iter()
+        .any(|(_, value)| value.chars().count() > 2 && asked_in.contains(&value.to_lowercase()));
+    let about_call = tool.named_nouns(thought) > 0.0
+        || tool.hands_over
+        || fits_thought.get(index).is_some_and(|fit| *fit > 0.8);
+    let other_asked = best(fits_query).is_some_and(|(asked, fit)| {
+        asked != index && fit > 3.0 * fits_query.get(index).copied().unwrap_or_default() + 1.0
+    });
+    (from_query && about_call && !other_asked)
+        .then(|| format!("The thought is about calling {} with what the request names.", quote(&step.tool)))
+}
+
+/// The thought speaks of the run so far: of its tools, its results, or of doing something again.
+fn refers_back(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> bool {
+    let said = thought.stems();
+    let again = [
+        "again", "retry", "instead", "now", "still", "already", "continue", "next", "previous", "result",
+        "results",
+    ];
+    let pointing = thought.words.iter().any(|word| {
+        again.contains(&&*word.plain)
+            || matches!(&*word.plain, "it" | "that" | "this" | "those" | "these" | "them" | "there" | "call")
+    });
+    let trouble = ["error", "fail", "miss", "lack", "invalid", "valid", "wrong", "support", "empty"];
+    if pointing && trouble.iter().any(|word| said.contains(word)) {
+        return true;
+    }
+    let mut brought_up: HashSet<String> = HashSet::new();
+    for step in offline.before(at).take(8) {
+        brought_up.extend(Text::new(&step.tool).subjects().map(|word| word.stem.to_string()));
+        let observation = head(step.observation.as_deref().unwrap_or_default(), 3_000);
+        brought_up.extend(
+            Text::new(observation)
+                .subjects()
+                .filter(|word| word.deeds == 0)
+                .map(|word| word.stem.to_string()),
+        );
+        if thought.identifiers.iter().any(|said| said.text.len() > 1 && observation.contains(&said.text)) {
+            return true;
+        }
+    }
+    let shared = said.iter().filter(|word| brought_up.contains(**word)).count();
+    shared >= 2 || shared == 1 && pointing
+}
+
+/// No tie at all was found: off the subject when the thought has a subject of its own.
+fn apart(
+    offline: &Offline<'_>,
+    at: usize,
+    query: &Text<'_>,
+    thought: &Text<'_>,
+    notes: Vec<String>,
+) -> Opinion {
+    if query.is_foreign() || thought.is_foreign() {
+        return Opinion::cannot(
+            "Request and thought share no name, and the rules do not know the language of one of them.",
+        );
+    }
+    // What the tools are about is no subject of its own: a thought may speak of them without naming the request.
+    let own: Vec<&str> = thought
+        .subjects()
+        .filter(|word| {
+            word.deeds == 0
+                && word.plain.len() > 2
+                && !offline.index.knows(&word.stem)
+                && !is_own_work(&word.plain)
+        })
+        .map(|word| &*word.plain)
+        .collect();
+    let fits = offline.index.fits(thought);
+    let step = offline.step(at);
+    let about_own_call =
+        step.and_then(|step| offline.tool(step)).is_some_and(|(_, tool)| tool.named_nouns(thought) > 0.0);
+    let asked = query.subjects().filter(|word| word.deeds == 0).count();
+    let strange =
+        own.len() >= 2 || own.len() == 1 && thought.identifiers.iter().any(|said| said.shape.is_exact());
+    if strange && (asked > 0 || !query.identifiers.is_empty()) && (at == 0 || own.len() >= 3) {
+        let explanation =
+            format!("The thought shares nothing with the request; it is about {}.", quote(&own.join(", ")));
+        return Opinion::bad(explanation, notes);
+    }
+    if about_own_call || at > 0 || fits.iter().any(|fit| *fit > 1.0) && own.len() < 2 {
+        return Opinion::good("Nothing in the thought leads away from the request.", notes);
+    }
+    Opinion::cannot("The thought is too short to tell what it is about.")
+}

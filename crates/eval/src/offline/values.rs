@@ -1,0 +1,240 @@
+//! Argument values against what a text says: the right tool called on the wrong thing.
+
+use gradus_core::trajectory::Step;
+use serde_json::Value as Json;
+
+use super::identifiers::{Identifier, Shape, shape_of};
+use super::words::{Text, split_words, stem};
+
+const MOST_VALUES: usize = 60;
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Contradiction {
+    pub parameter: String,
+    pub value: String,
+    pub said: String,
+    /// A name of the everyday kind (a city, a person) rather than an identifier.
+    pub is_name: bool,
+}
+
+/// The scalar arguments of a call with their parameters, in order.
+pub(super) fn scalars(step: &Step) -> Vec<(&str, String)> {
+    let mut found = Vec::new();
+    if let Some(arguments) = &step.arguments {
+        gather("", arguments, &mut found, 0);
+    }
+    found
+}
+
+fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<(&'a str, String)>, depth: usize) {
+    if found.len() >= MOST_VALUES || depth > 4 {
+        return;
+    }
+    match json {
+        Json::Object(fields) => fields.iter().for_each(|(name, value)| gather(name, value, found, depth + 1)),
+        Json::Array(items) => items.iter().take(20).for_each(|value| gather(name, value, found, depth + 1)),
+        Json::String(text) if !text.is_empty() && text.len() <= 300 => {
+            found.push((name, text.trim().to_owned()))
+        }
+        Json::Number(number) => found.push((name, number.to_string())),
+        _ => {}
+    }
+}
+
+/// An argument that names another thing than the text does. `nouns`: what the tool is about.
+pub(super) fn contradiction(text: &Text<'_>, step: &Step, nouns: &[Box<str>]) -> Option<Contradiction> {
+    let values = scalars(step);
+    if values.is_empty() {
+        return None;
+    }
+    let source = &text.lower;
+    let used = |said: &str| {
+        let said = said.to_lowercase();
+        // Either may be the longer one: "#17" in a title, a path below the one that was named.
+        values.iter().any(|(_, value)| {
+            let value = value.to_lowercase();
+            value.contains(&said) || (value.len() > 3 && said.contains(&value))
+        })
+    };
+    let unused = |shape: Shape| {
+        text.identifiers.iter().filter(move |said| said.shape == shape).find(|said| !used(&said.text))
+    };
+    for (at, (parameter, value)) in values.iter().enumerate() {
+        if source.contains(&value.to_lowercase()) {
+            continue;
+        }
+        let contradiction = |said: &Identifier| {
+            Some(Contradiction {
+                parameter: (*parameter).to_owned(),
+                value: value.clone(),
+                said: said.text.clone(),
+                is_name: false,
+            })
+        };
+        // Commands and sentences hold names; they are none.
+        let shape = shape_of(value).filter(|_| !value.contains(char::is_whitespace));
+        let found = match shape {
+            Some(shape) if shape.is_exact() => {
+                let none_used =
+                    text.identifiers.iter().filter(|said| said.shape == shape).all(|said| !used(&said.text));
+                unused(shape).filter(|_| none_used).and_then(contradiction)
+            }
+            Some(Shape::Number) => other_number(text, parameter, value, nouns)
+                .filter(|said| !used(&said.text))
+                .and_then(contradiction),
+            Some(Shape::File | Shape::Path) => {
+                other_file(text, value).filter(|said| !used(&said.text)).and_then(contradiction)
+            }
+            None if is_name(value) => {
+                let said = other_name(text, value).filter(|said| !used(said));
+                said.map(|said| Contradiction {
+                    parameter: (*parameter).to_owned(),
+                    value: value.clone(),
+                    said,
+                    is_name: true,
+                })
+            }
+            _ if at > 0 => other_half(text, &values[at - 1].1, value).and_then(contradiction),
+            _ => None,
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// "issue 17" against `issue_number: 21`.
+fn other_number<'t>(
+    text: &'t Text<'_>,
+    parameter: &str,
+    value: &str,
+    nouns: &[Box<str>],
+) -> Option<&'t Identifier> {
+    let mut of_parameter = Vec::new();
+    split_words(parameter, |word| of_parameter.push(stem(&word.to_lowercase())));
+    let bare =
+        of_parameter.iter().all(|word| matches!(word.as_str(), "numb" | "id" | "no" | "num" | "index"));
+    let same_noun = |noun: &str| {
+        of_parameter.iter().any(|word| word == noun)
+            || (bare && nouns.last().is_some_and(|last| **last == *noun))
+    };
+    let mut same = text
+        .identifiers
+        .iter()
+        .filter(|said| said.shape == Shape::Number && said.noun.as_deref().is_some_and(same_noun));
+    let first = same.next()?;
+    let number = |text: &str| text.parse::<f64>().ok();
+    let said_at_all = text
+        .identifiers
+        .iter()
+        .any(|said| said.shape == Shape::Number && number(&said.text) == number(value));
+    (!said_at_all).then_some(first)
+}
+
+/// Another file than the one that the text names. Files that share a word with the text may be meant by it.
+fn other_file<'t>(text: &'t Text<'_>, value: &str) -> Option<&'t Identifier> {
+    let last = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_lowercase();
+    let wanted = last(value);
+    if !wanted.contains('.') {
+        return None;
+    }
+    let mut related = false;
+    split_words(&wanted, |word| {
+        let word = stem(&word.to_lowercase());
+        related |= word.len() > 2 && text.words.iter().any(|said| *said.stem == *word);
+    });
+    if related {
+        return None;
+    }
+    let mut named = text
+        .identifiers
+        .iter()
+        .filter(|said| matches!(said.shape, Shape::File | Shape::Path) && last(&said.text).contains('.'));
+    let first = named.next()?;
+    let extension = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    let stem_of = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
+    let same = |said: &Identifier| {
+        let said = last(&said.text);
+        said == wanted
+            || stem_of(&said).contains(&stem_of(&wanted))
+            || stem_of(&wanted).contains(&stem_of(&said))
+    };
+    (!same(first) && !named.any(same) && extension(&last(&first.text)) == extension(&wanted)).then_some(first)
+}
+
+/// One capitalised word: "Lisbon".
+fn is_name(value: &str) -> bool {
+    value.len() >= 4
+        && value.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && value.starts_with(|first: char| first.is_ascii_uppercase())
+        && value[1..].bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
+/// "in Lisbon" against `city: London`. Only where the text puts the name into the same kind of place.
+fn other_name(text: &Text<'_>, value: &str) -> Option<String> {
+    let placed = text.words.windows(2).find(|pair| {
+        pair[0].sentence == pair[1].sentence
+            && matches!(&*pair[0].plain, "in" | "for" | "at" | "to" | "from" | "near")
+            && pair[1].capital
+            && !pair[1].stop
+            && pair[1].plain.len() >= 4
+            && pair[1].deeds == 0
+    })?;
+    let said = &*placed[1].plain;
+    let value = value.to_lowercase();
+    // "Prague" and "Praha": names of one place mostly begin alike.
+    let alike = said.get(..3) == value.get(..3);
+    let as_written = text
+        .source
+        .split(|letter: char| !letter.is_alphanumeric())
+        .find(|word| word.to_lowercase() == said)?;
+    (!alike && as_written.starts_with(char::is_uppercase)).then(|| as_written.to_owned())
+}
+
+/// `owner/name` given in two arguments, the second of which is another name.
+fn other_half<'t>(text: &'t Text<'_>, before: &str, value: &str) -> Option<&'t Identifier> {
+    if value.contains(char::is_whitespace) || !value.contains(char::is_alphabetic) {
+        return None;
+    }
+    let mut pairs = text.identifiers.iter().filter(|said| said.shape == Shape::Pair);
+    let first = pairs.next().filter(|said| said.text.split('/').next() == Some(before))?;
+    // With a second pair in the text, which of them is meant is anyone's guess.
+    pairs.all(|other| other.text == first.text).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn found(thought: &str, arguments: Json) -> Option<String> {
+        let step = Step { arguments: Some(arguments), ..Step::default() };
+        contradiction(&Text::new(thought), &step, &["ticket".into()]).map(|found| found.parameter)
+    }
+
+    #[test]
+    fn another_thing_of_the_same_kind_contradicts() {
+        assert_eq!(found("I will close it in acme/shop.", json!({"repo": "acme/blog"})), Some("repo".into()));
+        assert_eq!(found("Mail ann@example.org now.", json!({"to": "bob@example.org"})), Some("to".into()));
+        assert_eq!(found("Close ticket 17.", json!({"number": 18})), Some("number".into()));
+        assert_eq!(found("The log of run 9 is needed.", json!({"run_id": 8})), Some("run_id".into()));
+        assert_eq!(found("Read README.md", json!({"path": "LICENSE.md"})), Some("path".into()));
+        assert_eq!(found("Look at acme/shop", json!({"owner": "acme", "repo": "blog"})), Some("repo".into()));
+        assert_eq!(
+            found("I will get the weather in Lisbon.", json!({"city": "London"})),
+            Some("city".into())
+        );
+        assert_eq!(found("Flights on 2031-05-20", json!({"date": "2031-05-21"})), Some("date".into()));
+    }
+
+    #[test]
+    fn what_the_thought_says_or_leaves_open_does_not() {
+        assert_eq!(found("Close ticket 17 in acme/shop.", json!({"repo": "acme/shop", "number": 17})), None);
+        assert_eq!(found("Close it.", json!({"repo": "acme/blog", "number": 3})), None);
+        assert_eq!(found("Take the first 5 of ticket 17", json!({"number": 17, "page": 1})), None);
+        assert_eq!(found("It is not at conf/a.yaml.", json!({"path": "app/conf/a.yaml"})), None);
+        assert_eq!(found("Both acme/shop and acme/blog", json!({"repo": "acme/blog"})), None);
+        assert_eq!(found("Tests of main.py", json!({"path": "tests/test_main.py"})), None);
+    }
+}

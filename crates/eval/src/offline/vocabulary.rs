@@ -1,0 +1,218 @@
+//! The words every agent uses, whatever its tools: function words, what verbs do, and how plans are announced.
+//! Nothing in here belongs to one domain, tool or framework.
+
+use super::words::soften;
+
+/// What a verb does, as a set of bits: many verbs do more than one thing ("open a file", "open a ticket").
+pub(super) type Deeds = u32;
+
+pub(super) const READ: Deeds = 1;
+pub(super) const LIST: Deeds = 1 << 1;
+pub(super) const SEARCH: Deeds = 1 << 2;
+pub(super) const CREATE: Deeds = 1 << 3;
+pub(super) const UPDATE: Deeds = 1 << 4;
+pub(super) const DELETE: Deeds = 1 << 5;
+pub(super) const CLOSE: Deeds = 1 << 6;
+pub(super) const MERGE: Deeds = 1 << 7;
+pub(super) const SEND: Deeds = 1 << 8;
+pub(super) const COMPUTE: Deeds = 1 << 9;
+pub(super) const RUN: Deeds = 1 << 10;
+pub(super) const BUY: Deeds = 1 << 11;
+pub(super) const HAND_OVER: Deeds = 1 << 12;
+pub(super) const CANCEL: Deeds = 1 << 13;
+pub(super) const MOVE: Deeds = 1 << 14;
+pub(super) const PLAY: Deeds = 1 << 15;
+
+/// Looks without touching: what one of these finds, another may find as well.
+pub(super) const RETRIEVE: Deeds = READ | LIST | SEARCH | COMPUTE;
+/// Leaves the world other than it was.
+pub(super) const CHANGES: Deeds =
+    CREATE | UPDATE | DELETE | CLOSE | MERGE | SEND | RUN | BUY | CANCEL | MOVE | HAND_OVER | PLAY;
+
+/// What verbs do, and the stems (see `words::stem`) of those that do it.
+const VERBS: &[(Deeds, &str)] = &[
+    (
+        READ,
+        "read se inspect print load examin describ summaris summariz review access visit extract \
+        pars track",
+    ),
+    (LIST | READ, "show view display"),
+    (
+        LIST | READ | SEARCH,
+        "get fetch look check retriev obtain browse brows collect gather know \
+        explor query identify",
+    ),
+    (READ | SEND, "tell"),
+    (LIST | READ | SEARCH | SEND, "ask"),
+    (READ | SEARCH, "verify learn understand lookup scan"),
+    (READ | UPDATE, "confirm"),
+    (COMPUTE | READ, "analys analyz"),
+    (COMPUTE | LIST | READ, "compar"),
+    (LIST, "list enumerat"),
+    (COMPUTE | LIST, "count"),
+    (COMPUTE | LIST | READ | SEARCH, "determin find"),
+    (SEARCH, "search grep discover"),
+    (LIST | SEARCH, "locat recommend suggest"),
+    (CREATE, "creat mak initialis initializ init setup register draft log rais plan"),
+    (CREATE | READ, "open clon import export"),
+    (CREATE | UPDATE, "add insert commit writ sav stor record put append set configur"),
+    (COMPUTE | CREATE, "generat plot draw"),
+    (CREATE | RUN, "build deploy start install"),
+    (CREATE | SEND, "submit upload post publish comment"),
+    (CREATE | SEND | UPDATE, "push"),
+    (BUY | CREATE, "schedul"),
+    (
+        UPDATE,
+        "updat edit chang modify replac alter adjust patch fix revis assign label mark enabl \
+        disabl increas reduc turn correct reset switch reopen sync",
+    ),
+    (MOVE | UPDATE, "renam"),
+    (DELETE, "delet remov drop eras purg destroy uninstall clear"),
+    (CANCEL | DELETE, "unsubscrib cancel revok"),
+    (CLOSE, "clos finish"),
+    (CLOSE | READ, "resolv"),
+    (CLOSE | UPDATE, "complet lock"),
+    (CLOSE | MOVE, "archiv"),
+    (MERGE, "merg combin join concatenat rebas"),
+    (SEND, "send email mail messag notify shar reply respond inform forward text"),
+    (RUN | SEND, "call"),
+    (COMPUTE, "calculat comput sum convert evaluat estimat solv predict translat multiply divid sort"),
+    (COMPUTE | RUN, "simulat"),
+    (RUN, "run execut launch trigger restart test"),
+    (CANCEL | CLOSE, "stop"),
+    (BUY, "book reserv buy purchas order rent"),
+    (BUY | SEND, "pay"),
+    (BUY | READ | SEND, "request"),
+    (HAND_OVER | MOVE | SEND, "transfer"),
+    (HAND_OVER, "handoff handover delegat escalat rout"),
+    (CANCEL, "abort refund"),
+    (CANCEL | READ, "return"),
+    (BUY | UPDATE, "exchang"),
+    (MOVE, "mov"),
+    (CREATE | MOVE, "copy duplicat"),
+    (MOVE | READ, "download"),
+    (PLAY, "play listen stream"),
+    (PLAY | READ, "watch"),
+    (PLAY | UPDATE, "paus"),
+];
+
+/// What the stem does; 0 for words that are no known verbs.
+pub(super) fn deeds(stem: &str) -> Deeds {
+    use std::collections::HashMap;
+    use std::sync::LazyLock;
+    static TABLE: LazyLock<HashMap<String, Deeds>> = LazyLock::new(|| {
+        let stems =
+            VERBS.iter().flat_map(|(deeds, stems)| stems.split_whitespace().map(|stem| (stem, *deeds)));
+        stems.map(|(stem, deeds)| (soften(stem.to_owned()), deeds)).collect()
+    });
+    TABLE.get(stem).copied().unwrap_or(0)
+}
+
+/// Verbs that are names of things as well: the book, the log, the order.
+const NOUNS_TOO: &str = "log record order book test plan comment messag email mail request text label review queri report \
+    chang updat stream build post draft import export play rout rent schedul track reserv archiv cancel return transfer refund \
+    exchang copi download upload commit branch merg release translat locat summari access load document";
+
+pub(super) fn is_noun_too(stem: &str) -> bool {
+    use std::collections::HashSet;
+    use std::sync::LazyLock;
+    static TABLE: LazyLock<HashSet<&str>> = LazyLock::new(|| NOUNS_TOO.split_whitespace().collect());
+    TABLE.contains(stem)
+}
+
+/// Whether doing the one may be what the other says.
+pub(super) fn agree(said: Deeds, done: Deeds) -> bool {
+    said & done != 0 || (said & RETRIEVE != 0 && done & RETRIEVE != 0)
+}
+
+/// Function words and the words agents fill their thoughts with: they tell nothing about the subject.
+const STOP: &str = "\
+    didn haven doesn isn wasn won couldn wouldn don hasn aren shouldn weren hadn \
+    observation format maybe perhaps probably today tomorrow nice good great looks \
+    a an the this that these those it its i me my we us our you your they them their he she his her is \
+    are was were be been being am do does did done have has had having will would shall should can could \
+    may might must need needs needed want wants wanted let lets ll re ve s t d m to of in on at by for \
+    from with without about into onto as and or but if then else so because since while when where what \
+    which who whom whose why how many much any some all both each every no not nor only own same than \
+    too very just now again once here there first second next last also still yet already please thanks \
+    thank user users task tool tools use using used call calls called calling sure going go right \
+    step steps answer question try one two up out over after before available provide provided provides \
+    given based specific specified return returns returned result results think thought action input \
+    output function parameter parameters argument arguments value values via like such well ok okay yes \
+    more most other another new something thing things help able per etc";
+
+pub(super) fn is_stop(word: &str) -> bool {
+    use std::collections::HashSet;
+    use std::sync::LazyLock;
+    static TABLE: LazyLock<HashSet<&str>> = LazyLock::new(|| STOP.split_whitespace().collect());
+    TABLE.contains(word)
+}
+
+/// Words by which agents speak of their own work rather than of its subject.
+const OWN_WORK: &str = "information different strategy improve improving solve solved within reflection reflect wrap approach \
+    attempt attempts problem solution progress finish finished plan reason reasoning context detail details relevant keywords \
+    current currently far enough directly further additional necessary required correct incorrect wrong proceed continue \
+    previous response request message issue alternative better possible careful carefully complete completed ready simple \
+    everything anything nothing way time moment data content text item items list name names";
+
+pub(super) fn is_own_work(word: &str) -> bool {
+    OWN_WORK.split_whitespace().any(|known| known == word)
+}
+
+/// Words after which the speaker says what comes next: "I will", "let me", "we need to".
+pub(super) fn announces(word: &str) -> bool {
+    const WORDS: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
+        plan now first then next please would to";
+    WORDS.split(' ').any(|known| known == word)
+}
+
+pub(super) fn is_preposition(word: &str) -> bool {
+    const WORDS: &str = "of in within from with around on to for by about that which at into through";
+    WORDS.split(' ').any(|known| known == word)
+}
+
+/// Words after which a noun or its adjective comes, not a verb.
+pub(super) fn determines(word: &str) -> bool {
+    const WORDS: &str = "the a an any all these those this that of my your their its some no many new have has \
+        every each both his her";
+    WORDS.split(' ').any(|known| known == word)
+}
+
+/// Words that may stand between the announcement and its verb.
+pub(super) fn fills(word: &str) -> bool {
+    const WORDS: &str = "i me us we you to now then first also again just try next simply and go ahead be able like \
+        please kindly quickly directly still start begin by actually really once more will need \
+        want help so use with";
+    WORDS.split(' ').any(|known| known == word)
+}
+
+/// Verbs of more than one word, as (first stem and second word, divided by `|`; what they do together). 0: no deed at all.
+pub(super) const PHRASES: &[(&str, Deeds)] = &[
+    ("mak sure|mak sens", 0),
+    ("look up", SEARCH | READ),
+    ("look at|tak look|giv me", READ | LIST),
+    ("look for", SEARCH | LIST),
+    ("look into|check out", READ),
+    ("set up", CREATE),
+    ("hand over|hand off|hand it|hand thi|pass thi|pass it", HAND_OVER),
+    ("find out|figur out", SEARCH | READ | LIST),
+    ("clean up", DELETE),
+    ("shut down", CLOSE),
+];
+
+/// Words by which an answer owns up to a failure, in the languages agents mostly answer in.
+pub(super) const OWNS_UP: &str = "\
+    sorry|could not|couldn't|couldn’t|cannot|can't|can’t|can not|unable|not able|fail|error|\
+    unfortunately|however|problem|denied|forbidden|not found|not possible|does not exist|\
+    doesn't exist|doesn’t exist|not exist|no such|did not|didn't|didn’t|was not|wasn't|wasn’t|\
+    were not|is not|isn't|isn’t|not permitted|not allowed|permission|rejected|refused|unsuccessful|\
+    timed out|timeout|try again|unavailable|apolog|blocked|missing|no longer|impossible|\
+    without success|not been|not yet|nothing|no file|invalid|stopped|need more steps|抱歉|无法|失败|不能|错误|\
+    未能|没有|對不起|无权|できません|失敗|エラー|申し訳|죄송|실패|오류|leider|konnte nicht|nicht|fehler|désolé|échec|erreur|\
+    n'a pas|pas pu|lo siento|no pude|no se pudo|no fue posible|falló|не удалось|ошибка|извините|לא |\
+    שגיאה|مصطل|خطأ|لم |não foi|desculpe|falhou|mi dispiace|non è stato";
+
+/// Whether the text holds one of the phrases of a list that is divided by `|`.
+pub(super) fn says(text: &str, phrases: &str) -> bool {
+    phrases.split('|').any(|phrase| text.contains(phrase))
+}
