@@ -66,14 +66,18 @@ impl ModelJudge {
 
     /// What makes a question to this judge the same question.
     pub fn key(&self, rubric_hash: &str, prompt: &Prompt, repeat: u32) -> Key {
+        let endpoint = self.client.endpoint();
         let settings = &self.settings;
-        let parameters =
-            format!("{} {:?} {}", settings.max_tokens, settings.temperature, settings.structured);
+        // Temperatures as bits: they are compared, never read.
+        let temperature = settings.temperature.map_or(u64::MAX, f64::to_bits);
         Key::of(&[
             rubric_hash.as_bytes(),
-            self.name().as_bytes(),
-            parameters.as_bytes(),
-            prompt.system.as_bytes(),
+            endpoint.provider.name().as_bytes(),
+            endpoint.model.as_bytes(),
+            &settings.max_tokens.to_le_bytes(),
+            &temperature.to_le_bytes(),
+            &[u8::from(settings.structured)],
+            &prompt.system_digest,
             prompt.user.as_bytes(),
             &repeat.to_le_bytes(),
         ])

@@ -29,6 +29,8 @@ pub struct Case<'t> {
 pub struct Prompt {
     /// The same for all cases of a rubric and a set of tools, so that providers can cache it.
     pub system: Arc<str>,
+    /// Stands for `system` in keys, so that it is not digested for each case.
+    pub system_digest: [u8; 32],
     pub user: String,
     /// What did not fit and was left out; marked in the prompt, too.
     pub shortened: Vec<Shortened>,
@@ -90,6 +92,7 @@ pub fn missing(rubric: &Rubric, case: &Case<'_>) -> Option<String> {
 #[derive(Clone, Debug)]
 pub struct Renderer {
     system: Arc<str>,
+    system_digest: [u8; 32],
     /// What is rendered anew for each case.
     tail: Vec<Piece>,
     answer: String,
@@ -125,7 +128,8 @@ impl Renderer {
         }
         let names: Vec<&str> = rubric.labels.names().collect();
         let answer = format!("{ANSWER}{}", names.join(" or "));
-        Renderer { system: system.into(), tail, answer, shortened, window }
+        let system_digest = *blake3::hash(system.as_bytes()).as_bytes();
+        Renderer { system: system.into(), system_digest, tail, answer, shortened, window }
     }
 
     pub fn render(&self, case: &Case<'_>) -> Prompt {
@@ -155,7 +159,7 @@ impl Renderer {
             }
         }
         user.push_str(&self.answer);
-        Prompt { system: Arc::clone(&self.system), user, shortened }
+        Prompt { system: Arc::clone(&self.system), system_digest: self.system_digest, user, shortened }
     }
 }
 

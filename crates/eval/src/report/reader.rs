@@ -1,6 +1,7 @@
 //! Reads a run's files back: each trajectory with its outcomes, in the order of the source, however the outcomes came
 //! in. Only places are kept in memory, not contents.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -32,7 +33,7 @@ impl RunReader {
     pub fn open(folder: &RunFolder) -> Result<RunReader, RunFileError> {
         let mut numbers: HashMap<u128, u32> = HashMap::new();
         let trajectories = Lines::open(&folder.trajectories_path(), |line, _| {
-            let head: TrajectoryHead<'_> = serde_json::from_slice(line).ok()?;
+            let head = TrajectoryHead::read(line)?;
             let number = u32::try_from(numbers.len()).ok()?;
             // The same id twice is the same trajectory read twice.
             match numbers.entry(gradus_core::digest(head.trajectory_id.as_bytes())) {
@@ -43,7 +44,7 @@ impl RunReader {
         let mut by_trajectory: Vec<Vec<Place>> = vec![Vec::new(); trajectories.places.len()];
         let evaluators = &folder.record.evaluators;
         let outcomes = Lines::open(&folder.outcomes_path(), |line, (at, length)| {
-            let head: OutcomeHead<'_> = serde_json::from_slice(line).ok()?;
+            let head = OutcomeHead::read(line)?;
             let number = *numbers.get(&gradus_core::digest(head.trajectory_id.as_bytes()))?;
             let evaluator = evaluators.iter().position(|known| known.name == head.evaluator)?;
             let evaluator = u16::try_from(evaluator).ok()?;
@@ -83,16 +84,69 @@ impl RunReader {
 #[derive(serde::Deserialize)]
 struct TrajectoryHead<'l> {
     #[serde(borrow)]
-    trajectory_id: std::borrow::Cow<'l, str>,
+    trajectory_id: Cow<'l, str>,
+}
+
+impl<'l> TrajectoryHead<'l> {
+    fn read(line: &'l [u8]) -> Option<Self> {
+        let quick = || {
+            let mut fields = Fields::of(line)?;
+            Some(TrajectoryHead { trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?) })
+        };
+        quick().or_else(|| serde_json::from_slice(line).ok())
+    }
 }
 
 #[derive(serde::Deserialize)]
 struct OutcomeHead<'l> {
     #[serde(borrow)]
-    trajectory_id: std::borrow::Cow<'l, str>,
+    trajectory_id: Cow<'l, str>,
     step_index: Option<u32>,
     #[serde(borrow)]
-    evaluator: std::borrow::Cow<'l, str>,
+    evaluator: Cow<'l, str>,
+}
+
+impl<'l> OutcomeHead<'l> {
+    fn read(line: &'l [u8]) -> Option<Self> {
+        let quick = || {
+            let mut fields = Fields::of(line)?;
+            fields.text("run_id")?;
+            Some(OutcomeHead {
+                trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?),
+                step_index: fields.index("step_index")?,
+                evaluator: Cow::Borrowed(fields.text("evaluator")?),
+            })
+        };
+        quick().or_else(|| serde_json::from_slice(line).ok())
+    }
+}
+
+/// The first fields of a line as we write it ourselves. Anything unusual is left to a real parser.
+struct Fields<'l>(&'l str);
+
+impl<'l> Fields<'l> {
+    fn of(line: &'l [u8]) -> Option<Self> {
+        // A line that was cut off is none, however it begins.
+        let inside = line.strip_prefix(b"{")?.strip_suffix(b"}\n")?;
+        std::str::from_utf8(&inside[..inside.len().min(1_024)]).ok().map(Fields)
+    }
+
+    fn value(&mut self, name: &str) -> Option<&'l str> {
+        self.0.strip_prefix('"')?.strip_prefix(name)?.strip_prefix("\":")
+    }
+
+    fn text(&mut self, name: &str) -> Option<&'l str> {
+        let value = self.value(name)?.strip_prefix('"')?;
+        let end = value.find(['"', '\\'])?;
+        self.0 = value[end..].strip_prefix("\",")?;
+        Some(&value[..end])
+    }
+
+    fn index(&mut self, name: &str) -> Option<Option<u32>> {
+        let (number, rest) = self.value(name)?.split_once(',')?;
+        self.0 = rest;
+        if number == "null" { Some(None) } else { number.parse().ok().map(Some) }
+    }
 }
 
 /// A file of lines that are read by their places.
@@ -101,9 +155,18 @@ struct Lines {
     path: PathBuf,
     file: Option<File>,
     places: Vec<(u64, u32)>,
+    /// A part of the file: lines that are asked for one after the other are mostly close together.
+    chunk: Vec<u8>,
+    chunk_at: u64,
 }
 
+const CHUNK: u64 = 256 << 10;
+
 impl Lines {
+    fn new(path: &Path, file: Option<File>, places: Vec<(u64, u32)>) -> Lines {
+        Lines { path: path.to_owned(), file, places, chunk: Vec::new(), chunk_at: 0 }
+    }
+
     /// Looks at every line; `keep` says whether its place is to be kept.
     fn open(
         path: &Path,
@@ -113,7 +176,7 @@ impl Lines {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok(Lines { path: path.to_owned(), file: None, places: Vec::new() });
+                return Ok(Lines::new(path, None, Vec::new()));
             }
             Err(error) => return Err(io(error)),
         };
@@ -132,7 +195,7 @@ impl Lines {
             }
             at += length as u64;
         }
-        Ok(Lines { path: path.to_owned(), file: Some(file), places })
+        Ok(Lines::new(path, Some(file), places))
     }
 
     fn get<T: serde::de::DeserializeOwned>(
@@ -140,11 +203,22 @@ impl Lines {
         at: u64,
         length: u32,
     ) -> Result<Option<T>, RunFileError> {
-        let Some(file) = &mut self.file else { return Ok(None) };
-        let mut line = vec![0; length as usize];
-        file.seek(SeekFrom::Start(at))
-            .and_then(|_| file.read_exact(&mut line))
-            .map_err(|reason| RunFileError::new(&self.path, reason))?;
-        Ok(serde_json::from_slice(&line).ok())
+        let end = at + u64::from(length);
+        if at < self.chunk_at || end > self.chunk_at + self.chunk.len() as u64 {
+            self.load(at, end).map_err(|reason| RunFileError::new(&self.path, reason))?;
+        }
+        let start = (at - self.chunk_at) as usize;
+        let line = self.chunk.get(start..start + length as usize);
+        Ok(line.and_then(|line| serde_json::from_slice(line).ok()))
+    }
+
+    fn load(&mut self, at: u64, end: u64) -> std::io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        self.chunk_at = at.saturating_sub(CHUNK / 4);
+        let length = CHUNK.max(end - self.chunk_at);
+        file.seek(SeekFrom::Start(self.chunk_at))?;
+        self.chunk.clear();
+        file.take(length).read_to_end(&mut self.chunk)?;
+        Ok(())
     }
 }

@@ -77,7 +77,7 @@ pub async fn run(
     plan: RunPlan,
     folder: &RunFolder,
     cache: VerdictCache,
-    mut trajectories: mpsc::Receiver<Trajectory>,
+    mut trajectories: mpsc::Receiver<Vec<Trajectory>>,
     mut interrupts: Interrupts,
     watcher: &mut dyn Watcher,
 ) -> Result<RunEnd, RunFileError> {
@@ -104,7 +104,11 @@ pub async fn run(
                 runner.journal.write()?;
             }
             received = trajectories.recv(), if wants_more => match received {
-                Some(trajectory) => runner.plan(trajectory)?,
+                Some(batch) => {
+                    for trajectory in batch {
+                        runner.plan(trajectory)?;
+                    }
+                }
                 None => source_ended = true,
             },
             _ = tick.tick() => runner.tick()?,

@@ -88,6 +88,13 @@ pub(super) fn document(
         read_export_json(&mut deserializer, &mut |record| take_export(record, intake))?;
         return Ok(deserializer.end()?);
     }
+    // Our own lines begin like this; what only looks like one is read as anything else.
+    if text.starts_with(b"{\"trajectory_id\":")
+        && let Ok(trajectory) = serde_json::from_slice::<Trajectory>(text)
+    {
+        intake.trajectory(trajectory);
+        return Ok(());
+    }
     let json: Json = serde_json::from_slice(text)?;
     value(json, text, intake, conversation)
 }

@@ -15,16 +15,26 @@ pub(super) struct Source {
     pub(super) seed: u64,
 }
 
-/// Trajectories that wait to be judged.
-const WAITING: usize = 64;
+/// Trajectories are handed over by the batch: waking the other thread costs more than most of them do.
+const BATCH: usize = 32;
+const WAITING_BATCHES: usize = 2;
 
 pub(super) type Reading = JoinHandle<anyhow::Result<Read>>;
 
-pub(super) fn start(source: Source) -> io::Result<(mpsc::Receiver<Trajectory>, Reading)> {
-    let (sender, receiver) = mpsc::channel(WAITING);
+pub(super) fn start(source: Source) -> io::Result<(mpsc::Receiver<Vec<Trajectory>>, Reading)> {
+    let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
     let thread = std::thread::Builder::new().name("sources".to_owned()).spawn(move || {
         let stopped = |_| io::Error::new(io::ErrorKind::BrokenPipe, "judging has stopped");
-        source.read(&mut |trajectory| sender.blocking_send(trajectory).map_err(stopped))
+        let mut batch = Vec::with_capacity(BATCH);
+        let read = source.read(&mut |trajectory| {
+            batch.push(trajectory);
+            if batch.len() < BATCH {
+                return Ok(());
+            }
+            sender.blocking_send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))).map_err(stopped)
+        })?;
+        sender.blocking_send(batch).map_err(stopped)?;
+        Ok(read)
     })?;
     Ok((receiver, thread))
 }
