@@ -2,6 +2,8 @@
 //! sequence, and nothing reorders the text around it.
 
 pub(crate) mod coverage;
+#[cfg_attr(not(test), expect(dead_code, reason = "no command writes it yet"))]
+pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod table;
 pub(crate) mod transcript;
