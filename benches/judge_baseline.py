@@ -93,16 +93,16 @@ def cpu_seconds():
 # What was tried, with the limiter lifted, on two shared cores with replies at once: least and median ms of CPU a row in
 # 3-14 runs of 600-2000 rows each.
 #   in flight       text (default)  functions   rows/s at most
-#    20 (default)   2.8  3.3        2.6  3.1     59   the least CPU; 5 and 10 in flight (2.7  3.2, 2.9  3.3) save nothing
+#    20 (default)   2.8  3.3        2.6  3.1     59   the least CPU; 5 and 10 (2.7  3.2, 2.9  3.3) are no better
 #    50             3.5  3.7        3.5  3.8    139
 #    60             2.7  3.5        3.2  3.8    162
 #   100             3.6  4.4        3.5  4.6    227   the most rows a second
 #   200             3.9  5.0        4.4  4.5    199
 #   400             4.5  4.8        4.4  5.5    189
-# - Text and functions differ by less than the noise; counted in instructions (cachegrind, 20 in flight), functions takes
-#   5 % more. Replies after 50 ms change little: text 2.7  3.4 at 20, 3.7  4.4 at 100.
-# - Below 100 in flight the executor holds it back: once a second it refills a queue of three rows per request in flight.
-# - The progress bar, `include_prompt`, `include_response` and a list for a data frame make no difference above the noise.
+# - Text and functions differ by less than the noise; in instructions (cachegrind, 20 in flight) functions takes 5 %
+#   more. Replies after 50 ms change little: text 2.7  3.4 at 20, 3.7  4.4 at 100.
+# - Below 100 in flight the executor holds it back: once a second it fills a queue up to three rows per worker.
+# - The progress bar, `include_prompt`, `include_response` and a list for a data frame: no difference above the noise.
 # - The limiter as it comes (one run each): 7.9 at 20 (12.5 rows/s), 13.7 at 100 (16 rows/s).
 # - `run_sync` takes 1.8  2.0, but one request at a time: no use with a model that takes a second.
 # - The package offers no choice of HTTP client. Patched in: aiohttp 2.4  2.5 at 20, 2.0  2.0 at 100; uvloop 2.9 at 20.

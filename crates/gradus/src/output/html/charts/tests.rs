@@ -1,0 +1,105 @@
+//! No drawing leaves its frame, whatever numbers go in.
+
+use gradus_eval::interval::Interval;
+
+use super::*;
+
+/// All coordinates are numbers inside of the view box.
+fn assert_inside(svg: &Svg) {
+    let svg = svg.to_string();
+    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    let numbers = |text: &str| -> Vec<f64> {
+        text.split([' ', ',', 'M', 'L'])
+            .filter(|number| !number.is_empty())
+            .map(|number| number.parse().unwrap_or_else(|_| panic!("{number} in {svg}")))
+            .collect()
+    };
+    let view = svg.split_once("viewBox=\"").and_then(|(_, rest)| rest.split_once('"')).expect("a view box").0;
+    let [_, _, width, height] = numbers(view)[..] else { panic!("{view}") };
+    for tag in svg.split('<').skip(2) {
+        let value = |name: &str| {
+            let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+            Some(numbers(rest.split_once('"')?.0))
+        };
+        let one = |name: &str| value(name).map(|numbers| numbers[0]);
+        let within =
+            |at: f64, end: f64| assert!((-0.01..=end + 0.01).contains(&at), "{tag} in {width} x {height}");
+        for x in ["x", "x1", "x2", "cx"].iter().filter_map(|name| one(name)) {
+            within(x, width);
+        }
+        for y in ["y", "y1", "y2", "cy"].iter().filter_map(|name| one(name)) {
+            within(y, height);
+        }
+        if let (Some(x), Some(y), Some(w), Some(h)) = (one("x"), one("y"), one("width"), one("height")) {
+            assert!(w >= 0.0 && h >= 0.0);
+            within(x + w, width);
+            within(y + h, height);
+        }
+        for point in
+            [value("points"), value("d")].into_iter().flatten().flatten().collect::<Vec<_>>().chunks(2)
+        {
+            within(point[0], width);
+            within(point[1], height);
+        }
+    }
+}
+
+fn assert_both_inside(chart: &Chart) {
+    assert_inside(&chart.wide);
+    assert_inside(&chart.narrow);
+}
+
+const ODD: [f64; 9] = [0.0, 1.0, 0.5, -1.0, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX];
+
+#[test]
+fn shares_stay_inside() {
+    let mut rows = vec![IntervalBar::default()];
+    for value in ODD {
+        for (low, high) in [(0.0, 1.0), (value, value), (-0.5, 1.5), (f64::NAN, f64::INFINITY)] {
+            rows.push(IntervalBar {
+                label: "a long label that goes on and on, 漢字漢字漢字".to_owned(),
+                value: Some(value),
+                interval: Some(Interval { low, high }),
+                bars: ODD.to_vec(),
+                note: "note".to_owned(),
+            });
+        }
+    }
+    assert_both_inside(&interval_bars(&rows, "share (%)", "scores"));
+    assert_both_inside(&interval_bars(&[], "share (%)", "scores"));
+}
+
+#[test]
+fn amounts_stay_inside() {
+    let row = |value: f64| Bar {
+        label: String::new(),
+        parts: vec![Part { fill: Fill::Right, value }, Part { fill: Fill::Wrong, value: 3.0 }],
+        below: Some(Part { fill: Fill::Error, value }),
+        note: "12".to_owned(),
+        nothing: None,
+    };
+    let axis = Axis { title: "calls", whole: true, format: |number| number.to_string() };
+    for value in ODD.into_iter().filter(|value| *value != f64::MAX).chain([1e-300, 1e12]) {
+        assert_both_inside(&bars(&[row(value), row(1.0)], axis, "amounts"));
+    }
+    assert_both_inside(&bars(&[], axis, "amounts"));
+}
+
+#[test]
+fn pieces_stay_inside() {
+    for value in ODD.into_iter().filter(|value| *value != f64::MAX) {
+        let part = |fill| Part { fill, value };
+        assert_inside(&strip(&[], "nothing"));
+        assert_inside(&strip(
+            &[part(Fill::Right), part(Fill::Wrong), Part { fill: Fill::Plain, value: 1e-9 }],
+            "x",
+        ));
+    }
+}
+
+#[test]
+fn a_long_label_is_cut_to_its_room() {
+    assert_eq!(frame::fit("search", 74.0), "search");
+    assert_eq!(frame::fit("search_the_web", 74.0), "search_th…");
+    assert_eq!(frame::fit("漢字漢字漢字", 74.0), "漢字漢字…");
+}

@@ -1,0 +1,57 @@
+//! A run's report as one HTML file that asks for nothing else: no script, no font, no image from elsewhere.
+//!
+//! [`view`] says what is shown, `templates/` where, `style.css` how; [`charts`] draws. Every string of a trace passes
+//! through [`text`] first, and templates escape what they print: the one way around that is [`svg::Svg`], which escapes
+//! for itself.
+
+mod charts;
+#[cfg(test)]
+mod example;
+mod number;
+mod svg;
+#[cfg(test)]
+mod tests;
+mod text;
+mod view;
+
+use std::fmt;
+use std::io::{self, Write};
+
+use askama::Template;
+use askama::filters::HtmlSafe;
+use gradus_eval::report::{GateResult, Summary};
+
+use svg::Svg;
+use view::Report;
+
+/// Writes the report.
+pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+    let page = Page {
+        report: Report::of(summary, gates),
+        style: Style(include_str!("style.css")),
+        symbols: charts::symbols(),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    page.write_into(out)
+}
+
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page {
+    report: Report,
+    style: Style,
+    /// The patterns and icons that the page's charts and badges refer to.
+    symbols: Svg,
+    version: &'static str,
+}
+
+/// Our own style sheet, which must not be escaped.
+struct Style(&'static str);
+
+impl fmt::Display for Style {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl HtmlSafe for Style {}

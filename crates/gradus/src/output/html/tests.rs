@@ -1,0 +1,234 @@
+//! The page as a whole. `GRADUS_REPORT_DIR=DIR cargo test -p gradus html` also writes the pages to a folder, to look at.
+
+use gradus_eval::report::{GateResult, Metric, Summary};
+
+use super::example;
+
+fn render(name: &str, summary: &Summary, gates: &[GateResult]) -> String {
+    let mut page = Vec::new();
+    super::write(summary, gates, &mut page).unwrap();
+    if let Some(folder) = std::env::var_os("GRADUS_REPORT_DIR") {
+        std::fs::write(std::path::Path::new(&folder).join(format!("{name}.html")), &page).unwrap();
+    }
+    String::from_utf8(page).unwrap()
+}
+
+/// A page's tags with their attributes, as a browser would see them; panics where it would have to guess.
+fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
+    let mut tags = Vec::new();
+    let mut open: Vec<String> = Vec::new();
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        assert!(
+            !rest[..at].contains('>') || open.last().is_some_and(|tag| tag == "style"),
+            "{}",
+            &rest[..at]
+        );
+        rest = &rest[at + 1..];
+        let end = rest.find(|c: char| c.is_whitespace() || c == '>' || c == '/').filter(|end| *end > 0);
+        let name = rest[..end.unwrap_or(1)].to_owned();
+        if let Some(closed) = rest.strip_prefix('/') {
+            let (name, behind) = closed.split_once('>').expect("the tag's end");
+            assert_eq!(open.pop().as_deref(), Some(name), "closes what was opened");
+            rest = behind;
+            continue;
+        }
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '!'), "a tag of ours: {name:?}");
+        rest = &rest[name.len()..];
+        let mut attributes = Vec::new();
+        let closes_itself = loop {
+            rest = rest.trim_start();
+            if let Some(behind) = rest.strip_prefix("/>") {
+                rest = behind;
+                break true;
+            }
+            if let Some(behind) = rest.strip_prefix('>') {
+                rest = behind;
+                break false;
+            }
+            let end = rest.find(['=', '>', ' ']).expect("the attribute's end");
+            let attribute = rest[..end].to_owned();
+            rest = &rest[end..];
+            let mut value = String::new();
+            if let Some(quoted) = rest.strip_prefix("=\"") {
+                let (inside, behind) = quoted.split_once('"').expect("the value's end");
+                assert!(
+                    behind.starts_with([' ', '>', '/']),
+                    "a quote inside of a value: {inside}\"{behind:.20}"
+                );
+                inside.clone_into(&mut value);
+                rest = behind;
+            }
+            attributes.push((attribute, value));
+        };
+        let is_void = matches!(name.as_str(), "!doctype" | "meta" | "link");
+        if !closes_itself && !is_void {
+            open.push(name.clone());
+        }
+        tags.push((name, attributes));
+    }
+    assert!(open.is_empty(), "{open:?}");
+    tags
+}
+
+/// Nothing in the page does anything but stand there.
+fn assert_harmless(page: &str) {
+    const TAGS: &str = "!doctype html head meta title link style body a header main footer nav section div span p b \
+        strong h1 h2 h3 ul li dl dt dd bdi code pre details summary figure figcaption table thead tbody \
+        tfoot tr th td svg g defs pattern symbol use path rect line circle polygon text";
+    const ATTRIBUTES: &str = "html lang charset content name rel href class id tabindex role scope dir open colspan width \
+        height viewBox preserveAspectRatio x y x1 y1 x2 y2 cx cy r d points opacity text-anchor \
+        patternUnits patternTransform focusable aria-hidden aria-label aria-labelledby http-equiv";
+    for (tag, attributes) in tags(page) {
+        assert!(TAGS.split(' ').any(|known| known == tag), "<{tag}>");
+        for (attribute, value) in attributes {
+            assert!(ATTRIBUTES.split(' ').any(|known| known == attribute), "{attribute} of <{tag}>");
+            if attribute == "href" {
+                assert!(value.starts_with('#') || value.starts_with("data:image/svg+xml,"), "{value}");
+            }
+        }
+    }
+    let is_bidi = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    assert!(!page.contains(|c: char| (c.is_control() && c != '\n') || is_bidi(c)));
+}
+
+#[test]
+fn hostile_strings_stay_text() {
+    let strings = [
+        "<script>alert(1)</script>\"'&\u{0}\u{1b}[31m\u{202e}\u{2066}\u{9b}",
+        "\" onmouseover=\"alert(1)",
+        "' onfocus='alert(1)' x='",
+        "</style></title></svg></pre></details><img src=x onerror=alert(1)>",
+        "<!-- -->]]>{{ 1 }}{% raw %}&lt;b&gt;",
+        "javascript:alert(1)",
+    ];
+    for (at, hostile) in strings.into_iter().enumerate() {
+        let (summary, gates) = example::filled_with(hostile);
+        let page = render(&format!("hostile-{at}"), &summary, &gates);
+        assert_harmless(&page);
+        assert!(!page.to_ascii_lowercase().contains("<script") && !page.contains("<img"));
+    }
+}
+
+#[test]
+fn long_strings_are_cut() {
+    let (summary, gates) = example::filled_with(&"W".repeat(1_000_000));
+    let page = render("long", &summary, &gates);
+    assert!(page.contains("Cut: the whole text has 1,000,000 characters."));
+    assert!(page.len() < 250_000, "{}", page.len());
+    assert_harmless(&page);
+}
+
+#[test]
+fn shows_the_numbers() {
+    let (summary, gates) = example::ordinary();
+    let page = render("ordinary", &summary, &gates);
+    assert_harmless(&page);
+    assert!(page.len() < 100_000, "{}", page.len());
+    for expected in [
+        example::JUDGE,
+        "2026-03-02 09:41 UTC",
+        "87.3<span class=\"unit\">",
+        "185 of 212 right",
+        "80.5\u{a0}–\u{a0}92.4\u{a0}%",
+        "INCONCLUSIVE",
+        "PASS",
+        "FAIL",
+        "398,214",
+        "$0.2113",
+        "For 7 answers the judge saw only a part",
+        // Thought to tool: what is wrong, what was not judged, what did not apply.
+        "Wrong</dt><dd>27</dd>",
+        "Could not be judged</dt><dd>9</dd>",
+        "Not applicable</dt><dd>3</dd>",
+        "&#34;max_fee_eur&#34;: 120.00\n}</pre>",
+        "Not valid JSON; shown as it is.",
+        "Whole trajectory",
+        "get_weather_forecast_for_destination",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
+    assert!(!page.contains("Judged by rules, not by a model") && !page.contains("Stopped early"));
+    assert!(page.contains("judged by <bdi>rules</bdi>"), "where it is not the run's judge");
+}
+
+#[test]
+fn the_same_run_is_the_same_page() {
+    let (summary, gates) = example::ordinary();
+    assert_eq!(render("ordinary", &summary, &gates), render("ordinary", &summary, &gates));
+}
+
+#[test]
+fn says_that_there_is_nothing() {
+    let page = render("empty", &example::empty(), &[]);
+    assert_harmless(&page);
+    for expected in [
+        "Judged by rules, not by a model.",
+        "This run stopped early.",
+        "interrupted",
+        "No gates were set",
+        "Nothing was asked",
+        "No tool was used",
+        "Nothing was judged, so nothing could be found wrong.",
+        "nothing spent",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
+}
+
+#[test]
+fn a_run_without_a_fault_says_so() {
+    let (mut summary, gates) = example::ordinary();
+    summary.findings.clear();
+    let page = render("faultless", &summary, &gates);
+    assert!(page.contains("Nothing that was judged was found wrong."));
+}
+
+#[test]
+fn what_is_not_known_is_never_a_number() {
+    let (mut summary, gates) = example::ordinary();
+    summary.judge = "offline".to_owned();
+    summary.cost.usd = None;
+    for part in &mut summary.cost.by_evaluator {
+        part.usd = None;
+    }
+    summary.metrics[0] = Metric {
+        failed: 224,
+        title: "Thought to tool".to_owned(),
+        name: "t".to_owned(),
+        ..Metric::default()
+    };
+    summary.metrics[1].value = Some(f64::NAN);
+    summary.metrics[2].interval = None;
+    // Scores from 1 to 5.
+    summary.metrics[3].value = Some(3.25);
+    summary.metrics[3].numerator = 728.0;
+    let page = render("unknown", &summary, &gates);
+    assert_harmless(&page);
+    assert!(page.contains("price not known") && page.contains("tokens (prompt and completion)"));
+    assert!(page.contains("Nothing was judged.") && page.contains("Could not be judged</dt><dd>224</dd>"));
+    assert!(page.contains("mean score of 224 judged") && !page.contains("325.0"));
+    assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn many_tools_sources_and_reasons_are_summed_up() {
+    let (mut summary, gates) = example::ordinary();
+    summary.tools = (0..150)
+        .map(|at| gradus_eval::report::ToolUse { tool: format!("tool_{at}"), ..summary.tools[0].clone() })
+        .collect();
+    summary.sources = (0..150).map(|at| format!("source_{at}")).collect();
+    summary.reasons = (0..150).map(|_| summary.reasons[0].clone()).collect();
+    let page = render("many", &summary, &gates);
+    assert!(page.contains("138 other tools") && page.contains("50 more tools are not listed."));
+    assert!(page.contains("96 more</summary>") && page.contains("and 50 that are not listed"));
+    assert!(page.contains("50 more reasons are not listed."));
+}
+
+#[test]
+fn a_run_with_as_much_as_a_summary_keeps_is_still_small() {
+    let (mut summary, gates) = example::ordinary();
+    summary.findings = summary.findings.iter().cycle().take(50).cloned().collect();
+    let page = render("fifty", &summary, &gates);
+    assert!(page.len() < 150_000, "{}", page.len());
+}
