@@ -41,6 +41,11 @@ pub enum GateVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GateResult {
     pub gate: String,
+    /// What it is about, and what it demands.
+    pub metric: String,
+    pub bar: f64,
+    /// Whether value and bar are shares from 0 to 1.
+    pub is_share: bool,
     pub verdict: GateVerdict,
     pub value: Option<f64>,
     pub interval: Option<Interval>,
@@ -83,19 +88,19 @@ impl Gate {
 
     /// Whether a run passes. With `strict`, a gate that cannot tell fails.
     pub fn check(&self, summary: &Summary, strict: bool) -> GateResult {
-        let (value, interval) = match self.name.as_str() {
-            "failed" => (summary.failed_share(), None),
-            "cost" => (summary.cost.usd, None),
+        let (value, interval, is_share) = match self.name.as_str() {
+            "failed" => (summary.failed_share(), None, true),
+            "cost" => (summary.cost.usd, None, false),
             name => match summary.metric(name) {
-                Some(metric) => (metric.value, metric.interval),
-                None => (None, None),
+                Some(metric) => (metric.value, metric.interval, metric.is_share),
+                None => (None, None, true),
             },
         };
         let Some(number) = value else {
             let what =
                 if self.name == "cost" { "the model's price is not known" } else { "nothing was judged" };
             let explanation = format!("{what}, so the gate cannot pass");
-            return self.result(GateVerdict::Fail, None, None, explanation);
+            return self.result(GateVerdict::Fail, None, None, is_share, explanation);
         };
         let meets = |number: f64| match self.comparison {
             Comparison::AtLeast => number >= self.bar,
@@ -113,7 +118,7 @@ impl Gate {
             _ if meets(number) => (GateVerdict::Pass, "met".to_owned()),
             _ => (GateVerdict::Fail, "missed".to_owned()),
         };
-        self.result(verdict, Some(number), interval, explanation)
+        self.result(verdict, Some(number), interval, is_share, explanation)
     }
 
     fn result(
@@ -121,9 +126,19 @@ impl Gate {
         verdict: GateVerdict,
         value: Option<f64>,
         interval: Option<Interval>,
+        is_share: bool,
         explanation: String,
     ) -> GateResult {
-        GateResult { gate: self.to_string(), verdict, value, interval, explanation }
+        GateResult {
+            gate: self.to_string(),
+            metric: self.name.clone(),
+            bar: self.bar,
+            is_share,
+            verdict,
+            value,
+            interval,
+            explanation,
+        }
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Metric {
     pub value: Option<f64>,
     /// 95 %.
     pub interval: Option<Interval>,
+    /// True when scores go from 0 to 1; else the value is a mean on the rubric's own scale.
+    pub is_share: bool,
     /// The sum of the scores: how many are right, where labels are worth 1 and 0.
     pub numerator: f64,
     /// How many were judged.
@@ -172,6 +174,7 @@ impl Tally {
             judge: judge.to_owned(),
             value: (denominator > 0.0).then(|| numerator / denominator),
             interval: interval::clustered(&self.clusters, worst, best),
+            is_share: worst >= 0.0 && best <= 1.0,
             numerator,
             denominator: denominator as u64,
             failed: self.failed,

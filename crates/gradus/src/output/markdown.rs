@@ -90,11 +90,12 @@ pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write
 }
 
 fn write_metric(metric: &Metric, out: &mut dyn Write) -> io::Result<()> {
+    let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
     let value =
-        metric.value.map_or_else(|| "not judged".to_owned(), |value| format!("{:.2} %", value * 100.0));
-    let interval = metric
-        .interval
-        .map_or_else(String::new, |found| format!("{:.1} to {:.1} %", found.low * 100.0, found.high * 100.0));
+        metric.value.map_or_else(|| "not judged".to_owned(), |value| format!("{:.2}{unit}", value * scale));
+    let interval = metric.interval.map_or_else(String::new, |found| {
+        format!("{:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
+    });
     writeln!(
         out,
         "| {} | {value} | {interval} | {} of {} | {} | {} |",

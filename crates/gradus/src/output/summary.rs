@@ -46,13 +46,11 @@ fn print_metric(metric: &Metric, suffix: &str, out: &mut dyn Write) -> io::Resul
     let Some(value) = metric.value else {
         return writeln!(out, "{title:<32} not judged{}", unjudged(metric));
     };
-    let is_share = (0.0..=1.0).contains(&value) && metric.interval.is_none_or(|found| found.high <= 1.0);
-    let scale = if is_share { 100.0 } else { 1.0 };
-    let unit = if is_share { " %" } else { "" };
+    let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
     let interval = metric.interval.map_or_else(String::new, |found| {
         format!(", 95 % interval {:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
     });
-    let of = if metric.numerator.fract() == 0.0 && is_share {
+    let of = if metric.numerator.fract() == 0.0 && metric.is_share {
         format!("{} of {}", metric.numerator, metric.denominator)
     } else {
         format!("mean of {}", metric.denominator)

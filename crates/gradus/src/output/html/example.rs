@@ -144,6 +144,7 @@ fn metric(
         judge: JUDGE.to_owned(),
         value: Some(f64::from(right) / f64::from(judged)),
         interval: Some(Interval { low, high }),
+        is_share: true,
         numerator: f64::from(right),
         denominator: u64::from(judged),
         failed,
@@ -158,6 +159,9 @@ fn metric(
 fn gates() -> Vec<GateResult> {
     let gate = |gate: &str, verdict, value, interval: Option<(f64, f64)>, explanation: &str| GateResult {
         gate: gate.to_owned(),
+        metric: gate.split(' ').next().unwrap_or_default().to_owned(),
+        bar: gate.split(' ').next_back().and_then(|bar| bar.parse().ok()).unwrap_or_default(),
+        is_share: !gate.starts_with("cost"),
         verdict,
         value: Some(value),
         interval: interval.map(|(low, high)| Interval { low, high }),

@@ -202,6 +202,7 @@ fn what_is_not_known_is_never_a_number() {
     summary.metrics[2].interval = None;
     // Scores from 1 to 5.
     summary.metrics[3].value = Some(3.25);
+    summary.metrics[3].is_share = false;
     summary.metrics[3].numerator = 728.0;
     let page = render("unknown", &summary, &gates);
     assert_harmless(&page);

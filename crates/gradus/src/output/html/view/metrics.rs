@@ -3,7 +3,7 @@
 use gradus_eval::interval::Interval;
 use gradus_eval::report::{GateResult, Metric, Summary};
 
-use super::{gates, text};
+use super::text;
 use crate::output::html::charts::{Chart, Fill, IntervalBar, Part, interval_bars, strip};
 use crate::output::html::number::{self, count};
 use crate::output::html::svg::Svg;
@@ -74,17 +74,12 @@ impl Reading {
         let Some(value) = number::finite(metric.value).filter(|_| metric.denominator > 0) else {
             return Reading::Nothing;
         };
-        let numbers = [Some(value), interval.map(|i| i.low), interval.map(|i| i.high)];
-        if numbers.into_iter().flatten().all(|number| (0.0..=1.0).contains(&number)) {
-            Reading::Share(value, interval)
-        } else {
-            Reading::Mean(value, interval)
-        }
+        if metric.is_share { Reading::Share(value, interval) } else { Reading::Mean(value, interval) }
     }
 }
 
 fn row(metric: &Metric, gates: &[GateResult]) -> IntervalBar {
-    let demands = gates.iter().filter_map(gates::demand).filter(|(name, _)| *name == metric.name);
+    let demands = gates.iter().filter(|gate| gate.metric == metric.name);
     let mut row = IntervalBar { label: text::line(&metric.title), ..IntervalBar::default() };
     match Reading::of(metric) {
         Reading::Nothing => row.note = "nothing was judged".to_owned(),
@@ -93,7 +88,7 @@ fn row(metric: &Metric, gates: &[GateResult]) -> IntervalBar {
             row.value = Some(value);
             row.interval = interval;
             row.note = number::percent(value);
-            row.bars = demands.map(|(_, bar)| bar).collect();
+            row.bars = demands.map(|gate| gate.bar).collect();
         }
     }
     row
