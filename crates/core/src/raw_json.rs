@@ -50,8 +50,7 @@ impl PartialEq for RawJson {
 
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Through a tree: callers deserialize from trees, too, where no text is there to keep.
-        Json::deserialize(deserializer).map(|json| RawJson::from_value(&json))
+        Box::<RawValue>::deserialize(deserializer).map(|raw| RawJson::from_raw(&raw))
     }
 }
 

@@ -65,9 +65,8 @@ impl Journal {
         self.cache.add(key, verdict)
     }
 
-    /// The cache first: a verdict that is only there is found again, one that is only in the outcomes is not.
+    /// Hands outcomes to the operating system: from then on the run has them, whatever happens to this process.
     pub(super) fn write(&mut self) -> Result<(), RunFileError> {
-        self.cache.write()?;
         if self.outcomes.buffered() > 0 {
             self.outcomes.write()?;
         }
@@ -85,6 +84,12 @@ impl Journal {
         }
     }
 
+    /// What other runs may use is written a few times a second: this one finds its verdicts in its own outcomes.
+    pub(super) fn write_all(&mut self) -> Result<(), RunFileError> {
+        self.cache.write()?;
+        self.write()
+    }
+
     /// Makes what was written survive a power cut, too, without waiting for it.
     pub(super) fn sync(&self) {
         if let Some(syncer) = &self.syncer {
@@ -93,7 +98,7 @@ impl Journal {
     }
 
     pub(super) fn close(&mut self) -> Result<(), RunFileError> {
-        self.write()?;
+        self.write_all()?;
         if let Some(syncer) = self.syncer.take() {
             syncer.finish();
         }

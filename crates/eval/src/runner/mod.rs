@@ -332,7 +332,7 @@ impl<'w> Runner<'w> {
 
     fn tick(&mut self) -> Result<(), RunFileError> {
         // What is shown as done is on disk.
-        self.journal.write()?;
+        self.journal.write_all()?;
         self.journal.sync();
         self.show();
         Ok(())
