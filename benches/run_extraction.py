@@ -16,12 +16,11 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import subprocess
-import sys
 import tempfile
-import time
 import venv
+
+from machine import cpu_of, machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CAPTURES = ROOT / "fixtures" / "captures"
@@ -37,16 +36,6 @@ def python_with_protobuf():
         subprocess.run([python, "-m", "pip", "install", "--quiet", "opentelemetry-proto==1.45.0"], check=True)
         (folder / "ready").touch()
     return str(python)
-
-
-def cpu_of(command, **options):
-    """CPU seconds, peak memory in MiB and wall seconds of a command."""
-    start = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, **options)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status != 0:
-        sys.exit(f"{command[0]} failed with status {status}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, time.monotonic() - start
 
 
 def whole_processes(gradus, python, folders):
@@ -112,14 +101,6 @@ def hostile_texts(gradus):
             runs = [cpu_of([gradus, "traces", "--format", "jsonl", path]) for _ in range(9)]
             results[name] = {"bytes": len(text), "cpu_ms": round(min(run[0] for run in runs) * 1e3, 1)}
     return results
-
-
-def machine():
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
-    rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.strip()
-    return {"cpu": model, "cores": os.cpu_count(), "memory_gib": memory, "system": platform.system(),
-            "rustc": rustc, "python": platform.python_version()}
 
 
 def main():

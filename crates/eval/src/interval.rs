@@ -32,6 +32,12 @@ pub fn clustered(clusters: &[Cluster], worst: f64, best: f64) -> Option<Interval
     // On a scale from 0 to 1.
     let scaled = |cluster: &Cluster| (cluster.sum - worst * cluster.count) / range;
     let share = clusters.iter().map(scaled).sum::<f64>() / count;
+    let is_yes_or_no = |cluster: &Cluster| cluster.count == 1.0 && [0.0, 1.0].contains(&scaled(cluster));
+    if clusters.iter().all(is_yes_or_no) {
+        // One answer a trajectory: they are independent, and Wilson's interval is exact enough.
+        let unit = wilson_of(share, count, NORMAL_QUANTILE);
+        return Some(Interval { low: worst + unit.low * range, high: worst + unit.high * range });
+    }
     // Trajectories of unequal length count for fewer (Kish).
     let groups = count * count / clusters.iter().map(|cluster| cluster.count * cluster.count).sum::<f64>();
     let independent = share * (1.0 - share) / count;

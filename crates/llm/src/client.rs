@@ -94,8 +94,9 @@ impl Client {
         let mut turn = Turn::New;
         let (mut others, mut rate_limited, mut attempts) = (0, 0, 0);
         loop {
-            let dialect = self.dialect();
             let mut permit = self.limiter.acquire(turn).await;
+            // As of now: while this call waited, another may have learned something.
+            let dialect = self.dialect();
             if self.calls.fetch_add(1, Ordering::Relaxed) >= self.max_calls {
                 self.calls.fetch_sub(1, Ordering::Relaxed);
                 return (attempts, Err(Failure { error: CallError::CallLimit, attempts }));

@@ -6,20 +6,31 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::clock::Clock;
 use crate::{Answer, Counters, Incoming, Script};
 
-pub(crate) async fn serve(listener: TcpListener, script: Arc<Script>, counters: Arc<Counters>) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    script: Arc<Script>,
+    counters: Arc<Counters>,
+    clock: Arc<Clock>,
+) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        let (script, counters) = (Arc::clone(&script), Arc::clone(&counters));
+        let (script, counters, clock) = (Arc::clone(&script), Arc::clone(&counters), Arc::clone(&clock));
         tokio::spawn(async move {
             // A client that went away is its own business.
-            let _ = connection(stream, &*script, &counters).await;
+            let _ = connection(stream, &*script, &counters, &clock).await;
         });
     }
 }
 
-async fn connection(mut stream: TcpStream, script: &Script, counters: &Counters) -> std::io::Result<()> {
+async fn connection(
+    mut stream: TcpStream,
+    script: &Script,
+    counters: &Counters,
+    clock: &Clock,
+) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer: Vec<u8> = Vec::with_capacity(16 << 10);
     loop {
@@ -40,7 +51,7 @@ async fn connection(mut stream: TcpStream, script: &Script, counters: &Counters)
         let body = &buffer[head..head + length];
         let answer = script(&Incoming { number: in_flight.number, body });
         buffer.drain(..head + length);
-        let goes_on = send(&mut stream, answer).await?;
+        let goes_on = send(&mut stream, answer, clock).await?;
         drop(in_flight);
         if !goes_on {
             return Ok(());
@@ -77,9 +88,9 @@ fn head_of(buffer: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// False when the connection is over.
-async fn send(stream: &mut TcpStream, mut answer: Answer) -> std::io::Result<bool> {
+async fn send(stream: &mut TcpStream, mut answer: Answer, clock: &Clock) -> std::io::Result<bool> {
     while let Answer::Late(delay, then) = answer {
-        tokio::time::sleep(delay).await;
+        clock.sleep(delay).await;
         answer = *then;
     }
     match answer {

@@ -1,6 +1,7 @@
 //! A model endpoint for tests and benchmarks. It speaks just enough HTTP/1.1 to be fast (far over 20,000 requests a
 //! second on one core), answers what a script tells it to, and can fail in every way that real ones do.
 
+mod clock;
 mod http;
 
 use std::sync::Arc;
@@ -146,7 +147,7 @@ impl Endpoint {
             runtime.block_on(async {
                 let Ok(listener) = TcpListener::from_std(listener) else { return };
                 tokio::select! {
-                    () = http::serve(listener, script, shared) => {}
+                    () = http::serve(listener, script, shared, clock::Clock::start()) => {}
                     _ = stopped => {}
                 }
             });

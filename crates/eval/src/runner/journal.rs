@@ -1,7 +1,7 @@
 //! Writes down what a run finds: verdicts for later runs, outcomes for its own report.
 
 use std::fs::File;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use gradus_core::trajectory::{Step, Trajectory};
@@ -31,7 +31,15 @@ impl Journal {
         Ok(Journal { cache, outcomes, trajectories, syncer: Some(syncer) })
     }
 
-    pub(super) fn trajectory(&mut self, trajectory: &Trajectory) -> Result<(), RunFileError> {
+    /// Tool definitions are left out: they are the same in most trajectories, and long.
+    pub(super) fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<(), RunFileError> {
+        let tools = std::mem::replace(&mut trajectory.tools, Arc::from([]));
+        let added = self.trajectory_without_tools(trajectory);
+        trajectory.tools = tools;
+        added
+    }
+
+    fn trajectory_without_tools(&mut self, trajectory: &Trajectory) -> Result<(), RunFileError> {
         let short = |step: &Step| Step {
             observation: step.observation.as_deref().map(|text| {
                 let end = text.floor_char_boundary(RESULT_BYTES);
@@ -40,15 +48,11 @@ impl Journal {
             ..step.clone()
         };
         let is_long = |step: &Step| step.observation.as_ref().is_some_and(|text| text.len() > RESULT_BYTES);
-        if trajectory.tools.is_empty() && !trajectory.steps.iter().any(is_long) {
+        if !trajectory.steps.iter().any(is_long) {
             return self.trajectories.add(trajectory);
         }
-        let kept = Trajectory {
-            steps: trajectory.steps.iter().map(short).collect(),
-            tools: std::sync::Arc::from([]),
-            ..trajectory.clone()
-        };
-        self.trajectories.add(&kept)
+        let steps = trajectory.steps.iter().map(short).collect();
+        self.trajectories.add(&Trajectory { steps, ..trajectory.clone() })
     }
 
     pub(super) fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {

@@ -194,8 +194,8 @@ impl<'w> Runner<'w> {
     }
 
     /// Takes in a trajectory: what needs no model is answered at once, the rest is queued.
-    fn plan(&mut self, trajectory: Trajectory) -> Result<(), RunFileError> {
-        self.journal.trajectory(&trajectory)?;
+    fn plan(&mut self, mut trajectory: Trajectory) -> Result<(), RunFileError> {
+        self.journal.trajectory(&mut trajectory)?;
         self.progress.trajectories += 1;
         let planned = self.planner.plan(trajectory);
         self.progress.planned += (planned.answered.len() + planned.jobs.len()) as u64;

@@ -1,0 +1,79 @@
+//! What a run may cost, and how it is told beforehand.
+
+use std::time::Duration;
+
+use crate::lab::{Lab, endpoint, eval, kind_endpoint};
+
+#[test]
+fn a_dry_run_asks_nothing_and_estimates() {
+    let lab = Lab::with_cases(50);
+    let endpoint = kind_endpoint();
+    let ran = lab.run_at(&endpoint, &["eval", "cases.jsonl", "--dry-run"]).exits_with(0);
+    assert_eq!(endpoint.received(), 0);
+    assert!(!lab.path(".gradus").exists(), "nothing is left behind");
+    assert!(ran.out.contains("thought_to_tool                  50        0       50"), "{}", ran.out);
+    assert!(ran.out.contains("About $"), "{}", ran.out);
+    lab.run_at(&endpoint, &eval(&[])).exits_with(0);
+    let ran = lab.run_at(&endpoint, &["eval", "cases.jsonl", "--dry-run"]).exits_with(0);
+    assert!(ran.out.contains("thought_to_tool                  50       50        0"), "{}", ran.out);
+    let unknown =
+        lab.run_at(&endpoint, &["eval", "cases.jsonl", "--dry-run", "--judge", "mine"]).exits_with(0);
+    assert!(unknown.out.contains("The price of \"mine\" is not known"), "{}", unknown.out);
+}
+
+#[test]
+fn calls_and_dollars_are_never_overdrawn() {
+    let lab = Lab::with_cases(100);
+    let endpoint = kind_endpoint();
+    let ran = lab.run_at(&endpoint, &eval(&["--max-calls", "7"])).exits_with(0);
+    assert_eq!(endpoint.received(), 7);
+    assert!(ran.err.contains("the limit of 7 calls is reached"), "{}", ran.err);
+    assert!(ran.out.contains("This run is not complete"), "{}", ran.out);
+    // A call is $0.0014 and may be up to about $0.012.
+    let ran = lab.run_at(&endpoint, &eval(&["--max-cost", "0.05"])).exits_with(0);
+    assert!(ran.err.contains("could go over the limit of $0.05"), "{}", ran.err);
+    let spent: f64 = lab.lines("out.jsonl").iter().filter_map(|line| line["cost_usd"].as_f64()).sum();
+    assert!(spent > 0.03 && spent <= 0.05, "{spent}");
+    let ran = lab.run_at(&endpoint, &eval(&["--max-cost", "1", "--judge", "mine"])).exits_with(2);
+    assert!(ran.err.contains("the price of \"mine\" is not known"), "{}", ran.err);
+}
+
+#[test]
+fn a_run_stops_when_its_time_is_over() {
+    let lab = Lab::with_cases(5_000);
+    let endpoint = endpoint(|incoming| incoming.verdict("correct").after(Duration::from_millis(30)));
+    let ran = lab.run_at(&endpoint, &eval(&["--max-time", "0.7", "--concurrency", "10"])).exits_with(0);
+    assert!(ran.err.contains("stopped: the limit of"), "{}", ran.err);
+    let judged = lab.lines("out.jsonl").len();
+    assert!(judged > 20 && judged < 2_000, "{judged}");
+    assert!(endpoint.most_in_flight() <= 10);
+}
+
+#[test]
+fn prices_come_from_a_file() {
+    let lab = Lab::with_cases(10);
+    lab.write("prices.toml", "[\"mine\"]\ninput = 1000\noutput = 0\n");
+    let endpoint = kind_endpoint();
+    let ran = lab.run_at(&endpoint, &eval(&["--judge", "mine", "--prices", "prices.toml"])).exits_with(0);
+    assert!(ran.out.contains("Cost  $4.0000"), "{}", ran.out);
+    let ran = lab.run_at(&endpoint, &eval(&["--judge", "other"])).exits_with(0);
+    assert!(ran.out.contains("Cost  price not known"), "{}", ran.out);
+    lab.write("prices.toml", "[\"mine\"]\ninput = -1\noutput = 0\n");
+    let ran = lab.run_at(&endpoint, &eval(&["--judge", "mine", "--prices", "prices.toml"])).exits_with(2);
+    assert!(ran.err.contains("prices.toml: the price of \"mine\" is no amount of dollars"), "{}", ran.err);
+}
+
+#[test]
+fn a_sample_is_the_same_each_time_and_grows_by_adding() {
+    let lab = Lab::with_cases(200);
+    let ids = |size: &str, seed: &str| {
+        lab.run(&eval(&["--judge", "offline", "--sample", size, "--seed", seed])).exits_with(0);
+        let lines = lab.lines("out.jsonl");
+        lines.iter().map(|line| line["trajectory_id"].to_string()).collect::<Vec<_>>()
+    };
+    let ten = ids("10", "1");
+    assert_eq!((ten.len(), &ids("10", "1")), (10, &ten));
+    assert_ne!(ids("10", "2"), ten);
+    let twenty = ids("20", "1");
+    assert!(ten.iter().all(|id| twenty.contains(id)));
+}

@@ -1,0 +1,13 @@
+//! `gradus eval` as a user meets it, with a real endpoint behind it: one that answers, one that fails in every way.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
+
+mod bad_input;
+mod chaos;
+mod crash;
+mod judging;
+mod lab;
+mod limits;
+mod offline;
+mod outputs;
+mod rubrics;
