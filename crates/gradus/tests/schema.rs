@@ -1,4 +1,4 @@
-//! The committed JSON Schema of the line format is the one the code generates. `GRADUS_BLESS=1` writes it anew.
+//! The committed JSON Schemas are those the code generates. `GRADUS_BLESS=1` writes it anew.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -6,20 +6,57 @@ use std::fs;
 use std::path::Path;
 
 use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::OutcomeLine;
+use gradus_eval::report::Summary;
 use serde_json::Value as Json;
 
 #[test]
-fn the_line_format_is_described_by_its_schema() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas/trajectory.schema.json");
-    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Trajectory)).unwrap() + "\n";
-    if std::env::var_os("GRADUS_BLESS").is_some() {
-        fs::write(&path, &schema).unwrap();
+fn the_formats_are_described_by_their_schemas() {
+    let schemas = [
+        ("trajectory", schemars::schema_for!(Trajectory)),
+        ("outcome", schemars::schema_for!(OutcomeLine)),
+        ("summary", schemars::schema_for!(Summary)),
+    ];
+    for (name, schema) in schemas {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schemas/{name}.schema.json"));
+        let schema = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        if std::env::var_os("GRADUS_BLESS").is_some() {
+            fs::write(&path, &schema).unwrap();
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            committed, schema,
+            "run `GRADUS_BLESS=1 cargo test -p gradus --test schema` and commit the file"
+        );
     }
-    let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(
-        committed, schema,
-        "run `GRADUS_BLESS=1 cargo test -p gradus --test schema` and commit the file"
-    );
+}
+
+/// The promised names of an outcome, and that there are no scores where there is no verdict.
+#[test]
+fn an_outcome_has_the_promised_names() {
+    let schema = serde_json::to_value(schemars::schema_for!(OutcomeLine)).unwrap();
+    let names = [
+        "run_id",
+        "trajectory_id",
+        "step_index",
+        "evaluator",
+        "outcome",
+        "label",
+        "score",
+        "explanation",
+        "evidence",
+        "reason",
+        "judge",
+        "rubric_hash",
+        "tokens",
+        "cost_usd",
+        "cached",
+    ];
+    let missing: Vec<_> = names.iter().filter(|name| schema["properties"].get(**name).is_none()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let kinds = schema["$defs"]["OutcomeKind"].to_string();
+    assert!(["scored", "not_applicable", "failed"].iter().all(|kind| kinds.contains(kind)), "{kinds}");
 }
 
 /// Tools are built on these names: they may be added to, never changed.
