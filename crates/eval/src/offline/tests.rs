@@ -129,6 +129,24 @@ fn tools_that_do_not_exist() {
     assert_eq!(single("Weather in Oslo?", "I will get the weather.", "get_weather_v2", json!({}))[0], "good");
 }
 
+/// What is off the point altogether is the thought's fault, not the call's.
+#[test]
+fn a_thought_about_something_else_is_not_held_to_the_requests_names() {
+    let judged = |thought: &str| {
+        let call = step(thought, "list_orders", json!({"customer": "acme/blog"}), "[]");
+        let run = run("Which orders does acme/shop have?", vec![call], "None.");
+        let offline = Offline::new(&run);
+        (offline.thought_to_tool(0), label(&offline.query_to_thought(0)))
+    };
+    let (follows, topic) = judged("I will list the orders.");
+    let Opinion::Bad { explanation, .. } = follows else { panic!("{follows:?}") };
+    assert!(explanation.starts_with("The thought names no other than the request's"), "{explanation}");
+    assert_eq!(topic, "good");
+    let (strays, topic) = judged("My grandmother bakes wonderful cakes.");
+    assert_eq!(topic, "bad");
+    assert!(!format!("{strays:?}").contains("acme/shop"), "{strays:?}");
+}
+
 #[test]
 fn values_that_contradict_the_thought() {
     let found = |thought: &str, path: &str| {

@@ -5,7 +5,7 @@ use super::identifiers::{Shape, shape_of};
 use super::quote::quote;
 use super::tools::Tool;
 use super::words::Text;
-use super::{Offline, Opinion, intention, values};
+use super::{Offline, Opinion, intention, topic, values};
 use gradus_core::trajectory::Step;
 
 pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
@@ -34,8 +34,13 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
     // The tool may be right while its arguments are not: that is told here and judged elsewhere.
     notes.extend(call::problems(offline, step).iter().map(call::describe));
     if let Some(found) = contradiction(offline, at, step, thought, tool) {
+        let who = if thought.source.contains(&found.said) {
+            "The thought speaks of"
+        } else {
+            "The thought names no other than the request's"
+        };
         let explanation = format!(
-            "The thought speaks of {}, but {} is called with {} = {}.",
+            "{who} {}, but {} is called with {} = {}.",
             quote(&found.said),
             quote(&step.tool),
             quote(&found.parameter),
@@ -69,13 +74,15 @@ fn contradiction(
 ) -> Option<values::Contradiction> {
     let query = offline.query();
     let found = values::contradiction(thought, step, &tool.nouns);
-    // A thought that names nothing speaks of what the request names.
+    // A thought that names nothing speaks of what the request names, unless it is about something else altogether.
     let silent = |shape: Shape| !thought.identifiers.iter().any(|said| said.shape == shape);
     let found = found.or_else(|| {
         let found = values::contradiction(query?, step, &[])?;
         let kind = shape_of(&found.value)
             .filter(|shape| matches!(shape, Shape::Pair | Shape::Email | Shape::Code))?;
-        (silent(kind) && !found.is_name && !offline.seen_before(at, &found.value)).then_some(found)
+        let follows = || !matches!(topic::judge(offline, at), Opinion::Bad { .. });
+        let is_held = silent(kind) && !found.is_name && !offline.seen_before(at, &found.value);
+        (is_held && follows()).then_some(found)
     })?;
     // Names of places and people have other names; only one that the request itself uses is held against the call.
     let asked =
