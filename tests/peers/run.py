@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Real agents, real instrumentations, real exporters: what they send is read by `gradus traces` and compared with what
-they did. Each peer gets a virtual environment of its own below the cache folder.
+they did. And what `gradus eval` sends to judges is held against the official clients' own types. Each peer gets a virtual environment of its own below the cache folder.
 
   tests/peers/run.py GRADUS
 
 A peer that cannot be installed is skipped with the reason; with CI=true that is a failure.
 """
+import functools
 import json
 import os
 import pathlib
@@ -73,6 +74,10 @@ PEERS = {
 }
 
 
+# The clients whose types say what a judge's endpoint is sent, and what it answers.
+JUDGE_PACKAGES = ["openai==3.49.0", "anthropic==2.8.0"]
+
+
 class NotInstalled(Exception):
     pass
 
@@ -121,12 +126,20 @@ def check(gradus, name, peer):
     return found + [f"unexpected defect {defect}" for defect in unread]
 
 
+def check_judges(gradus):
+    python = python_for("judges", JUDGE_PACKAGES)
+    ran = subprocess.run([python, HERE / "judges.py", gradus], capture_output=True, text=True, timeout=120)
+    return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
+
+
 def main():
-    gradus = sys.argv[1]
+    gradus = os.path.abspath(sys.argv[1])
     passed = failed = skipped = 0
-    for name, peer in PEERS.items():
+    checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
+    checks["judges"] = functools.partial(check_judges, gradus)
+    for name, run in checks.items():
         try:
-            found = check(gradus, name, peer)
+            found = run()
         except NotInstalled as reason:
             print(f"peer {name}: SKIPPED, it could not be installed: {reason}")
             skipped += 1

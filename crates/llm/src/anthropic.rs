@@ -11,8 +11,6 @@ pub(crate) const VERSION: &str = "2023-06-01";
 struct Body<'b> {
     model: &'b str,
     max_tokens: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
     system: [Block<'b>; 1],
     messages: [MessageOut<'b>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +65,6 @@ pub(crate) fn body(model: &str, request: &Request<'_>) -> Vec<u8> {
     let body = Body {
         model,
         max_tokens: request.max_tokens,
-        temperature: request.temperature,
         system: [Block {
             kind: "text",
             text: request.system,

@@ -54,7 +54,7 @@ impl Provider {
     pub fn default_model(self) -> &'static str {
         match self {
             Provider::OpenAi => "gpt-4o",
-            Provider::Anthropic => "claude-sonnet-4-5",
+            Provider::Anthropic => "claude-sonnet-5-5",
         }
     }
 }

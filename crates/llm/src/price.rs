@@ -86,8 +86,10 @@ impl PriceTable {
 /// `gpt-4o-2024-08-06` is a version of `gpt-4o`; `gpt-4o-mini` is a model of its own.
 fn is_version_of(name: &str, entry: &str) -> bool {
     let Some(rest) = name.strip_prefix(entry) else { return false };
-    let Some(rest) = rest.strip_prefix(['-', '@', ':', '.']) else { return rest.is_empty() };
-    rest == "latest" || rest.starts_with(|c: char| c.is_ascii_digit()) || rest.starts_with('v')
+    let Some(rest) = rest.strip_prefix(['-', '@', ':']) else { return rest.is_empty() };
+    // A date or a build number; one or two digits are another model.
+    let digits = rest.chars().take_while(char::is_ascii_digit).count();
+    rest == "latest" || digits >= 4
 }
 
 #[cfg(test)]
@@ -104,6 +106,10 @@ mod tests {
         assert_eq!(table.find("gpt-4o-audio-preview"), None);
         assert_eq!(table.find("my-own-model"), None);
         assert!(table.find("claude-sonnet-4-5-20250929").is_some());
+        // Another number is another model, with a price of its own that may not be known.
+        assert_eq!(table.find("gpt-5.99"), None);
+        assert_eq!(table.find("claude-opus-5-99"), None);
+        assert_ne!(table.find("gpt-5.4"), table.find("gpt-5"));
     }
 
     #[test]

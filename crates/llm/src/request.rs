@@ -10,6 +10,7 @@ pub struct Request<'r> {
     pub user: &'r str,
     pub answer: AnswerForm,
     pub max_tokens: u32,
+    /// Only some endpoints take one.
     pub temperature: Option<f64>,
 }
 

@@ -141,6 +141,8 @@ struct Runner<'w> {
     asked: u64,
     /// What the questions in flight may cost at most.
     reserved_usd: f64,
+    /// What questions may have cost whose answers did not say.
+    unreported_usd: f64,
     failures_in_a_row: u32,
     stopping: Option<RunEnd>,
     deadline: Option<Instant>,
@@ -185,6 +187,7 @@ impl<'w> Runner<'w> {
             waiting: HashMap::new(),
             asked: 0,
             reserved_usd: 0.0,
+            unreported_usd: 0.0,
             failures_in_a_row: 0,
             stopping: None,
             deadline: plan.limits.max_time.map(|time| started + time),
@@ -259,6 +262,10 @@ impl<'w> Runner<'w> {
         Ok(true)
     }
 
+    fn spent_at_most(&self) -> f64 {
+        self.progress.cost_usd + self.unreported_usd + self.reserved_usd
+    }
+
     fn room(&self, cost_usd: f64) -> Room {
         if let Some(most) = self.limits.max_calls
             && self.asked >= most
@@ -266,7 +273,7 @@ impl<'w> Runner<'w> {
             return Room::Never(format!("the limit of {most} calls is reached"));
         }
         match self.limits.max_cost_usd {
-            Some(most) if self.progress.cost_usd + self.reserved_usd + cost_usd > most => {
+            Some(most) if self.spent_at_most() + cost_usd > most => {
                 // What is in flight mostly costs less than it may.
                 if self.tasks.is_empty() {
                     Room::Never(format!("the next call could go over the limit of ${most}"))
@@ -313,6 +320,10 @@ impl<'w> Runner<'w> {
         let line = self.planner.line(&asked.job, &asked.judgement, price);
         if let Ok(reading) = &asked.judgement.result {
             self.journal.cache(asked.key, reading)?;
+        }
+        if line.cost_usd.is_none() {
+            // The endpoint does not say what it used: the most it can have been counts against the limit.
+            self.unreported_usd += asked.reserved_usd;
         }
         self.record(&line)?;
         for job in waiting {

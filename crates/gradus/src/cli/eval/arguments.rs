@@ -14,7 +14,7 @@ pub(in crate::cli) struct Arguments {
     pub(super) sources: Vec<String>,
 
     /// Who judges: `offline` (rules, no network), a model's name (`gpt-4o`), or `openai:MODEL` / `anthropic:MODEL`.
-    /// Without it: gpt-4o if OPENAI_API_KEY or OPENAI_BASE_URL is set, claude-sonnet-4-5 if ANTHROPIC_API_KEY is, else
+    /// Without it: gpt-4o if OPENAI_API_KEY or OPENAI_BASE_URL is set, claude-sonnet-5-5 if ANTHROPIC_API_KEY is, else
     /// `offline`.
     #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
     pub(super) judge: Option<String>,
@@ -39,7 +39,7 @@ pub(in crate::cli) struct Arguments {
     /// The judge's context: what does not fit is shortened, and marked [default: 100000].
     #[arg(long, value_name = "TOKENS", help_heading = "Judge")]
     pub(super) context_tokens: Option<usize>,
-    /// The model's temperature; `none` sends none [default: 0].
+    /// The model's temperature; `none` sends none [default: 0]. Anthropic takes none.
     #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Judge")]
     pub(super) temperature: Option<Temperature>,
     /// Ask for plain text, even if the endpoint could answer in JSON.

@@ -149,12 +149,12 @@ fn judge_all(
     });
     watcher.finish();
     let end = end?;
-    let read = reading.join().map_err(|_| anyhow::anyhow!("reading the sources broke off"))?;
-    // A run that stopped early closed the channel: that the source could not send is then no news.
-    match read {
-        Err(_) if end != RunEnd::Finished => Ok((end, Read::default())),
-        read => Ok((end, read?)),
+    if end != RunEnd::Finished {
+        // Nobody waits for the rest of the sources, which may be a terminal that says nothing more.
+        return Ok((end, Read::default()));
     }
+    let read = reading.join().map_err(|_| anyhow::anyhow!("reading the sources broke off"))?;
+    Ok((end, read?))
 }
 
 /// Ctrl-C, and what a system sends before it kills.
