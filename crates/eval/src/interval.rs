@@ -41,18 +41,20 @@ pub fn clustered(clusters: &[Cluster], worst: f64, best: f64) -> Option<Interval
     // Trajectories of unequal length count for fewer (Kish).
     let groups = count * count / clusters.iter().map(|cluster| cluster.count * cluster.count).sum::<f64>();
     let independent = share * (1.0 - share) / count;
-    let effective = if groups < 1.5 || independent <= f64::EPSILON {
-        // Nothing to see how much trajectories differ: each counts once.
-        groups
+    let (effective, quantile) = if independent <= f64::EPSILON {
+        // All right or all wrong: nothing shows how much trajectories differ, so each counts once.
+        (groups, NORMAL_QUANTILE)
+    } else if groups < 1.5 {
+        (1.0, student_quantile(1.0))
     } else {
         let squares: f64 =
             clusters.iter().map(|cluster| (scaled(cluster) - share * cluster.count).powi(2)).sum();
         let variance = groups / (groups - 1.0) * squares / (count * count);
         // That trajectories differ less than chance is itself chance.
         let design_effect = (variance / independent).max(1.0);
-        (count / design_effect).max(1.0)
+        ((count / design_effect).max(1.0), student_quantile(groups - 1.0))
     };
-    let unit = wilson_of(share, effective, student_quantile(groups - 1.0));
+    let unit = wilson_of(share, effective, quantile);
     Some(Interval { low: worst + unit.low * range, high: worst + unit.high * range })
 }
 
