@@ -45,6 +45,9 @@ pub struct Window {
     next: u64,
     /// Calls before this one belong to an episode that was answered with a cut already.
     episode: u64,
+    /// Calls before this one were in flight when the limit was reached: their answers say that there is room for more.
+    /// (Not whether it is reached now: answers come in bursts, and after the first of a burst it no longer is.)
+    full_at: u64,
     paused_until: Option<Instant>,
     allowance: Option<(u64, Instant)>,
     again_waiting: usize,
@@ -70,6 +73,7 @@ impl Window {
             in_flight: 0,
             next: 0,
             episode: 0,
+            full_at: 0,
             paused_until: None,
             allowance: None,
             again_waiting: 0,
@@ -94,7 +98,11 @@ impl Window {
                 return Admission::Until(reset);
             }
         }
-        if self.in_flight >= self.limit() || (turn == Turn::New && self.again_waiting > 0) {
+        if self.in_flight >= self.limit() {
+            self.full_at = self.next;
+            return Admission::Full;
+        }
+        if turn == Turn::New && self.again_waiting > 0 {
             return Admission::Full;
         }
         if let Some((left, _)) = &mut self.allowance {
@@ -102,14 +110,16 @@ impl Window {
         }
         self.in_flight += 1;
         self.next += 1;
+        if self.in_flight >= self.limit() {
+            self.full_at = self.next;
+        }
         Admission::Go(self.next - 1)
     }
 
     pub fn end(&mut self, serial: u64, signal: Signal, now: Instant) {
-        let used = self.in_flight + 1 >= self.limit();
         self.in_flight = self.in_flight.saturating_sub(1);
         match signal {
-            Signal::Answered if used => {
+            Signal::Answered if serial < self.full_at => {
                 let growth = if self.slow_start { 1.0 } else { 1.0 / self.limit };
                 self.limit = (self.limit + growth).min(self.max);
             }
@@ -276,6 +286,15 @@ mod tests {
             limits.push(window.limit());
         }
         assert_eq!(limits, [16, 32, 64, 100, 100]);
+    }
+
+    /// Calls that started together are answered together.
+    #[tokio::test(start_paused = true)]
+    async fn doubles_when_answers_come_in_bursts() {
+        let now = Instant::now();
+        let mut window = Window::new(100);
+        let sizes: Vec<usize> = (0..5).map(|_| round(&mut window, Signal::Answered, now)).collect();
+        assert_eq!(sizes, [16, 32, 64, 100, 100]);
     }
 
     #[tokio::test(start_paused = true)]

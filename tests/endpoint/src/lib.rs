@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 
 /// What came in.
@@ -136,16 +136,21 @@ impl Endpoint {
     }
 
     pub fn start_on(port: u16, script: Arc<Script>) -> std::io::Result<Endpoint> {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", port))?;
-        listener.set_nonblocking(true)?;
-        let port = listener.local_addr()?.port();
         let counters = Arc::new(Counters::default());
         let (stop, stopped) = oneshot::channel();
         let shared = Arc::clone(&counters);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _runtime = runtime.enter();
+            let socket = TcpSocket::new_v4()?;
+            socket.set_reuseaddr(true)?;
+            socket.bind(([127, 0, 0, 1], port).into())?;
+            // Thousands may knock at once.
+            socket.listen(8192)?
+        };
+        let port = listener.local_addr()?.port();
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
-                let Ok(listener) = TcpListener::from_std(listener) else { return };
                 tokio::select! {
                     () = http::serve(listener, script, shared, clock::Clock::start()) => {}
                     _ = stopped => {}

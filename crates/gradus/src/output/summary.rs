@@ -146,6 +146,16 @@ fn print_cost(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         "\n{BOLD}Cost{BOLD:#}  {usd}; {} calls, {} tokens in ({} of them cached), {} out; {} verdicts were there already",
         cost.calls, cost.tokens.prompt, cost.tokens.cached_prompt, cost.tokens.completion, cost.from_cache
     )?;
+    let asked = cost.by_evaluator.iter().filter(|part| part.calls > 0 || part.from_cache > 0);
+    for part in asked {
+        let usd = part.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
+        let (evaluator, judge) = (printable_line(&part.evaluator), printable_line(&part.judge));
+        writeln!(
+            out,
+            "  {evaluator:<28} {usd}  {DIM}{judge}; {} calls, {} tokens in, {} out{DIM:#}",
+            part.calls, part.tokens.prompt, part.tokens.completion
+        )?;
+    }
     if summary.shortened > 0 {
         writeln!(
             out,

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod dry_run;
+mod file_limit;
 mod judge_source;
 mod progress;
 mod settings;
@@ -134,6 +135,9 @@ fn judge_all(
         limits: settings.limits,
         ignore_cache: arguments.fresh,
     };
+    if settings.judge.is_some() {
+        file_limit::raise(settings.limits.concurrency);
+    }
     let mut watcher = progress::Bar::new(arguments.quiet, settings.judge.is_some());
     // One thread: a call to a judge is all waiting, and handing it between threads costs more than it gains.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
