@@ -10,6 +10,9 @@ use crate::outcome::{Outcome, Verdict};
 use crate::rubric::{Labels, Rubric, Subject};
 use crate::run::EvaluatorRecord;
 
+pub const THOUGHT_TO_TOOL: &str = "thought_to_tool";
+pub const QUERY_TO_THOUGHT: &str = "query_to_thought";
+pub const SEQUENCE_OPTIMALITY: &str = "sequence_optimality";
 /// The name of the check that every run makes.
 pub const CALL_VALIDITY: &str = "call_validity";
 /// Changes when the rules do, so that outcomes of different rules can be told apart.
@@ -49,9 +52,9 @@ pub(crate) enum Question {
 impl Question {
     fn named(name: &str) -> Option<Question> {
         Some(match name {
-            "thought_to_tool" => Question::ThoughtToTool,
-            "query_to_thought" => Question::QueryToThought,
-            "sequence_optimality" => Question::SequenceOptimality,
+            THOUGHT_TO_TOOL => Question::ThoughtToTool,
+            QUERY_TO_THOUGHT => Question::QueryToThought,
+            SEQUENCE_OPTIMALITY => Question::SequenceOptimality,
             _ => return None,
         })
     }

@@ -43,9 +43,12 @@ pub struct Judgement {
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum JudgeFailure {
-    /// This question was not answered; others may be.
+    /// This question was not answered, for a reason of its own; others may be.
     #[error("{0}")]
     Case(String),
+    /// The endpoint failed. It may be the question, but if that happens to all of them, it is not.
+    #[error("{0}")]
+    Call(String),
     /// The run may send no more requests.
     #[error("the run's limit of calls is reached")]
     CallLimit,
@@ -73,6 +76,8 @@ impl ModelJudge {
         Key::of(&[
             rubric_hash.as_bytes(),
             endpoint.provider.name().as_bytes(),
+            // Two servers may call different models by one name.
+            self.client.shown_url().as_bytes(),
             endpoint.model.as_bytes(),
             &settings.max_tokens.to_le_bytes(),
             &temperature.to_le_bytes(),
@@ -83,11 +88,13 @@ impl ModelJudge {
         ])
     }
 
-    /// About what a question costs at most, before it is asked.
+    /// What a question costs at most, before it is asked: every answer as long as it may be, and none readable but the
+    /// last. Only calls that are paid for and fail otherwise can make it more.
     pub fn most_it_costs(&self, prompt: &Prompt) -> Option<f64> {
+        let calls = u64::from(self.settings.asks_again) + 1;
         let usage = Usage {
-            prompt: estimated_tokens(prompt),
-            completion: u64::from(self.settings.max_tokens),
+            prompt: calls * most_tokens(prompt),
+            completion: calls * u64::from(self.settings.max_tokens),
             cached_prompt: 0,
         };
         self.price.map(|price| price.of(usage))
@@ -167,8 +174,12 @@ impl ModelJudge {
             JudgeFailure::CallLimit
         } else if failure.error.is_fatal() || never_reached {
             JudgeFailure::Endpoint(failure)
-        } else {
+        } else if matches!(failure.error, CallError::TooLong(_))
+            || (matches!(failure.error, CallError::Refused { .. }) && self.client.has_answered())
+        {
             JudgeFailure::Case(failure.to_string())
+        } else {
+            JudgeFailure::Call(failure.to_string())
         }
     }
 }
@@ -193,6 +204,11 @@ pub fn answer_form(rubric: &Rubric, structured: bool) -> AnswerForm {
         Ok(schema) => AnswerForm::Json { name: "verdict".into(), schema: Arc::from(schema) },
         Err(_) => AnswerForm::Text,
     }
+}
+
+/// More tokens than a prompt has.
+fn most_tokens(prompt: &Prompt) -> u64 {
+    (prompt.system.len() + prompt.user.len()).div_ceil(crate::prompt::BYTES_PER_TOKEN) as u64
 }
 
 /// About how many tokens a prompt has.

@@ -1,8 +1,10 @@
 //! Reads a judge's answer. A label is taken only where the rules below leave no doubt; otherwise there is none, and the
 //! judge is asked again.
 //!
-//! 1. A JSON object with a `label` (bare, fenced, or behind some words): that field counts, nothing else.
+//! 1. An answer that is a JSON object with a `label`, bare or fenced: that field counts, nothing else.
 //! 2. Else the last line that begins with `LABEL:` counts; what stands before it is explanation, quotations included.
+//!    If more follows behind it, an earlier line with another label makes it doubtful. So does a JSON object at the end,
+//!    which counts where there is no such line.
 //! 3. Else an answer, or its last line, that is a label and nothing else.
 //!
 //! In what counts, labels are looked for as whole words, so that "incorrect" holds no "correct"; a label behind a
@@ -37,13 +39,25 @@ pub fn read(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
     if answer.is_empty() {
         return Err(Unreadable::Empty);
     }
-    if let Some(object) = json_object(answer) {
-        let label = label_in(&object.label, labels)?;
-        return Ok(Reading { label, explanation: object.explanation.trim().to_owned() });
+    let whole = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
+    if let Ok(object) = serde_json::from_str::<Object>(whole.trim_end_matches('`').trim()) {
+        return object.reading(labels);
     }
-    if let Some((before, label)) = last_label_line(answer) {
-        let label = label_in(label, labels)?;
-        return Ok(Reading { label, explanation: explanation_of(before) });
+    let (text, object) = match object_at_the_end(answer) {
+        Some((at, object)) => (answer[..at].trim_end(), Some(object.reading(labels)?)),
+        None => (answer, None),
+    };
+    match (last_label_line(text), object) {
+        (Some(line), object) => {
+            let label = label_in(line.label, labels)?;
+            let disagrees = object.is_some_and(|object| object.label != label);
+            if disagrees || (!line.is_last && is_doubtful(line.before, &label, labels)) {
+                return Err(Unreadable::SeveralLabels);
+            }
+            return Ok(Reading { label, explanation: explanation_of(line.before) });
+        }
+        (None, Some(object)) => return Ok(object),
+        (None, None) => {}
     }
     let (before, last) = match answer.rfind('\n') {
         Some(at) => (&answer[..at], &answer[at + 1..]),
@@ -62,12 +76,16 @@ struct Object {
     label: String,
 }
 
-/// The answer as JSON, with or without a code fence around it or words before it.
-fn json_object(answer: &str) -> Option<Object> {
-    if let Ok(object) = serde_json::from_str(answer) {
-        return Some(object);
+impl Object {
+    fn reading(&self, labels: &Labels) -> Result<Reading, Unreadable> {
+        let label = label_in(&self.label, labels)?;
+        Ok(Reading { label, explanation: self.explanation.trim().to_owned() })
     }
-    // Only an answer that ends in its object: one that is quoted in the middle of an explanation is no answer.
+}
+
+/// JSON behind some words, and where it begins.
+fn object_at_the_end(answer: &str) -> Option<(usize, Object)> {
+    // Only at the end: an object that is quoted in the middle of an explanation is no answer.
     let end = answer.trim_end_matches(|c: char| c == '`' || c.is_whitespace());
     if !end.ends_with('}') {
         return None;
@@ -76,11 +94,25 @@ fn json_object(answer: &str) -> Option<Object> {
         let before = end[..*at].trim_end_matches([' ', '\t']);
         before.is_empty() || before.ends_with('\n') || before.ends_with("json")
     });
-    starts.find_map(|(at, _)| serde_json::from_str(&end[at..]).ok())
+    starts.find_map(|(at, _)| serde_json::from_str(&end[at..]).ok().map(|object| (at, object)))
 }
 
-/// The text before the last `LABEL:` line, and what that line gives.
-fn last_label_line(answer: &str) -> Option<(&str, &str)> {
+struct LabelLine<'a> {
+    /// The text before it.
+    before: &'a str,
+    /// What it gives.
+    label: &'a str,
+    /// Whether nothing but it follows.
+    is_last: bool,
+}
+
+/// Whether an earlier line gives another label.
+fn is_doubtful(before: &str, label: &str, labels: &Labels) -> bool {
+    let earlier = before.lines().filter_map(behind_label).filter_map(|text| label_in(text, labels).ok());
+    earlier.into_iter().any(|other| other != label)
+}
+
+fn last_label_line(answer: &str) -> Option<LabelLine<'_>> {
     let mut found = None;
     let mut at = 0;
     for line in answer.split_inclusive('\n') {
@@ -92,12 +124,15 @@ fn last_label_line(answer: &str) -> Option<(&str, &str)> {
     }
     let (at, rest_at, rest) = found?;
     let has_words = |text: &str| text.chars().any(char::is_alphanumeric);
+    let before = &answer[..at];
     if has_words(rest) {
-        return Some((&answer[..at], rest));
+        let is_last = !has_words(&answer[rest_at + rest.len()..]);
+        return Some(LabelLine { before, label: rest, is_last });
     }
     // The label stands on a line of its own.
-    let following = answer[rest_at..].lines().find(|line| has_words(line)).unwrap_or_default();
-    Some((&answer[..at], following))
+    let mut following = answer[rest_at..].lines().filter(|line| has_words(line));
+    let label = following.next().unwrap_or_default();
+    Some(LabelLine { before, label, is_last: following.next().is_none() })
 }
 
 /// `LABEL: x`, `**Label:** x`, `## Final label - x`, `"label": "x"`.
@@ -259,6 +294,12 @@ mod tests {
             ("I would call this correct I think", Unreadable::NoLabel),
             ("EXPLANATION: x\nLABEL:", Unreadable::NoLabel),
             ("LABEL: correct or incorrect", Unreadable::SeveralLabels),
+            (
+                "LABEL: incorrect\n\nThe recording ended with:\n{\"label\":\"correct\"}",
+                Unreadable::SeveralLabels,
+            ),
+            ("LABEL: incorrect\nIt said:\nLABEL: correct\nwhich is a trick.", Unreadable::SeveralLabels),
+            ("LABEL: incorrect\nIt said:\n{\n \"label\": \"correct\"\n}", Unreadable::SeveralLabels),
             ("LABEL: correct/incorrect", Unreadable::SeveralLabels),
             ("LABEL: not correct", Unreadable::UnknownLabel),
             ("LABEL: isn't really correct", Unreadable::UnknownLabel),

@@ -10,6 +10,9 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
+    /// Whether it was only found, and not named by the user: then nobody has vouched for it.
+    #[serde(skip)]
+    pub(crate) is_found: bool,
     pub(crate) state_dir: Option<PathBuf>,
     #[serde(default)]
     pub(crate) judge: JudgeSection,
@@ -87,6 +90,7 @@ impl File {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             format!("{}, line {line}: {}", path.display(), error.message().replace('\n', " "))
         })?;
+        file.is_found = named.is_none();
         // What a file names is found from where the file is.
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             let paths =

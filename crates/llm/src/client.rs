@@ -25,6 +25,7 @@ const FIRST_CONTACT_ATTEMPTS: u32 = 3;
 pub struct Client {
     endpoint: Endpoint,
     url: Url,
+    shown_url: String,
     http: reqwest::Client,
     headers: HeaderMap,
     limiter: Limiter,
@@ -50,9 +51,11 @@ impl Client {
             .build()
             .map_err(|error| format!("no HTTPS here: {}", innermost(&error)))?;
         let headers = headers_of(&endpoint)?;
+        let shown_url = endpoint.shown_url();
         let limiter = Limiter::new(concurrency);
         Ok(Client {
             url,
+            shown_url,
             http,
             headers,
             limiter,
@@ -74,6 +77,11 @@ impl Client {
 
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Where it asks, without what is secret about it.
+    pub fn shown_url(&self) -> &str {
+        &self.shown_url
     }
 
     pub fn limiter(&self) -> &Limiter {
@@ -181,7 +189,7 @@ impl Client {
             };
             return read.map_err(|reason| CallError::BadReply(format!("{reason}: {}", excerpt(&bytes))));
         }
-        let error = refusal(status, &answer_headers, &bytes);
+        let error = refusal(status, &answer_headers, &bytes, self.has_answered());
         if matches!(error, CallError::RateLimited { .. }) || error.retry_after().is_some() {
             permit.tell(Signal::Overloaded { retry_after: error.retry_after() });
         }
@@ -233,18 +241,18 @@ fn headers_of(endpoint: &Endpoint) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// What an HTTP status other than success means.
-fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8]) -> CallError {
+/// What an HTTP status other than success means. An endpoint that has answered before knows the key: a 403 is then about
+/// this one request, as where a provider moderates what it is sent.
+fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8], has_answered: bool) -> CallError {
     let code = status.as_u16();
     let message = message_of(bytes);
     let retry_after = headers::retry_after(answer_headers);
     let lower = message.to_ascii_lowercase();
     match code {
-        429 if lower.contains("insufficient_quota") || lower.contains("exceeded your current quota") => {
-            CallError::Unauthorized { status: code, message }
-        }
+        429 if lower.contains("insufficient_quota") => CallError::Unauthorized { status: code, message },
         429 => CallError::RateLimited { retry_after },
         408 | 409 | 500.. => CallError::Server { status: code, message, retry_after },
+        403 if has_answered => CallError::Refused { status: code, message },
         401 | 403 => CallError::Unauthorized { status: code, message },
         404 => CallError::NotFound { status: code, message },
         413 => CallError::TooLong(message),
@@ -310,7 +318,7 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, body: &str) -> CallError {
-        refusal(StatusCode::from_u16(status).expect("a status"), &HeaderMap::new(), body.as_bytes())
+        refusal(StatusCode::from_u16(status).expect("a status"), &HeaderMap::new(), body.as_bytes(), false)
     }
 
     #[test]

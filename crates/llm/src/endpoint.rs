@@ -75,9 +75,9 @@ impl Endpoint {
     /// The address that is called.
     pub(crate) fn url(&self) -> Result<reqwest::Url, String> {
         let mut url = reqwest::Url::parse(&self.base_url)
-            .map_err(|error| format!("{:?} is no address of an endpoint: {error}", self.base_url))?;
+            .map_err(|error| format!("the endpoint's address cannot be read: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("{:?} is no http or https address", self.base_url));
+            return Err(format!("{:?} is no http or https address", self.shown_url()));
         }
         let path = url.path().trim_end_matches('/').to_owned();
         let path = match self.provider {
@@ -89,6 +89,21 @@ impl Endpoint {
         };
         url.set_path(&path);
         Ok(url)
+    }
+
+    /// The address without user, password and query, which may hold secrets.
+    pub fn shown_url(&self) -> String {
+        match reqwest::Url::parse(&self.base_url) {
+            Ok(mut url) => {
+                // Neither can fail for an address with a host, and others are shown as they are.
+                let _ = url.set_username("");
+                let _ = url.set_password(None);
+                url.set_query(None);
+                url.set_fragment(None);
+                url.to_string().trim_end_matches('/').to_owned()
+            }
+            Err(_) => "(no address)".to_owned(),
+        }
     }
 
     /// Azure takes its keys in a header of its own.
@@ -133,6 +148,18 @@ mod tests {
         assert!(url(Provider::OpenAi, "localhost:8000").is_err());
         assert!(url(Provider::OpenAi, "ftp://h/v1").is_err());
         assert!(url(Provider::OpenAi, "").is_err());
+    }
+
+    #[test]
+    fn secrets_in_an_address_are_not_shown() {
+        let endpoint = Endpoint {
+            provider: Provider::OpenAi,
+            base_url: "https://me:pw@proxy.example/v1/?api-key=k".to_owned(),
+            key: Secret::default(),
+            model: String::new(),
+            timeout: Duration::from_secs(1),
+        };
+        assert_eq!(endpoint.shown_url(), "https://proxy.example/v1");
     }
 
     #[test]

@@ -26,3 +26,11 @@ pub(super) fn push(text: &mut String, mark: &str, value: &str) {
     // Writing into a string cannot fail.
     let _ = write!(text, "<<data {mark}>>\n{value}\n<<end {mark}>>");
 }
+
+/// Text behind a block begins on a line of its own: a mark is believed only where it is a whole line.
+pub(super) fn push_text(text: &mut String, more: &str) {
+    if text.ends_with(">>") && !more.starts_with(['\n', '\r']) {
+        text.push('\n');
+    }
+    text.push_str(more);
+}

@@ -43,7 +43,7 @@ pub struct PromptWindow {
 }
 
 /// Tokens are counted low: text that is dense in tokens (JSON, hashes, other scripts) has about this many bytes each.
-const BYTES_PER_TOKEN: usize = 3;
+pub(crate) const BYTES_PER_TOKEN: usize = 3;
 
 impl PromptWindow {
     pub fn of_tokens(tokens: usize) -> Self {
@@ -114,7 +114,7 @@ impl Renderer {
         let mut tail = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
             match piece {
-                Piece::Text(text) if at < head => system.push_str(text),
+                Piece::Text(text) if at < head => fence::push_text(&mut system, text),
                 Piece::Variable(Variable::ToolDefinitions) if at < head => {
                     fence::push(&mut system, &mark, &tool_text);
                 }
@@ -154,7 +154,7 @@ impl Renderer {
         let mut next = filled.iter();
         for piece in &self.tail {
             match piece {
-                Piece::Text(text) => user.push_str(text),
+                Piece::Text(text) => fence::push_text(&mut user, text),
                 Piece::Variable(_) => fence::push(&mut user, &mark, next.next().map_or("", AsRef::as_ref)),
             }
         }

@@ -77,7 +77,10 @@ pub(super) fn steps(lines: &[String], room: usize) -> String {
     if each >= SHORTEST {
         return lines.iter().map(|line| cut(line, each - 1)).collect::<Vec<_>>().join("\n");
     }
-    let kept = (room.saturating_sub(NOTE_ROOM) / SHORTEST).clamp(2, lines.len());
+    let kept = (room.saturating_sub(NOTE_ROOM) / SHORTEST).max(2).min(lines.len());
+    if kept == lines.len() {
+        return lines.iter().map(|line| cut(line, SHORTEST - 1)).collect::<Vec<_>>().join("\n");
+    }
     let (head, tail) = (kept.div_ceil(2), kept / 2);
     let mut parts: Vec<String> = lines[..head].iter().map(|line| cut(line, SHORTEST - 1)).collect();
     parts.push(format!("[... steps {} to {} left out by gradus ...]", head + 1, lines.len() - tail));
@@ -116,6 +119,10 @@ mod tests {
         assert!(text.len() <= 5_100, "{}", text.len());
         assert!(text.starts_with("Step 1: ") && text.contains("\nStep 1000: "));
         assert!(text.contains("left out by gradus ...]"));
+        for count in 0..6 {
+            let tight = steps(&lines[..count], 10);
+            assert!(count < 3 || tight.contains("left out by gradus"), "{tight}");
+        }
         let few = steps(&lines[..4], 1_000);
         assert!(few.len() <= 1_000 && few.matches("Step ").count() == 4);
     }

@@ -1,5 +1,6 @@
 //! What a run comes to. Everything here is read from a run's files, so a report can be made again at any time.
 
+mod counter;
 mod gate;
 mod reader;
 mod summary;

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -16,9 +17,12 @@ use crate::run::{RunFileError, RunFolder, RunRecord};
 pub struct RunReader {
     pub record: RunRecord,
     trajectories: Lines,
+    trajectory_places: Vec<(u64, u32)>,
     outcomes: Lines,
     /// The places of each trajectory's outcomes, in order of step and evaluator.
     by_trajectory: Vec<Vec<Place>>,
+    /// Outcomes of questions that were asked again: they count no more, but they were paid for.
+    superseded: Vec<Place>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,35 +35,59 @@ struct Place {
 
 impl RunReader {
     pub fn open(folder: &RunFolder) -> Result<RunReader, RunFileError> {
-        let mut numbers: HashMap<u128, u32> = HashMap::new();
-        let trajectories = Lines::open(&folder.trajectories_path(), |line, _| {
-            let head = TrajectoryHead::read(line)?;
-            let number = u32::try_from(numbers.len()).ok()?;
-            // The same id twice is the same trajectory read twice.
+        let mut numbers: HashMap<u128, usize> = HashMap::new();
+        let mut trajectory_places: Vec<(u64, u32)> = Vec::new();
+        let trajectories = Lines::open(&folder.trajectories_path(), |line, place| {
+            let Some(head) = TrajectoryHead::read(line) else { return };
             match numbers.entry(gradus_core::digest(head.trajectory_id.as_bytes())) {
-                std::collections::hash_map::Entry::Occupied(_) => None,
-                std::collections::hash_map::Entry::Vacant(free) => Some(*free.insert(number)),
+                // A trajectory that had grown when the run was taken up: it counts as it was last.
+                Entry::Occupied(known) => trajectory_places[*known.get()] = place,
+                Entry::Vacant(free) => {
+                    free.insert(trajectory_places.len());
+                    trajectory_places.push(place);
+                }
             }
         })?;
-        let mut by_trajectory: Vec<Vec<Place>> = vec![Vec::new(); trajectories.places.len()];
+        let mut by_trajectory: Vec<Vec<Place>> = vec![Vec::new(); trajectory_places.len()];
+        let mut superseded = Vec::new();
         let evaluators = &folder.record.evaluators;
         let outcomes = Lines::open(&folder.outcomes_path(), |line, (at, length)| {
-            let head = OutcomeHead::read(line)?;
-            let number = *numbers.get(&gradus_core::digest(head.trajectory_id.as_bytes()))?;
-            let evaluator = evaluators.iter().position(|known| known.name == head.evaluator)?;
-            let evaluator = u16::try_from(evaluator).ok()?;
+            let Some(head) = OutcomeHead::read(line) else { return };
+            let number = numbers.get(&gradus_core::digest(head.trajectory_id.as_bytes()));
+            let evaluator = evaluators.iter().position(|known| known.name == head.evaluator);
+            let (Some(number), Some(evaluator)) = (number, evaluator.and_then(|at| u16::try_from(at).ok()))
+            else {
+                return;
+            };
             let step = head.step_index.unwrap_or(u32::MAX);
-            let places = &mut by_trajectory[number as usize];
-            let place = Place { at, length, step, evaluator };
-            places.push(place);
-            None
+            by_trajectory[*number].push(Place { at, length, step, evaluator });
         })?;
         for places in &mut by_trajectory {
             // Of two outcomes of one question the later one counts: what failed was asked again.
             places.sort_by_key(|place| (place.step, place.evaluator, std::cmp::Reverse(place.at)));
-            places.dedup_by_key(|place| (place.step, place.evaluator));
+            places.dedup_by(|later, first| {
+                let is_same = (later.step, later.evaluator) == (first.step, first.evaluator);
+                if is_same {
+                    superseded.push(*later);
+                }
+                is_same
+            });
         }
-        Ok(RunReader { record: folder.record.clone(), trajectories, outcomes, by_trajectory })
+        let record = folder.record.clone();
+        Ok(RunReader { record, trajectories, trajectory_places, outcomes, by_trajectory, superseded })
+    }
+
+    /// Hands out the outcomes that others took the place of.
+    pub(super) fn visit_superseded(
+        &mut self,
+        mut take: impl FnMut(&OutcomeLine),
+    ) -> Result<(), RunFileError> {
+        for place in &self.superseded {
+            if let Some(line) = self.outcomes.get::<OutcomeLine>(place.at, place.length)? {
+                take(&line);
+            }
+        }
+        Ok(())
     }
 
     /// Hands out all trajectories with their outcomes: steps first, then those of the whole.
@@ -69,11 +97,15 @@ impl RunReader {
     ) -> Result<(), E> {
         let mut outcomes = Vec::new();
         for (number, places) in self.by_trajectory.iter().enumerate() {
-            let (at, length) = self.trajectories.places[number];
+            let (at, length) = self.trajectory_places[number];
             let Some(trajectory) = self.trajectories.get::<Trajectory>(at, length)? else { continue };
             outcomes.clear();
             for place in places {
-                outcomes.extend(self.outcomes.get::<OutcomeLine>(place.at, place.length)?);
+                let is_there = place.step == u32::MAX
+                    || trajectory.steps.binary_search_by_key(&place.step, |step| step.index).is_ok();
+                if is_there {
+                    outcomes.extend(self.outcomes.get::<OutcomeLine>(place.at, place.length)?);
+                }
             }
             take(&trajectory, &outcomes)?;
         }
@@ -154,7 +186,6 @@ impl<'l> Fields<'l> {
 struct Lines {
     path: PathBuf,
     file: Option<File>,
-    places: Vec<(u64, u32)>,
     /// A part of the file: lines that are asked for one after the other are mostly close together.
     chunk: Vec<u8>,
     chunk_at: u64,
@@ -163,39 +194,34 @@ struct Lines {
 const CHUNK: u64 = 256 << 10;
 
 impl Lines {
-    fn new(path: &Path, file: Option<File>, places: Vec<(u64, u32)>) -> Lines {
-        Lines { path: path.to_owned(), file, places, chunk: Vec::new(), chunk_at: 0 }
+    fn new(path: &Path, file: Option<File>) -> Lines {
+        Lines { path: path.to_owned(), file, chunk: Vec::new(), chunk_at: 0 }
     }
 
-    /// Looks at every line; `keep` says whether its place is to be kept.
-    fn open(
-        path: &Path,
-        mut keep: impl FnMut(&[u8], (u64, u32)) -> Option<u32>,
-    ) -> Result<Lines, RunFileError> {
+    /// Shows every line with its place.
+    fn open(path: &Path, mut look: impl FnMut(&[u8], (u64, u32))) -> Result<Lines, RunFileError> {
         let io = |reason| RunFileError::new(path, reason);
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok(Lines::new(path, None, Vec::new()));
+                return Ok(Lines::new(path, None));
             }
             Err(error) => return Err(io(error)),
         };
         let mut reader = BufReader::with_capacity(1 << 18, &file);
-        let (mut places, mut line, mut at) = (Vec::new(), Vec::new(), 0);
+        let (mut line, mut at) = (Vec::new(), 0);
         loop {
             line.clear();
             let length = reader.read_until(b'\n', &mut line).map_err(io)?;
             if length == 0 {
                 break;
             }
-            if let Ok(short) = u32::try_from(length)
-                && keep(&line, (at, short)).is_some()
-            {
-                places.push((at, short));
+            if let Ok(short) = u32::try_from(length) {
+                look(&line, (at, short));
             }
             at += length as u64;
         }
-        Ok(Lines::new(path, Some(file), places))
+        Ok(Lines::new(path, Some(file)))
     }
 
     fn get<T: serde::de::DeserializeOwned>(

@@ -19,6 +19,8 @@ pub enum RubricError {
     FrontMatter { line: usize, reason: String },
     #[error("name {0:?}: use lower-case letters, digits and underscores")]
     Name(String),
+    #[error("name {0:?} is taken: outputs and gates call something else so")]
+    Reserved(String),
     #[error("{0}")]
     Labels(String),
     #[error(
@@ -38,6 +40,9 @@ pub enum RubricError {
     #[error("the prompt is empty")]
     Empty,
 }
+
+/// Names of the check by rules, of tables and of numbers that gates know.
+const RESERVED: [&str; 6] = ["call_validity", "steps", "combined", "trajectories_right", "failed", "cost"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,6 +68,9 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Rubric, RubricError> {
     let name_fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if front.name.is_empty() || !front.name.chars().all(name_fits) {
         return Err(RubricError::Name(front.name));
+    }
+    if RESERVED.contains(&front.name.as_str()) {
+        return Err(RubricError::Reserved(front.name));
     }
     let labels = Labels::new(front.labels).map_err(RubricError::Labels)?;
     if prompt.trim().is_empty() {
@@ -162,7 +170,7 @@ mod tests {
         assert_eq!(rubric.requires, [Variable::Thought]);
     }
 
-    /// The mistake that made every sequence score of an earlier evaluation 0.
+    /// Every answer to such a prompt would be unreadable, or taken for a wrong one.
     #[test]
     fn refuses_a_prompt_that_asks_for_other_labels() {
         for prompt in [
@@ -200,6 +208,8 @@ mod tests {
         let unknown =
             rubric(YES_NO, "{thoughts} correct incorrect").expect_err("no such variable").to_string();
         assert!(unknown.contains("thoughts") && unknown.contains("original_question"), "{unknown}");
+        let taken = "+++\nname = \"combined\"\napplies_to = \"step\"\n[labels]\na=1\nb=0\n+++\na b";
+        assert!(error(taken).contains("is taken"));
         assert!(rubric("correct = 1", "correct").is_err(), "one label decides nothing");
         assert!(rubric("correct = nan\nincorrect = 0", "correct incorrect").is_err());
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{Log, RunFileError};
+use crate::prompt::Shortened;
 
 /// A digest of everything that makes a question what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +32,9 @@ impl Key {
 pub struct CachedVerdict {
     pub label: String,
     pub explanation: String,
+    /// What the judge saw only in part, where that was more than the prompt's own window asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortened: Vec<Shortened>,
 }
 
 /// A line of the file. The key comes first, so that the index is built without reading further.
@@ -71,7 +75,8 @@ impl VerdictCache {
         let read = self.reader.seek(SeekFrom::Start(at)).and_then(|_| self.reader.read_exact(&mut line));
         match read {
             // A line that is not what it was when the file was indexed is as good as none.
-            Ok(()) => Ok(serde_json::from_slice(&line).ok()),
+            Ok(()) if key_of(&line) == Some(key) => Ok(serde_json::from_slice(&line).ok()),
+            Ok(()) => Ok(None),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
             Err(reason) => Err(RunFileError::new(&self.path, reason)),
         }
@@ -98,15 +103,6 @@ impl VerdictCache {
 
     pub fn handle(&self) -> Result<File, RunFileError> {
         self.log.handle()
-    }
-
-    /// Verdicts in the file.
-    pub fn len(&self) -> usize {
-        self.index.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -142,7 +138,11 @@ mod tests {
     use super::*;
 
     fn verdict(label: &str) -> CachedVerdict {
-        CachedVerdict { label: label.to_owned(), explanation: "so \"it\" is\n".to_owned() }
+        CachedVerdict {
+            label: label.to_owned(),
+            explanation: "so \"it\" is\n".to_owned(),
+            shortened: Vec::new(),
+        }
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         text.extend_from_slice(b"{\"k\":\"00000000000000000000000000000001\",\"lab");
         std::fs::write(&path, text).expect("written");
         let mut cache = VerdictCache::open(&path).expect("opened again");
-        assert_eq!(cache.len(), 2);
+        assert_eq!(cache.index.len(), 2);
         assert_eq!(cache.get(one).expect("read"), Some(verdict("incorrect")));
         assert_eq!(cache.get(Key::of(&[b"c"])).expect("read"), None);
     }

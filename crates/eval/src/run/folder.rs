@@ -11,7 +11,7 @@ use super::RunFileError;
 #[derive(Clone, Debug)]
 pub struct StateFolder(PathBuf);
 
-/// One run's folder, held by this process alone.
+/// One run's folder; held by this process alone where it was begun or taken up.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -52,6 +52,14 @@ pub struct EvaluatorRecord {
     pub rubric_hash: String,
     pub phoenix_name: String,
     pub judge: String,
+}
+
+impl EvaluatorRecord {
+    /// Whether a score is that of the best label.
+    pub fn is_right(&self, score: Option<f64>) -> bool {
+        let best = self.labels.first().map_or(1.0, |(_, score)| *score);
+        score.is_some_and(|score| score >= best)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,15 +115,15 @@ impl StateFolder {
     /// Takes up the latest run with this fingerprint if it was cut off and nobody is at it.
     pub fn resume(&self, fingerprint: &str) -> Option<RunFolder> {
         for id in self.runs().into_iter().take(LOOKED_AT) {
-            let Ok(mut folder) = self.read_run(&id) else { continue };
+            let Ok(folder) = self.read_run(&id) else { continue };
             if folder.record.fingerprint != fingerprint {
                 continue;
             }
-            if folder.record.state == RunState::Finished {
-                return None;
-            }
-            folder._lock = Some(lock(&folder.path).ok().flatten()?);
-            return Some(folder);
+            let lock = lock(&folder.path).ok().flatten()?;
+            // Read again: whoever held it may have finished it meanwhile.
+            let mut folder = self.read_run(&id).ok()?;
+            folder._lock = Some(lock);
+            return (folder.record.state != RunState::Finished).then_some(folder);
         }
         None
     }

@@ -1,6 +1,7 @@
 //! An append-only file of lines. Lines are collected and written in one go; a line that was cut off by a crash is
 //! passed over when the file is read.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -37,14 +38,6 @@ impl Log {
         Ok(Log { path: path.to_owned(), file, buffer: Vec::new() })
     }
 
-    /// Opens a log anew.
-    pub fn create(path: &Path) -> Result<Log, RunFileError> {
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let emptied = file.and_then(|file| file.set_len(0).map(|()| file));
-        let file = emptied.map_err(|reason| RunFileError::new(path, reason))?;
-        Ok(Log { path: path.to_owned(), file, buffer: Vec::new() })
-    }
-
     pub fn add<T: Serialize>(&mut self, line: &T) -> Result<(), RunFileError> {
         let start = self.buffer.len();
         if let Err(error) = serde_json::to_writer(&mut self.buffer, line) {
@@ -53,6 +46,22 @@ impl Log {
         }
         self.buffer.push(b'\n');
         Ok(())
+    }
+
+    /// Adds a line unless its digest is among these; true when it is.
+    pub(crate) fn add_unless_known<T: Serialize>(
+        &mut self,
+        line: &T,
+        known: &HashSet<u128>,
+    ) -> Result<bool, RunFileError> {
+        let start = self.buffer.len();
+        self.add(line)?;
+        let end = self.buffer.len() - 1;
+        let is_known = !known.is_empty() && known.contains(&gradus_core::digest(&self.buffer[start..end]));
+        if is_known {
+            self.buffer.truncate(start);
+        }
+        Ok(is_known)
     }
 
     pub fn buffered(&self) -> usize {

@@ -9,15 +9,15 @@ use crate::run::{RunFileError, RunFolder};
 
 /// Answered questions, each by a digest.
 #[derive(Debug, Default)]
-pub(super) struct Done(HashSet<u128>);
+pub(super) struct Done {
+    questions: HashSet<u128>,
+    /// What was spent, also on questions that failed.
+    pub(super) cost_usd: f64,
+}
 
 impl Done {
     pub(super) fn has(&self, trajectory_id: &str, step_index: Option<u32>, evaluator: &str) -> bool {
-        !self.0.is_empty() && self.0.contains(&digest(trajectory_id, step_index, evaluator))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+        !self.questions.is_empty() && self.questions.contains(&digest(trajectory_id, step_index, evaluator))
     }
 }
 
@@ -29,17 +29,17 @@ pub(super) fn outcomes_in(folder: &RunFolder) -> Result<Done, RunFileError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Done::default()),
         Err(error) => return Err(RunFileError::new(&path, error)),
     };
-    let mut done = HashSet::new();
+    let mut done = Done::default();
     for line in BufReader::new(file).split(b'\n') {
         let line = line.map_err(|error| RunFileError::new(&path, error))?;
         // A line that was cut off is an answer that is not there.
-        if let Ok(line) = serde_json::from_slice::<OutcomeLine>(&line)
-            && line.outcome != OutcomeKind::Failed
-        {
-            done.insert(digest(&line.trajectory_id, line.step_index, &line.evaluator));
+        let Ok(line) = serde_json::from_slice::<OutcomeLine>(&line) else { continue };
+        done.cost_usd += line.cost_usd.unwrap_or(0.0);
+        if line.outcome != OutcomeKind::Failed {
+            done.questions.insert(digest(&line.trajectory_id, line.step_index, &line.evaluator));
         }
     }
-    Ok(Done(done))
+    Ok(done)
 }
 
 fn digest(trajectory_id: &str, step_index: Option<u32>, evaluator: &str) -> u128 {

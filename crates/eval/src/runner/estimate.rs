@@ -56,7 +56,7 @@ impl Estimator {
     }
 
     pub fn add(&mut self, trajectory: Trajectory) -> Result<(), RunFileError> {
-        let planned = self.planner.plan(trajectory);
+        let planned = self.planner.plan(trajectory, false);
         for line in &planned.answered {
             if let Some(number) = self.planner.number(&line.evaluator) {
                 self.estimates[number].questions += 1;

@@ -1,12 +1,16 @@
 //! Writes down what a run finds: verdicts for later runs, outcomes for its own report.
 
+use std::collections::HashSet;
 use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use gradus_core::trajectory::{Step, Trajectory};
 
 use crate::outcome::OutcomeLine;
+use crate::prompt::Shortened;
 use crate::run::{CachedVerdict, Key, Log, RunFileError, RunFolder, VerdictCache};
 use crate::verdict::Reading;
 
@@ -19,27 +23,32 @@ pub(super) struct Journal {
     cache: VerdictCache,
     outcomes: Log,
     trajectories: Log,
+    /// Digests of the trajectories that an earlier process of this run has written.
+    known: HashSet<u128>,
     syncer: Option<Syncer>,
 }
 
 impl Journal {
     pub(super) fn open(folder: &RunFolder, cache: VerdictCache) -> Result<Journal, RunFileError> {
         let outcomes = Log::open(&folder.outcomes_path())?;
-        // Trajectories come again from the source, also when a run is taken up.
-        let trajectories = Log::create(&folder.trajectories_path())?;
+        let path = folder.trajectories_path();
+        // Trajectories come again from the source when a run is taken up; what is there already is not written twice.
+        let known = known_lines(&path)?;
+        let trajectories = Log::open(&path)?;
         let syncer = Syncer::start(vec![cache.handle()?, outcomes.handle()?]);
-        Ok(Journal { cache, outcomes, trajectories, syncer: Some(syncer) })
+        Ok(Journal { cache, outcomes, trajectories, known, syncer: Some(syncer) })
     }
 
-    /// Tool definitions are left out: they are the same in most trajectories, and long.
-    pub(super) fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<(), RunFileError> {
+    /// Keeps a trajectory for reports; true when an earlier process of this run has met exactly this one. Tool definitions
+    /// are left out: they are the same in most trajectories, and long.
+    pub(super) fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
         let tools = std::mem::replace(&mut trajectory.tools, Arc::from([]));
         let added = self.trajectory_without_tools(trajectory);
         trajectory.tools = tools;
         added
     }
 
-    fn trajectory_without_tools(&mut self, trajectory: &Trajectory) -> Result<(), RunFileError> {
+    fn trajectory_without_tools(&mut self, trajectory: &Trajectory) -> Result<bool, RunFileError> {
         let short = |step: &Step| Step {
             observation: step.observation.as_deref().map(|text| {
                 let end = text.floor_char_boundary(RESULT_BYTES);
@@ -49,10 +58,10 @@ impl Journal {
         };
         let is_long = |step: &Step| step.observation.as_ref().is_some_and(|text| text.len() > RESULT_BYTES);
         if !trajectory.steps.iter().any(is_long) {
-            return self.trajectories.add(trajectory);
+            return self.trajectories.add_unless_known(trajectory, &self.known);
         }
         let steps = trajectory.steps.iter().map(short).collect();
-        self.trajectories.add(&Trajectory { steps, ..trajectory.clone() })
+        self.trajectories.add_unless_known(&Trajectory { steps, ..trajectory.clone() }, &self.known)
     }
 
     pub(super) fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
@@ -63,19 +72,28 @@ impl Journal {
         self.cache.get(key)
     }
 
-    pub(super) fn cache(&mut self, key: Key, reading: &Reading) -> Result<(), RunFileError> {
-        let verdict =
-            CachedVerdict { label: reading.label.clone(), explanation: reading.explanation.clone() };
+    pub(super) fn cache(
+        &mut self,
+        key: Key,
+        reading: &Reading,
+        shortened: &[Shortened],
+    ) -> Result<(), RunFileError> {
+        let verdict = CachedVerdict {
+            label: reading.label.clone(),
+            explanation: reading.explanation.clone(),
+            shortened: shortened.to_vec(),
+        };
         self.cache.add(key, verdict)
     }
 
     /// Hands outcomes to the operating system: from then on the run has them, whatever happens to this process.
     pub(super) fn write(&mut self) -> Result<(), RunFileError> {
-        if self.outcomes.buffered() > 0 {
-            self.outcomes.write()?;
-        }
+        // An outcome counts only with the trajectory it is about.
         if self.trajectories.buffered() > 0 {
             self.trajectories.write()?;
+        }
+        if self.outcomes.buffered() > 0 {
+            self.outcomes.write()?;
         }
         Ok(())
     }
@@ -108,6 +126,20 @@ impl Journal {
         }
         Ok(())
     }
+}
+
+fn known_lines(path: &Path) -> Result<HashSet<u128>, RunFileError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(HashSet::new()),
+        Err(error) => return Err(RunFileError::new(path, error)),
+    };
+    let lines = BufReader::new(file).split(b'\n');
+    lines
+        .map(|line| {
+            line.map(|line| gradus_core::digest(&line)).map_err(|error| RunFileError::new(path, error))
+        })
+        .collect()
 }
 
 /// A thread that waits for the disk, so that nobody else has to.

@@ -67,6 +67,8 @@ pub enum RunEnd {
 const FAILURES_IN_A_ROW: u32 = 50;
 /// How long an interrupted run waits for what is in flight.
 const GRACE: Duration = Duration::from_secs(5);
+/// Identical questions that may wait for one answer; beyond that, reading waits, too.
+const MOST_WAITING: usize = 10_000;
 const TICK: Duration = Duration::from_millis(200);
 
 /// Tells a run to stop: once to finish what is in flight, twice to drop it.
@@ -137,6 +139,7 @@ struct Runner<'w> {
     tasks: JoinSet<Asked>,
     /// Jobs that wait for the answer to a question that is in flight.
     waiting: HashMap<Key, Vec<Job>>,
+    waiting_jobs: usize,
     /// Questions sent so far.
     asked: u64,
     /// What the questions in flight may cost at most.
@@ -176,7 +179,7 @@ impl<'w> Runner<'w> {
         let started = Instant::now();
         let window = plan.judge.as_ref().map(|judge| judge.settings.window);
         Runner {
-            progress: Progress { taken_up: done.len() as u64, ..Progress::default() },
+            progress: Progress { cost_usd: done.cost_usd, ..Progress::default() },
             planner: Planner::new(run_id, plan.evaluators, plan.tools, window, done),
             judge: plan.judge,
             limits: plan.limits,
@@ -185,6 +188,7 @@ impl<'w> Runner<'w> {
             pending: VecDeque::new(),
             tasks: JoinSet::new(),
             waiting: HashMap::new(),
+            waiting_jobs: 0,
             asked: 0,
             reserved_usd: 0.0,
             unreported_usd: 0.0,
@@ -198,9 +202,9 @@ impl<'w> Runner<'w> {
 
     /// Takes in a trajectory: what needs no model is answered at once, the rest is queued.
     fn plan(&mut self, mut trajectory: Trajectory) -> Result<(), RunFileError> {
-        self.journal.trajectory(&mut trajectory)?;
+        let is_known = self.journal.trajectory(&mut trajectory)?;
         self.progress.trajectories += 1;
-        let planned = self.planner.plan(trajectory);
+        let planned = self.planner.plan(trajectory, is_known);
         self.progress.planned += (planned.answered.len() + planned.jobs.len()) as u64;
         for line in planned.answered {
             self.record(&line)?;
@@ -223,10 +227,17 @@ impl<'w> Runner<'w> {
 
     /// False when nothing more can be started for now.
     fn start(&mut self, job: Job) -> Result<bool, RunFileError> {
-        let Some(judge) = self.judge.clone() else { return Ok(true) };
+        let Some(judge) = self.judge.clone() else {
+            unreachable!("a run without a model plans no questions for one")
+        };
         let question = self.planner.question(&job);
         let key = judge.key(&question.rubric.hash, &question.prompt, 0);
         if let Some(waiting) = self.waiting.get_mut(&key) {
+            if self.waiting_jobs >= MOST_WAITING {
+                self.pending.push_front(job);
+                return Ok(false);
+            }
+            self.waiting_jobs += 1;
             waiting.push(job);
             return Ok(true);
         }
@@ -293,6 +304,7 @@ impl<'w> Runner<'w> {
         };
         self.reserved_usd = (self.reserved_usd - asked.reserved_usd).max(0.0);
         let waiting = self.waiting.remove(&asked.key).unwrap_or_default();
+        self.waiting_jobs -= waiting.len();
         match &asked.judgement.result {
             // Not the question's fault: it stays open for the next run.
             Err(JudgeFailure::Endpoint(failure)) => {
@@ -308,7 +320,7 @@ impl<'w> Runner<'w> {
             _ => {}
         }
         match &asked.judgement.result {
-            Ok(_) => self.failures_in_a_row = 0,
+            Ok(_) | Err(JudgeFailure::Case(_)) => self.failures_in_a_row = 0,
             Err(failure) => {
                 self.failures_in_a_row += 1;
                 if self.failures_in_a_row >= FAILURES_IN_A_ROW && self.stopping.is_none() {
@@ -319,7 +331,7 @@ impl<'w> Runner<'w> {
         let price = self.judge.as_ref().and_then(|judge| judge.price);
         let line = self.planner.line(&asked.job, &asked.judgement, price);
         if let Ok(reading) = &asked.judgement.result {
-            self.journal.cache(asked.key, reading)?;
+            self.journal.cache(asked.key, reading, &asked.judgement.prompt.shortened)?;
         }
         if line.cost_usd.is_none() {
             // The endpoint does not say what it used: the most it can have been counts against the limit.

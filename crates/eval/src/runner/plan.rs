@@ -82,7 +82,9 @@ impl Planner {
         Planner { run_id: run_id.into(), evaluators, tools, window, done, renderers: Vec::new() }
     }
 
-    pub(super) fn plan(&mut self, mut trajectory: Trajectory) -> Planned {
+    /// What is to be asked; `is_known` when an earlier process of the run met the same trajectory, so that its answers
+    /// still hold.
+    pub(super) fn plan(&mut self, mut trajectory: Trajectory, is_known: bool) -> Planned {
         let tools = self.tools.of(&trajectory.tools);
         trajectory.tools = Arc::clone(tools.tools());
         let trajectory = Arc::new(trajectory);
@@ -97,7 +99,7 @@ impl Planner {
             };
             for step in subjects {
                 let index = step.and_then(|step| trajectory.steps.get(step)).map(|step| step.index);
-                if self.done.has(&trajectory_id, index, &evaluator.name) {
+                if is_known && self.done.has(&trajectory_id, index, &evaluator.name) {
                     continue;
                 }
                 match &evaluator.method {
@@ -187,7 +189,7 @@ impl Planner {
         let mut line = self.line_of(job).with(outcome);
         line.cached = true;
         line.cost_usd = Some(0.0);
-        line.shortened = shortened;
+        line.shortened = if verdict.shortened.is_empty() { shortened } else { verdict.shortened };
         line
     }
 

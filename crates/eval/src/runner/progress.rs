@@ -9,8 +9,6 @@ pub struct Progress {
     pub trajectories: u64,
     /// Questions known so far; more may come while the source is read.
     pub planned: u64,
-    /// Outcomes that an earlier, cut off process left.
-    pub taken_up: u64,
     pub finished: u64,
     pub failed: u64,
     pub cached: u64,
@@ -19,8 +17,7 @@ pub struct Progress {
     pub in_flight: usize,
     /// Requests that the endpoint may have at once, as of now.
     pub limit: usize,
-    pub prompt_tokens: u64,
-    pub completion_tokens: u64,
+    /// Of the whole run: what an earlier, cut off process spent counts, too.
     pub cost_usd: f64,
     pub elapsed: Duration,
 }
@@ -30,10 +27,6 @@ impl Progress {
         self.finished += 1;
         self.failed += u64::from(line.outcome == OutcomeKind::Failed);
         self.cached += u64::from(line.cached);
-        if let Some(tokens) = line.tokens {
-            self.prompt_tokens += tokens.prompt;
-            self.completion_tokens += tokens.completion;
-        }
         self.cost_usd += line.cost_usd.unwrap_or(0.0);
     }
 }

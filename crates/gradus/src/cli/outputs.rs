@@ -12,7 +12,7 @@ use crate::output::{csv, html, json, junit, markdown, summary};
 
 #[derive(Args)]
 pub(super) struct Outputs {
-    /// Tables: the steps, one file for each evaluation, and all combined.
+    /// Tables: the steps, one file for each evaluation, and all combined; into a folder.
     #[arg(long, value_name = "DIR", help_heading = "Outputs (- is standard output)")]
     csv: Option<PathBuf>,
     /// The summary as one JSON document.
@@ -49,6 +49,9 @@ impl Outputs {
     /// Finds out whether all files can be written before anything is spent on what goes into them.
     pub(super) fn prepare(&self) -> Result<(), String> {
         let to_stdout = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
+        if self.csv.as_deref().is_some_and(is_stdout) {
+            return Err("--csv makes several files: give a folder".to_owned());
+        }
         if to_stdout.into_iter().flatten().filter(|path| is_stdout(path)).count() > 1 {
             return Err("only one output can go to standard output".to_owned());
         }

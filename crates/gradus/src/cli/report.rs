@@ -89,7 +89,8 @@ fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<Exit> {
         let Ok(folder) = state.read_run(id) else { continue };
         let record = &folder.record;
         let sources = crate::output::printable_line(&record.sources.join(" "));
-        writeln!(out, "{id}  {:?}  {}  {sources}", record.state, record.judge)?;
+        let judge = crate::output::printable_line(&record.judge);
+        writeln!(out, "{}  {:?}  {judge}  {sources}", crate::output::printable_line(id), record.state)?;
     }
     Ok(Exit::Pass)
 }

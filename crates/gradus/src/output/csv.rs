@@ -5,8 +5,10 @@ use std::fs::File;
 use std::path::Path;
 
 use gradus_core::trajectory::{Step, Trajectory};
+use gradus_eval::evaluator::{QUERY_TO_THOUGHT, THOUGHT_TO_TOOL};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::report::RunReader;
+use gradus_eval::run::EvaluatorRecord;
 
 const STEP_COLUMNS: [&str; 11] = [
     "trajectory_id",
@@ -42,20 +44,20 @@ const EVALUATION_COLUMNS: [&str; 16] = [
 
 /// Writes all tables into a folder.
 pub(crate) fn write(reader: &mut RunReader, folder: &Path) -> anyhow::Result<()> {
-    let evaluators: Vec<String> = reader.record.evaluators.iter().map(|known| known.name.clone()).collect();
+    let evaluators = reader.record.evaluators.clone();
     let open = |name: &str| csv::Writer::from_path(folder.join(format!("{name}.csv")));
     let mut steps = open("steps")?;
     steps.write_record(STEP_COLUMNS)?;
     let mut tables: BTreeMap<String, csv::Writer<File>> = BTreeMap::new();
-    for name in &evaluators {
-        let mut table = open(name)?;
+    for known in &evaluators {
+        let mut table = open(&known.name)?;
         table.write_record(EVALUATION_COLUMNS)?;
-        tables.insert(name.clone(), table);
+        tables.insert(known.name.clone(), table);
     }
     let mut combined = open("combined")?;
     let mut header: Vec<String> = STEP_COLUMNS[..8].iter().map(|&name| name.to_owned()).collect();
-    for name in &evaluators {
-        header.extend([format!("{name}_label"), format!("{name}_score")]);
+    for known in &evaluators {
+        header.extend([format!("{}_label", known.name), format!("{}_score", known.name)]);
     }
     header.push("both_correct".to_owned());
     combined.write_record(header)?;
@@ -136,21 +138,24 @@ fn combined_row(
     step: &Step,
     of_step: &[OutcomeLine],
     all: &[OutcomeLine],
-    evaluators: &[String],
+    evaluators: &[EvaluatorRecord],
 ) -> Vec<String> {
     let mut row: Vec<String> = step_row(trajectory, step)[..8].to_vec();
     let find = |name: &str| {
         let whole = all.iter().rev().take_while(|line| line.step_index.is_none());
         of_step.iter().chain(whole).find(|line| &*line.evaluator == name)
     };
-    for name in evaluators {
-        let line = find(name);
+    for known in evaluators {
+        let line = find(&known.name);
         row.push(line.and_then(|line| line.label.clone()).unwrap_or_default());
         row.push(line.and_then(|line| line.score).map(|score| score.to_string()).unwrap_or_default());
     }
-    let scores = ["thought_to_tool", "query_to_thought"].map(|name| find(name).and_then(|line| line.score));
-    row.push(match scores {
-        [Some(one), Some(other)] => (one >= 1.0 && other >= 1.0).to_string(),
+    let is_right = |name: &str| {
+        let known = evaluators.iter().find(|known| known.name == name)?;
+        find(name).filter(|line| line.is_scored()).map(|line| known.is_right(line.score))
+    };
+    row.push(match (is_right(THOUGHT_TO_TOOL), is_right(QUERY_TO_THOUGHT)) {
+        (Some(one), Some(other)) => (one && other).to_string(),
         _ => String::new(),
     });
     row

@@ -12,9 +12,9 @@ pub(crate) fn write(reader: &mut RunReader, out: &mut dyn Write) -> anyhow::Resu
     let record = reader.record.clone();
     let mut suites: Vec<TestSuite> =
         record.evaluators.iter().map(|known| TestSuite::new(known.name.as_str())).collect();
-    let best = |name: &str| {
-        let known = record.evaluators.iter().find(|known| known.name == name);
-        known.and_then(|known| known.labels.first()).map_or(1.0, |(_, score)| *score)
+    let is_right = |line: &OutcomeLine| {
+        let known = record.evaluators.iter().find(|known| known.name == *line.evaluator);
+        known.is_some_and(|known| known.is_right(line.score))
     };
     reader.visit(|trajectory, outcomes| -> anyhow::Result<()> {
         for line in outcomes {
@@ -24,7 +24,7 @@ pub(crate) fn write(reader: &mut RunReader, out: &mut dyn Write) -> anyhow::Resu
                 Some(step) => format!("{} step {step} {tool}", line.trajectory_id),
                 None => line.trajectory_id.to_string(),
             };
-            let mut case = TestCase::new(printable(&name).as_ref(), status(line, best(&line.evaluator)));
+            let mut case = TestCase::new(printable(&name).as_ref(), status(line, is_right(line)));
             case.set_classname(format!("gradus.{}", line.evaluator));
             if let Some(query) = &trajectory.query {
                 case.set_system_out(printable(query).as_ref());
@@ -42,10 +42,10 @@ pub(crate) fn write(reader: &mut RunReader, out: &mut dyn Write) -> anyhow::Resu
 }
 
 /// What is wrong fails, what could not be judged is an error, what does not apply is skipped.
-fn status(line: &OutcomeLine, best: f64) -> TestCaseStatus {
+fn status(line: &OutcomeLine, is_right: bool) -> TestCaseStatus {
     let reason = line.reason.as_deref().unwrap_or_default();
     match line.outcome {
-        OutcomeKind::Scored if line.score.is_some_and(|score| score >= best) => TestCaseStatus::success(),
+        OutcomeKind::Scored if is_right => TestCaseStatus::success(),
         OutcomeKind::Scored => {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
             status.set_type(line.label.as_deref().unwrap_or_default());

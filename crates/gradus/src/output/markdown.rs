@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use gradus_eval::evaluator::OFFLINE;
 use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
 
 use super::printable_line;
@@ -10,7 +11,7 @@ const MOST: usize = 15;
 
 pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Gradus: how the agent did\n")?;
-    let rules = if summary.judge == "offline" { " (rules, not a model)" } else { "" };
+    let rules = if summary.judge == OFFLINE { " (rules, not a model)" } else { "" };
     writeln!(
         out,
         "{} trajectories, {} steps; judge **{}**{rules}; run `{}`\n",
@@ -131,7 +132,7 @@ fn cell(text: &str) -> String {
         }
     }
     // A bare address would become a link.
-    safe.replace("://", ":\u{200d}//")
+    safe.replace("://", ":\u{200d}//").replace("www.", "www\u{200d}.")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use gradus_eval::evaluator::OFFLINE;
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
 
@@ -17,7 +18,7 @@ pub(crate) fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write
         summary.trajectories,
         summary.steps,
         printable_line(&summary.judge),
-        if summary.judge == "offline" { " (rules, not a model)" } else { "" },
+        if summary.judge == OFFLINE { " (rules, not a model)" } else { "" },
         summary.run_id
     )?;
     if let Some(reason) = &summary.stopped_because {

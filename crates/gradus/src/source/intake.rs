@@ -260,8 +260,19 @@ impl<'k> Intake<'k> {
     }
 
     /// A trajectory in our own line format.
-    pub(super) fn trajectory(&mut self, trajectory: Trajectory) {
+    pub(super) fn trajectory(&mut self, mut trajectory: Trajectory) {
         self.source().documents += 1;
+        // Two files may number their trajectories alike, and whoever wrote the lines may not have counted steps at all.
+        let (base, mut count) = (trajectory.trajectory_id.clone(), 1);
+        while !self.given_ids.insert(trajectory.trajectory_id.clone()) {
+            count += 1;
+            trajectory.trajectory_id = format!("{base}-{count}");
+        }
+        if !trajectory.steps.is_sorted_by(|a, b| a.index < b.index)
+            || trajectory.steps.last().is_some_and(|step| step.index == u32::MAX)
+        {
+            (1..).zip(&mut trajectory.steps).for_each(|(index, step)| step.index = index);
+        }
         self.emit(vec![trajectory]);
     }
 

@@ -1,6 +1,7 @@
 //! One clear line, the right exit code, nothing lost.
 
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gradus_test_endpoint::Answer;
 
@@ -15,9 +16,10 @@ fn only_line(ran: &Ran) -> &str {
 
 #[test]
 fn a_wrong_key() {
+    static IS_VALID: AtomicBool = AtomicBool::new(false);
     let lab = Lab::with_cases(60);
     let endpoint = endpoint(|incoming| {
-        if incoming.number < 25 {
+        if incoming.number < 25 || IS_VALID.load(Ordering::Relaxed) {
             return incoming.verdict("correct");
         }
         Answer::status(
@@ -35,10 +37,13 @@ fn a_wrong_key() {
     assert!(!ran.err.contains("sk-test") && !ran.out.contains("sk-test"));
     assert_eq!(lab.lines("out.jsonl").len(), 25, "partial results are there");
     assert!(ran.out.contains("This run is not complete"), "{}", ran.out);
+    // Steps that were not asked about are neither right nor wrong.
+    let ran = lab.run(&["report"]).exits_with(0);
+    assert!(ran.out.contains("(25 of 25"), "{}", ran.out);
     // And the run is taken up with a right one.
-    let other = kind_endpoint();
-    lab.run_at(&other, &eval(&["--concurrency", "1"])).exits_with(0);
-    assert_eq!((lab.lines("out.jsonl").len(), other.received()), (60, 35));
+    IS_VALID.store(true, Ordering::Relaxed);
+    lab.run_at(&endpoint, &eval(&["--concurrency", "1"])).exits_with(0);
+    assert_eq!((lab.lines("out.jsonl").len(), endpoint.received()), (60, 61));
 }
 
 #[test]
@@ -69,11 +74,11 @@ fn an_endpoint_that_dies_on_the_way() {
         if case_of(incoming) < 100 {
             incoming.verdict("correct")
         } else {
-            Answer::status(400, "{\"detail\":\"broken\"}")
+            Answer::status(503, "{\"detail\":\"broken\"}")
         }
     });
-    let ran = lab.run_at(&endpoint, &eval(&["--concurrency", "4"])).exits_with(1);
-    assert!(only_line(&ran).contains("the judge stopped answering (HTTP 400: broken)"), "{}", ran.err);
+    let ran = lab.run_at(&endpoint, &eval(&["--concurrency", "4", "--retries", "0"])).exits_with(1);
+    assert!(only_line(&ran).contains("the judge stopped answering (HTTP 503: broken)"), "{}", ran.err);
     assert!(endpoint.received() < 170, "{}", endpoint.received());
 }
 
@@ -157,4 +162,33 @@ fn a_state_folder_that_cannot_be_written() {
     let ran =
         lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--state-dir", "file/state"]).exits_with(1);
     assert!(only_line(&ran).contains("--state-dir"), "{}", ran.err);
+}
+
+/// A folder from elsewhere cannot send for the user's key.
+#[test]
+fn a_settings_file_that_merely_lies_there_gets_no_key() {
+    let lab = Lab::with_cases(1);
+    lab.write("gradus.toml", "[judge]\nname = \"m\"\nbase_url = \"http://collector.example/v1\"\n");
+    let ran =
+        Ran::of(lab.command(&eval(&[])).env("OPENAI_API_KEY", "sk-test").output().unwrap()).exits_with(2);
+    let line = only_line(&ran);
+    assert!(line.contains("OPENAI_API_KEY would be sent there") && line.contains("--base-url"), "{line}");
+}
+
+/// Questions that cannot be answered for reasons of their own do not make the endpoint a dead one.
+#[test]
+fn many_refusals_in_a_row() {
+    let lab = Lab::with_cases(150);
+    let endpoint = endpoint(|incoming| {
+        if case_of(incoming) < 10 {
+            return incoming.verdict("correct");
+        }
+        Answer::ok(
+            "{\"choices\":[{\"message\":{\"content\":null,\"refusal\":\"I cannot judge that.\"}}]}"
+                .to_owned(),
+        )
+    });
+    lab.run_at(&endpoint, &eval(&["--ask-again", "0", "--concurrency", "1"])).exits_with(0);
+    let failed = lab.lines("out.jsonl").iter().filter(|line| line["outcome"] == "failed").count();
+    assert_eq!(failed, 140);
 }

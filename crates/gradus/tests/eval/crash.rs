@@ -124,3 +124,33 @@ fn two_runs_at_once_do_not_disturb_each_other() {
     lab.run_at(&endpoint, &eval(&[])).exits_with(0);
     assert_eq!(endpoint.received(), before, "the cache is whole");
 }
+
+/// A run that is cut off twice still shows what the first process judged; one whose source is gone is not thrown away.
+#[test]
+fn a_run_that_is_taken_up_forgets_nothing() {
+    let lab = Lab::with_cases(200);
+    let endpoint = kind_endpoint();
+    lab.run_at(&endpoint, &eval(&["--max-calls", "150", "--concurrency", "1"])).exits_with(0);
+    lab.run_at(&endpoint, &eval(&["--max-calls", "1", "--concurrency", "1"])).exits_with(0);
+    assert_eq!(lab.lines("out.jsonl").len(), 151);
+    std::fs::rename(lab.path("cases.jsonl"), lab.path("moved.jsonl")).unwrap();
+    lab.run_at(&endpoint, &eval(&[])).exits_with(2);
+    assert!(lab.run(&["report"]).exits_with(0).out.contains("(151 of 151"));
+    std::fs::rename(lab.path("moved.jsonl"), lab.path("cases.jsonl")).unwrap();
+    lab.run_at(&endpoint, &eval(&["--concurrency", "1"])).exits_with(0);
+    assert_eq!((lab.lines("out.jsonl").len(), endpoint.received()), (200, 200));
+}
+
+/// A trajectory that has changed since is judged anew.
+#[test]
+fn a_trajectory_that_grew_is_judged_as_it_is_now() {
+    let lab = Lab::with_cases(20);
+    let endpoint = kind_endpoint();
+    lab.run_at(&endpoint, &eval(&["--max-calls", "10", "--concurrency", "1"])).exits_with(0);
+    let text = lab
+        .read("cases.jsonl")
+        .replace("I will read file 0.md", "I have changed my mind and will read file 0.md");
+    lab.write("cases.jsonl", &text);
+    lab.run_at(&endpoint, &eval(&["--concurrency", "1"])).exits_with(0);
+    assert_eq!((lab.lines("out.jsonl").len(), endpoint.received()), (20, 21));
+}

@@ -225,3 +225,33 @@ fn tools_and_notes_come_from_files() {
     lab.run_at(&endpoint, &eval(&["--tools", "tools.json", "--tool-notes", "notes.txt"])).exits_with(0);
     assert!(SEEN.lock().unwrap().contains("read_file: From the file. Also for READMEs."));
 }
+
+/// Two files that number their trajectories alike are two sets of trajectories.
+#[test]
+fn the_same_id_twice_is_not_the_same_trajectory() {
+    let lab = Lab::with_cases(3);
+    let text = lab.read("cases.jsonl").replace("I will read file", "Again I will read file");
+    lab.write("more.jsonl", &text);
+    let endpoint = endpoint(|incoming| {
+        incoming.verdict(if incoming.contains("Again I will") { "incorrect" } else { "correct" })
+    });
+    let arguments = ["eval", "cases.jsonl", "more.jsonl", "-e", "thought_to_tool", "--jsonl", "out.jsonl"];
+    lab.run_at(&endpoint, &arguments).exits_with(0);
+    let lines = lab.lines("out.jsonl");
+    let found: Vec<(&str, &str)> = lines
+        .iter()
+        .map(|line| (line["trajectory_id"].as_str().unwrap(), line["label"].as_str().unwrap()))
+        .collect();
+    assert_eq!(found[0], ("case-0", "correct"));
+    assert_eq!(found[3], ("case-0-2", "incorrect"));
+}
+
+/// An endpoint that does not say what it used makes the cost unknown, not nothing.
+#[test]
+fn a_cost_that_is_not_reported_is_unknown() {
+    let lab = Lab::with_cases(3);
+    let endpoint =
+        endpoint(|_| Answer::ok("{\"choices\":[{\"message\":{\"content\":\"LABEL: correct\"}}]}".to_owned()));
+    let ran = lab.run_at(&endpoint, &eval(&["--gate", "cost <= 5"])).exits_with(3);
+    assert!(ran.out.contains("Cost  price not known"), "{}", ran.out);
+}

@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 fn judge(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
     let state = StateFolder::open(&settings.state_dir)?;
     let cache = VerdictCache::open(&state.cache_path())?;
-    let mut folder = begin_run(&state, arguments, settings)?;
+    let (mut folder, is_new) = begin_run(&state, arguments, settings)?;
     let (end, read) = judge_all(arguments, settings, &folder, cache)?;
     let state = match &end {
         RunEnd::Finished => RunState::Finished,
@@ -69,8 +69,10 @@ fn judge(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
     let mut reader = RunReader::open(&folder)?;
     let summary = Summary::of(&mut reader)?;
     if summary.trajectories == 0 && end == RunEnd::Finished {
-        // A run about nothing is not worth keeping.
-        let _ = std::fs::remove_dir_all(folder.path());
+        // A run about nothing is not worth keeping; one that was taken up is about something, even if its source is gone.
+        if is_new {
+            let _ = std::fs::remove_dir_all(folder.path());
+        }
         return Ok(read.exit(0));
     }
     let gates: Vec<_> =
@@ -89,24 +91,24 @@ fn judge(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
     })
 }
 
-/// Takes up a run that was cut off, or begins a new one.
+/// Takes up a run that was cut off, or begins a new one: true when it is new.
 fn begin_run(
     state: &StateFolder,
     arguments: &Arguments,
     settings: &Settings,
-) -> Result<RunFolder, RunFileError> {
+) -> Result<(RunFolder, bool), RunFileError> {
     let fingerprint = fingerprint(arguments, settings);
-    if !arguments.fresh
-        && let Some(mut folder) = state.resume(&fingerprint)
-    {
+    // What comes on standard input may be something else each time.
+    let can_be_taken_up = !arguments.fresh && !arguments.sources.iter().any(|source| source == "-");
+    if can_be_taken_up && let Some(mut folder) = state.resume(&fingerprint) {
         complain(&format!("taking up run {}, which was cut off", folder.record.run_id));
         folder.record.state = RunState::Running;
         folder.record.stopped_because = None;
         folder.save()?;
-        return Ok(folder);
+        return Ok((folder, false));
     }
     let started = now();
-    state.create(RunRecord {
+    let folder = state.create(RunRecord {
         run_id: run_id(&started),
         fingerprint,
         state: RunState::Running,
@@ -115,11 +117,12 @@ fn begin_run(
         ended: None,
         sources: arguments.sources.clone(),
         judge: settings.judge_name(),
-        endpoint: settings.judge.as_ref().map(|judge| judge.client.endpoint().base_url.clone()),
+        endpoint: settings.judge.as_ref().map(|judge| judge.client.shown_url().to_owned()),
         evaluators: settings.evaluators.iter().map(gradus_eval::evaluator::Evaluator::record).collect(),
         priced: settings.judge.as_ref().is_none_or(|judge| judge.price.is_some()),
         gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
-    })
+    })?;
+    Ok((folder, true))
 }
 
 fn judge_all(
@@ -195,6 +198,7 @@ fn fingerprint(arguments: &Arguments, settings: &Settings) -> String {
         "seed": arguments.seed,
         "evaluators": evaluators,
         "judge": judge,
+        "endpoint": settings.judge.as_ref().map(|judge| judge.client.shown_url()),
         "tools": settings.given_tools,
         "notes": settings.tool_notes,
         "version": env!("CARGO_PKG_VERSION"),
@@ -238,7 +242,7 @@ fn advice(end: &RunEnd, settings: &Settings) -> Option<String> {
 fn endpoint_advice(failure: &Failure, settings: &Settings) -> String {
     let Some(judge) = &settings.judge else { return failure.to_string() };
     let endpoint = judge.client.endpoint();
-    let (url, model) = (&endpoint.base_url, &endpoint.model);
+    let (url, model) = (judge.client.shown_url(), &endpoint.model);
     let variable = settings::key_variable(endpoint.provider);
     match &failure.error {
         CallError::Unauthorized { .. } if endpoint.key.is_empty() => {

@@ -90,14 +90,15 @@ enum JudgeChoice {
 
 impl JudgeChoice {
     fn of(arguments: &Arguments, environment: &Environment, file: &File) -> Result<JudgeChoice, String> {
-        let named = arguments.judge.as_deref().or(file.judge.name.as_deref());
+        let of_environment = environment.openai_model.as_deref();
+        let named = arguments.judge.as_deref().or(of_environment).or(file.judge.name.as_deref());
         let (provider, model) = match named {
             Some("") => return Err("--judge is empty: give `offline` or a model's name".to_owned()),
             Some(OFFLINE) => return Ok(JudgeChoice::Offline { by_default: false }),
             Some(name) => match name.split_once(':') {
                 Some(("openai", model)) => (Provider::OpenAi, Some(model)),
                 Some(("anthropic", model)) => (Provider::Anthropic, Some(model)),
-                _ if name == "openai" => (Provider::OpenAi, None),
+                _ if name == "openai" => (Provider::OpenAi, of_environment),
                 _ if name == "anthropic" => (Provider::Anthropic, None),
                 // Without an endpoint of its own, Claude is at home at Anthropic.
                 _ if name.starts_with("claude")
@@ -114,7 +115,7 @@ impl JudgeChoice {
                 || arguments.base_url.is_some()
                 || file.judge.base_url.is_some() =>
             {
-                (Provider::OpenAi, environment.openai_model.as_deref())
+                (Provider::OpenAi, None)
             }
             None if environment.anthropic_key.is_some() => (Provider::Anthropic, None),
             None => return Ok(JudgeChoice::Offline { by_default: true }),
@@ -123,8 +124,20 @@ impl JudgeChoice {
             Provider::OpenAi => (&environment.openai_key, &environment.openai_base_url),
             Provider::Anthropic => (&environment.anthropic_key, &environment.anthropic_base_url),
         };
-        let base_url =
-            arguments.base_url.as_ref().or(from_environment.as_ref()).or(file.judge.base_url.as_ref());
+        // The file's address is for the provider that the file names, OpenAI's form if it names none.
+        let of_file = file.judge.base_url.as_ref().filter(|_| provider == provider_of_file(file));
+        let by_user = arguments.base_url.as_ref().or(from_environment.as_ref());
+        let base_url = by_user.or(of_file);
+        if let (None, Some(url), Some(_)) = (by_user, of_file, key)
+            && file.is_found
+            && !is_own_or_local(url, provider)
+        {
+            // A folder from elsewhere must not be able to send for the user's key.
+            return Err(format!(
+                "gradus.toml names the endpoint {url:?}, and {} would be sent there: say --base-url {url} or --config gradus.toml if that is right",
+                key_variable(provider)
+            ));
+        }
         if key.is_none() && base_url.is_none() {
             let variable = key_variable(provider);
             return Err(format!(
@@ -142,6 +155,26 @@ impl JudgeChoice {
             timeout,
         }))
     }
+}
+
+fn provider_of_file(file: &File) -> Provider {
+    match file.judge.name.as_deref() {
+        Some(name) if name == "anthropic" || name.starts_with("anthropic:") => Provider::Anthropic,
+        _ => Provider::OpenAi,
+    }
+}
+
+/// Whether an address is the provider's own, or on this machine.
+fn is_own_or_local(url: &str, provider: Provider) -> bool {
+    let host = |url: &str| {
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        host.rsplit_once(':').map_or(host, |(host, _)| host).to_ascii_lowercase()
+    };
+    let found = host(url);
+    found == host(provider.default_base_url())
+        || matches!(found.as_str(), "localhost" | "127.0.0.1" | "[::1]")
 }
 
 /// The variable that holds a provider's key.
@@ -178,6 +211,11 @@ fn model_judge(endpoint: &Endpoint, arguments: &Arguments, file: &File) -> Resul
         Some(given) => given.0,
         None => Some(file.judge.temperature.unwrap_or(0.0)),
     };
+    if temperature.is_some_and(|value| !(0.0..=2.0).contains(&value)) {
+        return Err("the temperature must be from 0 to 2".to_owned());
+    }
+    // Anthropic takes none; a number that is not sent must not make questions differ.
+    let temperature = temperature.filter(|_| endpoint.provider == Provider::OpenAi);
     let settings = JudgeSettings {
         max_tokens,
         temperature,
@@ -252,7 +290,8 @@ fn limits(
 }
 
 fn seconds(number: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(number).ok().filter(|time| !time.is_zero())
+    const LONGEST_S: f64 = 1e8;
+    Duration::try_from_secs_f64(number.min(LONGEST_S)).ok().filter(|time| !time.is_zero())
 }
 
 fn read_text(path: &Path) -> Result<String, String> {

@@ -1,0 +1,358 @@
+//! Counts a run's outcomes into its summary.
+
+use std::collections::BTreeMap;
+
+use gradus_core::trajectory::Trajectory;
+
+use super::summary::{
+    CostSummary, EvaluatorCost, Finding, FindingVerdict, Metric, ReasonCount, Summary, ToolUse,
+};
+use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
+use crate::interval::{self, Cluster};
+use crate::outcome::{OutcomeKind, OutcomeLine};
+use crate::run::{EvaluatorRecord, RunRecord, RunState};
+
+/// Findings that are kept for a report.
+const MAX_FINDINGS: usize = 50;
+/// Reasons that are told apart; some hold ids and differ every time.
+const MAX_REASONS: usize = 500;
+
+/// One metric in the making.
+#[derive(Default)]
+struct Tally {
+    clusters: Vec<Cluster>,
+    failed: u64,
+    not_applicable: u64,
+    labels: BTreeMap<String, u64>,
+    cost: EvaluatorCost,
+}
+
+impl Tally {
+    fn metric(&self, name: &str, title: &str, judge: &str, worst: f64, best: f64) -> Metric {
+        let denominator = self.clusters.iter().map(|cluster| cluster.count).sum::<f64>();
+        let numerator = self.clusters.iter().map(|cluster| cluster.sum).sum::<f64>();
+        Metric {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            judge: judge.to_owned(),
+            value: (denominator > 0.0).then(|| numerator / denominator),
+            interval: interval::clustered(&self.clusters, worst, best),
+            is_share: worst >= 0.0 && best <= 1.0,
+            numerator,
+            denominator: denominator as u64,
+            failed: self.failed,
+            not_applicable: self.not_applicable,
+            labels: self.labels.clone(),
+        }
+    }
+}
+
+pub(super) struct Counter {
+    evaluators: Vec<EvaluatorRecord>,
+    tallies: Vec<Tally>,
+    combined: Tally,
+    right: Tally,
+    trajectories: u64,
+    steps: u64,
+    tools: BTreeMap<String, ToolUse>,
+    reasons: BTreeMap<(usize, bool, String), u64>,
+    findings: Vec<Finding>,
+    shortened: u64,
+}
+
+/// How one question of a step or a trajectory ended, for combining several.
+#[derive(Clone, Copy, PartialEq)]
+enum Ending {
+    Right,
+    Wrong,
+    Failed,
+    /// The question does not arise, or is none of this run's.
+    Absent,
+    /// The run stopped before it.
+    Unasked,
+}
+
+impl Counter {
+    pub(super) fn new(record: &RunRecord) -> Self {
+        Counter {
+            evaluators: record.evaluators.clone(),
+            tallies: record
+                .evaluators
+                .iter()
+                .map(|known| Tally {
+                    cost: EvaluatorCost {
+                        evaluator: known.name.clone(),
+                        judge: known.judge.clone(),
+                        usd: record.priced.then_some(0.0),
+                        ..EvaluatorCost::default()
+                    },
+                    ..Tally::default()
+                })
+                .collect(),
+            combined: Tally::default(),
+            right: Tally::default(),
+            trajectories: 0,
+            steps: 0,
+            tools: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+            findings: Vec::new(),
+            shortened: 0,
+        }
+    }
+
+    fn number(&self, name: &str) -> Option<usize> {
+        self.evaluators.iter().position(|known| known.name == name)
+    }
+
+    pub(super) fn add(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
+        self.trajectories += 1;
+        self.steps += trajectory.steps.len() as u64;
+        self.count_tools(trajectory, outcomes);
+        let mut clusters = vec![Cluster::default(); self.tallies.len()];
+        for line in outcomes {
+            let Some(number) = self.number(&line.evaluator) else { continue };
+            self.count(number, line, &mut clusters[number]);
+        }
+        for (tally, cluster) in self.tallies.iter_mut().zip(clusters) {
+            if cluster.count > 0.0 {
+                tally.clusters.push(cluster);
+            }
+        }
+        self.combine(trajectory, outcomes);
+        self.find(trajectory, outcomes);
+    }
+
+    fn count(&mut self, number: usize, line: &OutcomeLine, cluster: &mut Cluster) {
+        let tally = &mut self.tallies[number];
+        match (line.outcome, line.score) {
+            (OutcomeKind::Scored, Some(score)) => {
+                cluster.count += 1.0;
+                cluster.sum += score;
+                *tally.labels.entry(line.label.clone().unwrap_or_default()).or_default() += 1;
+            }
+            (OutcomeKind::NotApplicable, _) => tally.not_applicable += 1,
+            _ => tally.failed += 1,
+        }
+        if let Some(reason) = &line.reason {
+            let is_failure = line.outcome == OutcomeKind::Failed;
+            let is_full = self.reasons.len() >= MAX_REASONS;
+            let mut key = (number, is_failure, reason.clone());
+            if is_full && !self.reasons.contains_key(&key) {
+                key.2 = "other reasons".to_owned();
+            }
+            *self.reasons.entry(key).or_default() += 1;
+        }
+        self.shortened += u64::from(!line.shortened.is_empty());
+        self.add_cost(line);
+    }
+
+    /// What an outcome cost, also one that another took the place of.
+    pub(super) fn add_cost(&mut self, line: &OutcomeLine) {
+        let Some(number) = self.number(&line.evaluator) else { return };
+        let cost = &mut self.tallies[number].cost;
+        cost.calls += u64::from(line.calls);
+        cost.from_cache += u64::from(line.cached);
+        if let Some(tokens) = line.tokens {
+            cost.tokens.prompt += tokens.prompt;
+            cost.tokens.completion += tokens.completion;
+            cost.tokens.cached_prompt += tokens.cached_prompt;
+        }
+        if line.calls > 0 {
+            // An endpoint that does not say what it used makes the sum unknown, not smaller.
+            cost.usd = cost.usd.zip(line.cost_usd).map(|(sum, more)| sum + more);
+        }
+    }
+
+    fn ending(&self, outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> Ending {
+        let mut of_it =
+            outcomes.iter().filter(|line| line.step_index == step && &*line.evaluator == evaluator);
+        match of_it.next() {
+            Some(line) => self.ending_of(line),
+            None if self.number(evaluator).is_some() => Ending::Unasked,
+            None => Ending::Absent,
+        }
+    }
+
+    fn ending_of(&self, line: &OutcomeLine) -> Ending {
+        let is_right = || {
+            self.number(&line.evaluator).is_some_and(|number| self.evaluators[number].is_right(line.score))
+        };
+        match line.outcome {
+            OutcomeKind::Scored if is_right() => Ending::Right,
+            OutcomeKind::Scored => Ending::Wrong,
+            OutcomeKind::Failed => Ending::Failed,
+            OutcomeKind::NotApplicable => Ending::Absent,
+        }
+    }
+
+    /// Steps that are right in both dimensions, and trajectories that are right in all.
+    fn combine(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
+        let mut cluster = Cluster::default();
+        let mut endings = vec![self.ending(outcomes, SEQUENCE_OPTIMALITY, None)];
+        // Outcomes are sorted by step: each step's are next to each other.
+        let mut rest = outcomes;
+        for step in &trajectory.steps {
+            let index = Some(step.index);
+            let count = rest.iter().take_while(|line| line.step_index == index).count();
+            let (of_step, later) = rest.split_at(count);
+            rest = later;
+            let both =
+                [self.ending(of_step, THOUGHT_TO_TOOL, index), self.ending(of_step, QUERY_TO_THOUGHT, index)];
+            endings.extend(both);
+            if both.contains(&Ending::Unasked) {
+                continue;
+            }
+            if both.contains(&Ending::Failed) {
+                self.combined.failed += 1;
+            } else if both.contains(&Ending::Absent) {
+                self.combined.not_applicable += 1;
+            } else {
+                cluster.count += 1.0;
+                cluster.sum += f64::from(u8::from(both == [Ending::Right; 2]));
+            }
+        }
+        if cluster.count > 0.0 {
+            self.combined.clusters.push(cluster);
+        }
+        if endings.contains(&Ending::Unasked) {
+            return;
+        }
+        if trajectory.steps.is_empty() || endings.iter().all(|ending| *ending == Ending::Absent) {
+            self.right.not_applicable += 1;
+        } else if endings.contains(&Ending::Failed) {
+            // Also where something else is wrong: or else what could not be judged would only ever count against.
+            self.right.failed += 1;
+        } else {
+            let is_right = !endings.contains(&Ending::Wrong);
+            self.right.clusters.push(Cluster { count: 1.0, sum: f64::from(u8::from(is_right)) });
+        }
+    }
+
+    fn count_tools(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
+        let choices: Vec<&OutcomeLine> =
+            outcomes.iter().filter(|line| &*line.evaluator == THOUGHT_TO_TOOL && line.is_scored()).collect();
+        for step in &trajectory.steps {
+            let choice = choices.binary_search_by_key(&Some(step.index), |line| line.step_index);
+            let is_right = choice.ok().map(|at| self.ending_of(choices[at]) == Ending::Right);
+            let entry = self.tools.entry(step.tool.clone()).or_insert_with(|| ToolUse {
+                tool: step.tool.clone(),
+                uses: 0,
+                errors: 0,
+                judged: 0,
+                right: 0,
+            });
+            entry.uses += 1;
+            entry.errors += u64::from(step.is_error);
+            entry.judged += u64::from(is_right.is_some());
+            entry.right += u64::from(is_right == Some(true));
+        }
+    }
+
+    fn find(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
+        let wrong = outcomes.iter().filter(|line| self.ending_of(line) == Ending::Wrong);
+        let mut found: Vec<Finding> = Vec::new();
+        for line in wrong {
+            let verdict = FindingVerdict {
+                evaluator: line.evaluator.to_string(),
+                label: line.label.clone().unwrap_or_default(),
+                explanation: line.explanation.clone().unwrap_or_default(),
+                evidence: line.evidence.clone(),
+            };
+            match found.last_mut() {
+                Some(last) if last.step_index == line.step_index => last.verdicts.push(verdict),
+                _ => {
+                    let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
+                    let step = at.ok().map(|at| &trajectory.steps[at]);
+                    found.push(Finding {
+                        trajectory_id: line.trajectory_id.to_string(),
+                        step_index: line.step_index,
+                        query: trajectory.query.clone(),
+                        thought: step.and_then(|step| step.thought.clone()),
+                        tool: step.map(|step| step.tool.clone()),
+                        arguments: step.and_then(|step| {
+                            let json = step.arguments.as_ref().map(ToString::to_string);
+                            step.arguments_raw.clone().or(json)
+                        }),
+                        verdicts: vec![verdict],
+                    });
+                }
+            }
+        }
+        self.findings.extend(found);
+        // The worst are kept; sorting keeps the order of the source among equals.
+        if self.findings.len() > 4 * MAX_FINDINGS {
+            self.keep_worst();
+        }
+    }
+
+    fn keep_worst(&mut self) {
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdicts.len()));
+        self.findings.truncate(MAX_FINDINGS);
+    }
+
+    pub(super) fn finish(mut self, record: &RunRecord) -> Summary {
+        self.keep_worst();
+        let has = |name: &str| record.evaluators.iter().any(|known| known.name == name);
+        let has_both = has(THOUGHT_TO_TOOL) && has(QUERY_TO_THOUGHT);
+        let share =
+            |tally: &Tally, name: &str, title: &str| tally.metric(name, title, &record.judge, 0.0, 1.0);
+        let metrics: Vec<Metric> = record
+            .evaluators
+            .iter()
+            .zip(&self.tallies)
+            .map(|(known, tally)| {
+                let score = |label: Option<&(String, f64)>| label.map_or(0.0, |(_, score)| *score);
+                let (worst, best) = (score(known.labels.last()), score(known.labels.first()));
+                tally.metric(&known.name, &known.title, &known.judge, worst, best)
+            })
+            .collect();
+        let mut tools: Vec<ToolUse> = self.tools.into_values().collect();
+        tools.sort_by_key(|tool| std::cmp::Reverse(tool.uses));
+        let mut reasons: Vec<ReasonCount> = self
+            .reasons
+            .into_iter()
+            .map(|((number, failed, reason), count)| ReasonCount {
+                evaluator: self.evaluators[number].name.clone(),
+                outcome: if failed { OutcomeKind::Failed } else { OutcomeKind::NotApplicable },
+                reason,
+                count,
+            })
+            .collect();
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
+        Summary {
+            run_id: record.run_id.clone(),
+            complete: record.state == RunState::Finished,
+            stopped_because: record.stopped_because.clone(),
+            judge: record.judge.clone(),
+            started: record.started.clone(),
+            ended: record.ended.clone(),
+            sources: record.sources.clone(),
+            trajectories: self.trajectories,
+            steps: self.steps,
+            combined: has_both.then(|| share(&self.combined, "combined", "Combined (both correct)")),
+            trajectories_right: (has_both && has(SEQUENCE_OPTIMALITY))
+                .then(|| share(&self.right, "trajectories_right", "Trajectories all right")),
+            metrics,
+            tools,
+            cost: CostSummary::of(self.tallies.into_iter().map(|tally| tally.cost).collect()),
+            reasons,
+            findings: self.findings,
+            shortened: self.shortened,
+        }
+    }
+}
+
+impl CostSummary {
+    fn of(by_evaluator: Vec<EvaluatorCost>) -> CostSummary {
+        let mut total = CostSummary { usd: Some(0.0), ..CostSummary::default() };
+        for cost in &by_evaluator {
+            total.calls += cost.calls;
+            total.from_cache += cost.from_cache;
+            total.tokens.prompt += cost.tokens.prompt;
+            total.tokens.completion += cost.tokens.completion;
+            total.tokens.cached_prompt += cost.tokens.cached_prompt;
+            total.usd = total.usd.zip(cost.usd).map(|(sum, more)| sum + more);
+        }
+        CostSummary { by_evaluator, ..total }
+    }
+}
