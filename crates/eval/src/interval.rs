@@ -55,7 +55,21 @@ pub fn clustered(clusters: &[Cluster], worst: f64, best: f64) -> Option<Interval
         let design_effect = (variance / independent).max(1.0);
         ((count / design_effect).max(1.0), student_quantile(groups - 1.0))
     };
-    let unit = wilson_of(share, effective, quantile);
+    let mut unit = wilson_of(share, effective, quantile);
+    if independent <= f64::EPSILON && count > 1.0 {
+        // All right is at least as good as all but one right, whatever each of the two rules says by itself.
+        let unlike = if share > 0.5 { -range } else { range };
+        let mut almost = clusters.to_vec();
+        if let Some(longest) = almost.iter_mut().max_by(|a, b| a.count.total_cmp(&b.count)) {
+            longest.sum += unlike;
+        }
+        if let Some(almost) = clustered(&almost, worst, best) {
+            unit.low = unit.low.max((almost.low - worst) / range * f64::from(u8::from(share > 0.5)));
+            if share <= 0.5 {
+                unit.high = unit.high.min((almost.high - worst) / range);
+            }
+        }
+    }
     Some(Interval { low: worst + unit.low * range, high: worst + unit.high * range })
 }
 
@@ -112,6 +126,21 @@ mod tests {
         let one = clustered(&clusters(&[(3, 4)]), 0.0, 1.0).expect("an interval");
         assert!(one.low < 0.1 && one.high > 0.95, "one trajectory says next to nothing: {one:?}");
         assert_eq!(clustered(&[], 0.0, 1.0), None);
+    }
+
+    #[test]
+    fn one_more_right_is_never_worse() {
+        for sizes in [vec![3, 3, 4, 2, 1, 1, 2, 3], vec![2; 9], vec![40], vec![1, 9]] {
+            let mut sample: Vec<Cluster> = sizes
+                .iter()
+                .map(|count| Cluster { count: f64::from(*count), sum: f64::from(*count) })
+                .collect();
+            let all = clustered(&sample, 0.0, 1.0).expect("an interval");
+            let longest = sample.iter_mut().max_by(|a, b| a.count.total_cmp(&b.count)).expect("one");
+            longest.sum -= 1.0;
+            let almost = clustered(&sample, 0.0, 1.0).expect("an interval");
+            assert!(all.low >= almost.low && all.high >= almost.high, "{sizes:?}: {all:?} {almost:?}");
+        }
     }
 
     #[test]

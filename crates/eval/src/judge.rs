@@ -155,7 +155,10 @@ impl ModelJudge {
                 (Err(unreadable), Stop::Done) => unreadable.to_string(),
             };
             if unread >= self.settings.asks_again {
-                let text = format!("{reason} (asked {} times)", unread + 1);
+                let text = match unread {
+                    0 => reason,
+                    asked => format!("{reason} (asked {} times)", asked + 1),
+                };
                 judgement.result = Err(JudgeFailure::Case(text));
                 return judgement;
             }
@@ -169,7 +172,8 @@ impl ModelJudge {
     }
 
     fn failure(&self, failure: Failure) -> JudgeFailure {
-        let never_reached = matches!(failure.error, CallError::Connect(_)) && !self.client.has_answered();
+        let is_silence = matches!(failure.error, CallError::Connect(_) | CallError::Timeout(_));
+        let never_reached = is_silence && !self.client.has_answered();
         if failure.error == CallError::CallLimit {
             JudgeFailure::CallLimit
         } else if failure.error.is_fatal() || never_reached {

@@ -35,7 +35,8 @@ pub enum Unreadable {
 }
 
 pub fn read(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
-    let answer = answer.trim();
+    // What a model thought aloud before it answered is no answer.
+    let answer = answer.rsplit_once("</think>").map_or(answer, |(_, answer)| answer).trim();
     if answer.is_empty() {
         return Err(Unreadable::Empty);
     }
@@ -267,6 +268,7 @@ mod tests {
             ("LABEL: in-correct", "incorrect"),
             ("LABEL: incorrect because it is not correct", "incorrect"),
             ("correct", "correct"),
+            ("<think>LABEL: correct?</think>LABEL: incorrect", "incorrect"),
             ("\"Incorrect\".", "incorrect"),
             ("The tool fits.\ncorrect", "correct"),
             ("LABEL: correct\nEXPLANATION: comes second here", "correct"),

@@ -19,6 +19,7 @@ use crate::{anthropic, headers, openai};
 const LONGEST_REPLY: usize = 8 << 20;
 /// Before an endpoint has answered once, there is little sense in patience.
 const FIRST_CONTACT_ATTEMPTS: u32 = 3;
+const FIRST_CONTACT_TIMEOUTS: u32 = 2;
 
 /// One endpoint with its connections and its limits.
 #[derive(Debug)]
@@ -126,8 +127,11 @@ impl Client {
                 _ => others += 1,
             }
             let given_up = !self.has_answered()
-                && matches!(error, CallError::Connect(_))
-                && others >= FIRST_CONTACT_ATTEMPTS;
+                && match error {
+                    CallError::Connect(_) => others >= FIRST_CONTACT_ATTEMPTS,
+                    CallError::Timeout(_) => others >= FIRST_CONTACT_TIMEOUTS,
+                    _ => false,
+                };
             match self.retry.pause(&error, others, rate_limited) {
                 Some(pause) if !given_up => tokio::time::sleep(pause).await,
                 _ => return (attempts, Err(Failure { error, attempts })),
@@ -250,10 +254,19 @@ fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8], has_ans
     let lower = message.to_ascii_lowercase();
     match code {
         429 if lower.contains("insufficient_quota") => CallError::Unauthorized { status: code, message },
+        429 | 503 if retry_after.is_some_and(|pause| pause > headers::LONGEST) => {
+            CallError::LongPause(retry_after.unwrap_or_default())
+        }
         429 => CallError::RateLimited { retry_after },
+        300..=399 => {
+            let to =
+                answer_headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
+            let message = format!("it sends us to {}; check the address", excerpt(to.as_bytes()));
+            CallError::Refused { status: code, message }
+        }
         408 | 409 | 500.. => CallError::Server { status: code, message, retry_after },
         403 if has_answered => CallError::Refused { status: code, message },
-        401 | 403 => CallError::Unauthorized { status: code, message },
+        401..=403 => CallError::Unauthorized { status: code, message },
         404 => CallError::NotFound { status: code, message },
         413 => CallError::TooLong(message),
         _ if [
@@ -331,7 +344,7 @@ mod tests {
         for status in [408, 409, 429, 500, 502, 503, 529] {
             assert!(refused(status, "").is_transient(), "{status}");
         }
-        for status in [400, 402, 405, 422] {
+        for status in [400, 405, 422] {
             let error = refused(status, "{\"detail\":\"bad\"}");
             assert!(!error.is_transient() && !error.is_fatal(), "{status}");
             assert_eq!(error.to_string(), format!("HTTP {status}: bad"));

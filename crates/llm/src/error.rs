@@ -15,6 +15,9 @@ pub enum CallError {
     RateLimited { retry_after: Option<Duration> },
     #[error("HTTP {status}: {message}")]
     Server { status: u16, message: String, retry_after: Option<Duration> },
+    /// It asks for a longer pause than anybody waits.
+    #[error("the endpoint asks to be left alone for {} s", .0.as_secs())]
+    LongPause(Duration),
     #[error("HTTP {status}: {message}")]
     Unauthorized { status: u16, message: String },
     #[error("HTTP {status}: {message}")]
@@ -44,13 +47,14 @@ impl CallError {
             | CallError::NotFound { .. }
             | CallError::TooLong(_)
             | CallError::Refused { .. }
+            | CallError::LongPause(_)
             | CallError::CallLimit => false,
         }
     }
 
     /// Whether every other call to this endpoint would fail the same way.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, CallError::Unauthorized { .. } | CallError::NotFound { .. })
+        matches!(self, CallError::Unauthorized { .. } | CallError::NotFound { .. } | CallError::LongPause(_))
     }
 
     /// How long the endpoint asked to be left alone.

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 
-/// Longest pause that is believed: a header that says more is obeyed up to this.
-const LONGEST: Duration = Duration::from_secs(600);
+/// Longest pause that is waited for.
+pub(crate) const LONGEST: Duration = Duration::from_secs(600);
 
 /// What is left before an endpoint's limit, and when it is filled up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) fn allowance(headers: &HeaderMap) -> Option<Allowance> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let both = |left: &str, reset: &str| {
         let requests_left = text(left)?.parse().ok()?;
-        Some(Allowance { requests_left, reset_in: reset_in(text(reset)?)? })
+        Some(Allowance { requests_left, reset_in: reset_in(text(reset)?)?.min(LONGEST) })
     };
     both("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
         .or_else(|| both("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"))
@@ -69,12 +69,12 @@ fn reset_in(text: &str) -> Option<Duration> {
 }
 
 fn seconds(number: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(number).ok().map(|pause| pause.min(LONGEST))
+    Duration::try_from_secs_f64(number).ok()
 }
 
 fn until(date: jiff::Timestamp) -> Duration {
     let at = SystemTime::from(date);
-    at.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST)
+    at.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
             retry_after(&map(&[("retry-after", "9"), ("retry-after-ms", "40")])),
             Some(Duration::from_millis(40))
         );
-        assert_eq!(retry_after(&map(&[("retry-after", "86400")])), Some(LONGEST));
+        assert_eq!(retry_after(&map(&[("retry-after", "86400")])), Some(Duration::from_secs(86_400)));
         assert_eq!(retry_after(&map(&[("retry-after", "-1")])), None);
         assert_eq!(retry_after(&map(&[("retry-after", "soon")])), None);
         let past = retry_after(&map(&[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")]));

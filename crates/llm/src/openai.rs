@@ -114,9 +114,9 @@ struct MessageIn {
 #[derive(Deserialize)]
 struct UsageIn {
     #[serde(default)]
-    prompt_tokens: u64,
+    prompt_tokens: i64,
     #[serde(default)]
-    completion_tokens: u64,
+    completion_tokens: i64,
     prompt_tokens_details: Option<PromptDetails>,
 }
 
@@ -126,7 +126,12 @@ struct PromptDetails {
 }
 
 pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
-    let completion: Completion = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let completion: Completion = serde_json::from_slice(bytes).map_err(|error| {
+        // Some send their errors with a status of success.
+        let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+        let message = json.as_ref().and_then(|json| json.get("error")?.get("message")?.as_str());
+        message.map_or_else(|| error.to_string(), |message| format!("it reports an error ({message})"))
+    })?;
     let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
     let refused = choice.message.refusal.is_some_and(|text| !text.is_empty());
     let stop = match choice.finish_reason.as_deref() {
@@ -136,8 +141,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
         _ => Stop::Done,
     };
     let usage = completion.usage.map(|usage| Usage {
-        prompt: usage.prompt_tokens,
-        completion: usage.completion_tokens,
+        prompt: usage.prompt_tokens.max(0) as u64,
+        completion: usage.completion_tokens.max(0) as u64,
         cached_prompt: usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
     });
     Ok(Reply { text: choice.message.content.unwrap_or_default(), usage, stop })

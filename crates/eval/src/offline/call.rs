@@ -161,7 +161,8 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
     let known = offline.tool(step).is_some_and(|(_, tool)| tool.schema.is_some());
     match exists {
         Existence::Unsure => Opinion::cannot("The trace holds neither the tool's definition nor its result."),
-        _ if !known => Opinion::cannot("The trace does not hold the schema of this tool."),
+        // Nothing says what the tool takes, so there is nothing to hold the call against.
+        _ if !known => Opinion::not_applicable("The trace does not hold the schema of this tool."),
         _ if step.arguments.is_none() => {
             Opinion::cannot("The trace does not hold the arguments of this call.")
         }

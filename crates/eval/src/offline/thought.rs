@@ -80,7 +80,7 @@ fn contradiction(
         let found = values::contradiction(query?, step, &[])?;
         let kind = shape_of(&found.value)
             .filter(|shape| matches!(shape, Shape::Pair | Shape::Email | Shape::Code))?;
-        let follows = || !matches!(topic::judge(offline, at), Opinion::Bad { .. });
+        let follows = || matches!(topic::judge(offline, at), Opinion::Good { .. });
         let is_held = silent(kind) && !found.is_name && !offline.seen_before(at, &found.value);
         (is_held && follows()).then_some(found)
     })?;

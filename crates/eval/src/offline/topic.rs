@@ -275,7 +275,19 @@ fn apart(
     let asked = query.subjects().filter(|word| word.deeds == 0).count();
     let strange =
         own.len() >= 2 || own.len() == 1 && thought.identifiers.iter().any(|said| said.shape.is_exact());
+    // Other words for the same thing look like another thing. If the call is about what the request names, they may be.
+    let call_is_tied = step.is_some_and(|step| {
+        values::scalars(step)
+            .iter()
+            .any(|(_, value)| value.chars().count() > 2 && query.source.contains(value.as_str()))
+            || offline.tool(step).is_some_and(|(_, tool)| tool.named_nouns(query) > 0.0)
+    });
     if strange && (asked > 0 || !query.identifiers.is_empty()) && (at == 0 || own.len() >= 3) {
+        if call_is_tied {
+            return Opinion::cannot(
+                "Thought and request share no word, but the call fits the request: other words for the same, or another subject.",
+            );
+        }
         let explanation =
             format!("The thought shares nothing with the request; it is about {}.", quote(&own.join(", ")));
         return Opinion::bad(explanation, notes);

@@ -29,8 +29,9 @@ struct Tally {
 
 impl Tally {
     fn metric(&self, name: &str, title: &str, judge: &str, worst: f64, best: f64) -> Metric {
-        let denominator = self.clusters.iter().map(|cluster| cluster.count).sum::<f64>();
-        let numerator = self.clusters.iter().map(|cluster| cluster.sum).sum::<f64>();
+        // From 0: the sum of nothing is -0.
+        let denominator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.count);
+        let numerator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.sum);
         Metric {
             name: name.to_owned(),
             title: title.to_owned(),

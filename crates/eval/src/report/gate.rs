@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Summary;
+use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
 use crate::interval::Interval;
 
 /// `thought_to_tool >= 0.85`
@@ -25,7 +26,9 @@ pub enum Comparison {
 pub enum GateError {
     #[error("{0:?} is no gate: write a metric, >= > <= or <, and a number, as in 'thought_to_tool >= 0.85'")]
     Form(String),
-    #[error("gate {gate:?}: there is no metric {name:?}; there are {known}")]
+    #[error("gate {gate:?}: {bar} is more than all; write a share, as 0.85 or 85%")]
+    Bar { gate: String, bar: f64 },
+    #[error("gate {gate:?}: there is no metric {name:?} in this run; there are {known}")]
     Name { gate: String, name: String, known: String },
 }
 
@@ -75,6 +78,18 @@ impl Gate {
         };
         let bar = number.parse::<f64>().ok().filter(|bar| bar.is_finite()).ok_or_else(form)? / scale;
         let name = name.trim();
+        if matches!(
+            name,
+            "failed"
+                | "combined"
+                | "trajectories_right"
+                | THOUGHT_TO_TOOL
+                | QUERY_TO_THOUGHT
+                | SEQUENCE_OPTIMALITY
+        ) && bar > 1.0
+        {
+            return Err(GateError::Bar { gate: text.to_owned(), bar });
+        }
         if !evaluators.contains(&name) && !OTHERS.contains(&name) {
             let known: Vec<&str> = evaluators.iter().copied().chain(OTHERS).collect();
             return Err(GateError::Name {
@@ -192,6 +207,7 @@ mod tests {
             assert!(matches!(parse(text), Err(GateError::Form(_))), "{text:?}");
         }
         assert!(matches!(parse("thought_to_tol > 1"), Err(GateError::Name { .. })));
+        assert!(matches!(parse("thought_to_tool >= 85"), Err(GateError::Bar { .. })));
     }
 
     #[test]

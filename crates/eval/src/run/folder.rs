@@ -128,6 +128,11 @@ impl StateFolder {
         None
     }
 
+    /// Whether a process is at this run.
+    pub fn is_held(&self, id: &str) -> bool {
+        matches!(lock(&self.0.join("runs").join(id)), Ok(None))
+    }
+
     /// Begins a new run.
     pub fn create(&self, record: RunRecord) -> Result<RunFolder, RunFileError> {
         let path = self.0.join("runs").join(&record.run_id);

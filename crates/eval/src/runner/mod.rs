@@ -65,6 +65,8 @@ pub enum RunEnd {
 
 /// Questions that failed one after the other before the endpoint is taken for dead.
 const FAILURES_IN_A_ROW: u32 = 50;
+/// The same when there are no more questions to try it with.
+const FAILURES_AT_THE_END: u32 = 10;
 /// How long an interrupted run waits for what is in flight.
 const GRACE: Duration = Duration::from_secs(5);
 /// Identical questions that may wait for one answer; beyond that, reading waits, too.
@@ -147,6 +149,7 @@ struct Runner<'w> {
     /// What questions may have cost whose answers did not say.
     unreported_usd: f64,
     failures_in_a_row: u32,
+    last_failure: String,
     stopping: Option<RunEnd>,
     deadline: Option<Instant>,
     started: Instant,
@@ -193,6 +196,7 @@ impl<'w> Runner<'w> {
             reserved_usd: 0.0,
             unreported_usd: 0.0,
             failures_in_a_row: 0,
+            last_failure: String::new(),
             stopping: None,
             deadline: plan.limits.max_time.map(|time| started + time),
             started,
@@ -323,6 +327,7 @@ impl<'w> Runner<'w> {
             Ok(_) | Err(JudgeFailure::Case(_)) => self.failures_in_a_row = 0,
             Err(failure) => {
                 self.failures_in_a_row += 1;
+                self.last_failure = failure.to_string();
                 if self.failures_in_a_row >= FAILURES_IN_A_ROW && self.stopping.is_none() {
                     self.stopping = Some(RunEnd::EndpointDied(failure.to_string()));
                 }
@@ -394,6 +399,8 @@ impl<'w> Runner<'w> {
     fn end(mut self) -> Result<RunEnd, RunFileError> {
         self.journal.close()?;
         self.show();
-        Ok(self.stopping.take().unwrap_or(RunEnd::Finished))
+        let died = (self.failures_in_a_row >= FAILURES_AT_THE_END)
+            .then(|| RunEnd::EndpointDied(self.last_failure.clone()));
+        Ok(self.stopping.take().or(died).unwrap_or(RunEnd::Finished))
     }
 }

@@ -47,7 +47,22 @@ impl Outputs {
     }
 
     /// Finds out whether all files can be written before anything is spent on what goes into them.
-    pub(super) fn prepare(&self) -> Result<(), String> {
+    pub(super) fn prepare(&self, sources: &[String]) -> Result<(), String> {
+        let files: Vec<PathBuf> =
+            self.files().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())).collect();
+        for (at, path) in files.iter().enumerate() {
+            if files[..at].contains(path) {
+                return Err(format!("{}: two outputs would be written there", path.display()));
+            }
+            let is_source = |source: &String| {
+                Path::new(source)
+                    .canonicalize()
+                    .is_ok_and(|source| path.canonicalize().is_ok_and(|path| path == source))
+            };
+            if sources.iter().any(is_source) {
+                return Err(format!("{}: it is a source, and would be overwritten", path.display()));
+            }
+        }
         let to_stdout = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
         if self.csv.as_deref().is_some_and(is_stdout) {
             return Err("--csv makes several files: give a folder".to_owned());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gradus_eval::report::{Gate, RunReader, Summary};
-use gradus_eval::run::StateFolder;
+use gradus_eval::run::{RunState, StateFolder};
 
 use super::Exit;
 use super::outputs::{Outputs, has_failed};
@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let names: Vec<&str> = folder.record.evaluators.iter().map(|known| known.name.as_str()).collect();
     let gates: Result<Vec<Gate>, _> =
         arguments.outputs.gate.iter().map(|text| Gate::parse(text, &names)).collect();
-    let gates = match (gates, arguments.outputs.prepare()) {
+    let gates = match (gates, arguments.outputs.prepare(&[])) {
         (Ok(gates), Ok(())) => gates,
         (Err(error), _) => return Ok(refuse(&error.to_string())),
         (_, Err(reason)) => return Ok(refuse(&reason)),
@@ -90,7 +90,13 @@ fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<Exit> {
         let record = &folder.record;
         let sources = crate::output::printable_line(&record.sources.join(" "));
         let judge = crate::output::printable_line(&record.judge);
-        writeln!(out, "{}  {:?}  {judge}  {sources}", crate::output::printable_line(id), record.state)?;
+        let how = match record.state {
+            RunState::Finished => "finished",
+            RunState::Stopped => "stopped",
+            RunState::Running if state.is_held(id) => "running",
+            RunState::Running => "cut off",
+        };
+        writeln!(out, "{}  {how:<9} {judge}  {sources}", crate::output::printable_line(id))?;
     }
     Ok(Exit::Pass)
 }

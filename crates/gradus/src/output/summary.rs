@@ -14,9 +14,11 @@ const MOST: usize = 12;
 pub(crate) fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "{} trajectories, {} steps; judge {BOLD}{}{BOLD:#}{}; run {}",
+        "{} trajector{}, {} step{}; judge {BOLD}{}{BOLD:#}{}; run {}",
         summary.trajectories,
+        if summary.trajectories == 1 { "y" } else { "ies" },
         summary.steps,
+        if summary.steps == 1 { "" } else { "s" },
         printable_line(&summary.judge),
         if summary.judge == OFFLINE { " (rules, not a model)" } else { "" },
         summary.run_id

@@ -64,7 +64,7 @@ fn an_endpoint_that_nobody_answers_at() {
     drop(gone);
     let ran = lab.run(&eval(&["--base-url", &url, "--judge", "m"])).exits_with(1);
     let line = only_line(&ran);
-    assert!(line.contains("cannot reach http://127.0.0.1:") && line.contains("is it running?"), "{line}");
+    assert!(line.contains("cannot reach http://127.0.0.1:") && line.contains("is it running"), "{line}");
 }
 
 #[test]
@@ -191,4 +191,58 @@ fn many_refusals_in_a_row() {
     lab.run_at(&endpoint, &eval(&["--ask-again", "0", "--concurrency", "1"])).exits_with(0);
     let failed = lab.lines("out.jsonl").iter().filter(|line| line["outcome"] == "failed").count();
     assert_eq!(failed, 140);
+}
+
+/// A run in which nothing was answered is no success, however small it is.
+#[test]
+fn an_endpoint_that_answers_nothing_of_use() {
+    let lab = Lab::with_cases(3);
+    for (answer, expected) in [
+        (Answer::ok("<html>please log in</html>".to_owned()), "not a model's answer"),
+        (
+            Answer::ok("{\"error\":{\"message\":\"You have no credits\"}}".to_owned()),
+            "it reports an error (You have no credits)",
+        ),
+        (
+            Answer::status(307, "").with_header("location", "http://elsewhere.example/"),
+            "it sends us to http://elsewhere.example/",
+        ),
+        (Answer::status(500, "oops"), "HTTP 500: oops"),
+    ] {
+        let endpoint = endpoint(move |_| answer.clone());
+        let ran = lab.run_at(&endpoint, &eval(&["--retries", "0"])).exits_with(1);
+        let last = ran.err.lines().last().unwrap();
+        assert!(
+            last.contains("the judge answered none of the questions") && last.contains(expected),
+            "{}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn an_endpoint_that_never_answers_is_not_waited_for() {
+    let lab = Lab::with_cases(3);
+    let endpoint = endpoint(|_| Answer::SlowLoris);
+    let ran = lab.run_at(&endpoint, &eval(&["--timeout", "0.3"])).exits_with(1);
+    assert!(ran.err.contains("no answer within 0.3 s (tried 2 times)"), "{}", ran.err);
+}
+
+#[test]
+fn an_endpoint_that_asks_for_a_day() {
+    let lab = Lab::with_cases(3);
+    let endpoint = endpoint(|_| Answer::status(429, "{}").with_header("retry-after", "86400"));
+    let ran = lab.run_at(&endpoint, &eval(&[])).exits_with(2);
+    assert!(only_line(&ran).contains("asks to be left alone for 86400 s"), "{}", ran.err);
+}
+
+#[test]
+fn a_source_is_not_overwritten() {
+    let lab = Lab::with_cases(2);
+    let before = lab.read("cases.jsonl");
+    let ran =
+        lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--json", "./cases.jsonl"]).exits_with(2);
+    assert!(only_line(&ran).contains("it is a source"), "{}", ran.err);
+    assert_eq!(lab.read("cases.jsonl"), before);
+    lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--json", "a", "--html", "./a"]).exits_with(2);
 }

@@ -78,7 +78,7 @@ pub(in crate::cli) struct Arguments {
     /// Send no more requests than this.
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(super) max_calls: Option<u64>,
-    /// Stop after this time, in seconds.
+    /// Ask nothing more after this time, in seconds; calls in flight get 5 more.
     #[arg(long, value_name = "SECONDS", help_heading = "Limits")]
     pub(super) max_time: Option<f64>,
 
@@ -109,7 +109,7 @@ Examples:
 
 A run that was cut off is taken up by the same command. Verdicts are kept: the same question is never paid for twice.
 
-Exit codes: 0 done (gates passed or inconclusive), 1 the run broke off, 2 bad input or settings, 3 a gate failed,
+Exit codes: 0 done (gates passed or inconclusive), 1 the run broke off or nothing was answered, 2 bad input or settings, 3 a gate failed,
 4 nothing to judge, 130 interrupted; what was judged by then is reported in every case.";
 
 #[derive(Clone, Copy, Debug, PartialEq)]

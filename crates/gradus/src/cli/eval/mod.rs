@@ -24,7 +24,7 @@ use settings::Settings;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let settings = match Settings::read(arguments).and_then(|settings| {
-        arguments.outputs.prepare()?;
+        arguments.outputs.prepare(&arguments.sources)?;
         Ok(settings)
     }) {
         Ok(settings) => settings,
@@ -78,8 +78,12 @@ fn judge(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
     let gates: Vec<_> =
         settings.gates.iter().map(|gate| gate.check(&summary, arguments.outputs.strict)).collect();
     arguments.outputs.write(&mut reader, &summary, &gates)?;
-    if let Some(advice) = advice(&end, settings) {
+    if let Some(advice) = advice(&end, settings, arguments.fresh) {
         complain(&advice);
+    }
+    if let Some(reason) = nothing_judged(&summary, settings) {
+        complain(&format!("the judge answered none of the questions: {reason}"));
+        return Ok(if end == RunEnd::Interrupted { Exit::Interrupted } else { Exit::Unexpected });
     }
     Ok(match end {
         RunEnd::Interrupted => Exit::Interrupted,
@@ -227,15 +231,32 @@ fn why(end: &RunEnd) -> Option<String> {
     })
 }
 
+/// Why a model gave no verdict at all; `None` when it gave one, or was not asked.
+fn nothing_judged(summary: &Summary, settings: &Settings) -> Option<String> {
+    let asked: Vec<&str> =
+        settings.evaluators.iter().filter(|one| one.asks_a_model()).map(|one| &*one.name).collect();
+    let of_model = || summary.metrics.iter().filter(|metric| asked.contains(&metric.name.as_str()));
+    if of_model().any(|metric| metric.denominator > 0) || of_model().all(|metric| metric.failed == 0) {
+        return None;
+    }
+    let mut reasons = summary.reasons.iter().filter(|reason| asked.contains(&reason.evaluator.as_str()));
+    let reason = reasons.find(|reason| reason.outcome == gradus_eval::outcome::OutcomeKind::Failed);
+    Some(reason.map_or_else(String::new, |reason| reason.reason.clone()))
+}
+
 /// What to do about a run that ended early.
-fn advice(end: &RunEnd, settings: &Settings) -> Option<String> {
-    const KEPT: &str = "what was judged is kept; the same command goes on from there";
+fn advice(end: &RunEnd, settings: &Settings, fresh: bool) -> Option<String> {
+    let kept = if fresh {
+        "what was judged is kept; the same command without --fresh goes on from there"
+    } else {
+        "what was judged is kept; the same command goes on from there"
+    };
     Some(match end {
         RunEnd::Finished => return None,
-        RunEnd::Limit(reason) => format!("stopped: {reason}; {KEPT}"),
-        RunEnd::Interrupted => format!("interrupted; {KEPT}"),
-        RunEnd::EndpointDied(reason) => format!("the judge stopped answering ({reason}); {KEPT}"),
-        RunEnd::Endpoint(failure) => format!("{}; {KEPT}", endpoint_advice(failure, settings)),
+        RunEnd::Limit(reason) => format!("stopped: {reason}; {kept}"),
+        RunEnd::Interrupted => format!("interrupted; {kept}"),
+        RunEnd::EndpointDied(reason) => format!("the judge stopped answering ({reason}); {kept}"),
+        RunEnd::Endpoint(failure) => format!("{}; {kept}", endpoint_advice(failure, settings)),
     })
 }
 
@@ -245,6 +266,11 @@ fn endpoint_advice(failure: &Failure, settings: &Settings) -> String {
     let (url, model) = (judge.client.shown_url(), &endpoint.model);
     let variable = settings::key_variable(endpoint.provider);
     match &failure.error {
+        CallError::Unauthorized { status: 402 | 429, .. } => {
+            format!(
+                "{url} wants to be paid first ({failure}): fill up the account, or judge elsewhere with --base-url"
+            )
+        }
         CallError::Unauthorized { .. } if endpoint.key.is_empty() => {
             format!("{url} wants a key ({failure}): set {variable}")
         }
@@ -252,10 +278,14 @@ fn endpoint_advice(failure: &Failure, settings: &Settings) -> String {
             format!("{url} refused the key ({failure}): set {variable} to one that is valid there")
         }
         CallError::NotFound { .. } => {
-            format!("{url} has no model {model:?} ({failure}): choose one with --judge, or check --base-url")
+            format!(
+                "{url} has no model {model:?}, or is no judge's address ({failure}): choose one with --judge, or check --base-url"
+            )
         }
         CallError::Connect(_) => {
-            format!("cannot reach {url} ({failure}): is it running? --base-url names another")
+            format!(
+                "cannot reach {url} ({failure}): is it running, and is a proxy set? --base-url names another"
+            )
         }
         _ => format!("{url}: {failure}"),
     }

@@ -41,6 +41,9 @@ impl Settings {
             JudgeChoice::Offline { .. } => None,
             JudgeChoice::Model(endpoint) => Some(Arc::new(model_judge(endpoint, arguments, &file)?)),
         };
+        if arguments.sample == Some(0) {
+            return Err("--sample: give at least 1".to_owned());
+        }
         let library = library(&arguments.rubrics, &file)?;
         let names = if arguments.evaluators.is_empty() {
             file.eval.evaluators.clone().unwrap_or_default()
