@@ -1,6 +1,7 @@
 //! What extraction yields: one user request with its ordered steps. This is also the line format of
 //! `gradus traces --format jsonl`; field names are a promise to the tools built on it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -67,6 +68,17 @@ pub struct Step {
     pub end: Option<String>,
     /// Tokens of the model call that asked for this step; zero for calls that share a reply with the step before.
     pub tokens: Tokens,
+}
+
+impl Step {
+    /// The arguments as the model wrote them, else as JSON.
+    pub fn arguments_text(&self) -> Option<Cow<'_, str>> {
+        match (&self.arguments_raw, &self.arguments) {
+            (Some(raw), _) => Some(Cow::Borrowed(raw)),
+            (None, Some(json)) => Some(Cow::Owned(json.to_string())),
+            (None, None) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

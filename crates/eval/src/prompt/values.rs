@@ -93,13 +93,8 @@ fn value<'t>(variable: Variable, case: &Case<'t>) -> Value<'t> {
     }
 }
 
-/// The arguments as the model wrote them, else as JSON.
 fn arguments(step: &Step) -> Cow<'_, str> {
-    match (&step.arguments_raw, &step.arguments) {
-        (Some(raw), _) => Cow::Borrowed(raw),
-        (None, Some(json)) => Cow::Owned(json.to_string()),
-        (None, None) => Cow::Borrowed("(none)"),
-    }
+    step.arguments_text().unwrap_or(Cow::Borrowed("(none)"))
 }
 
 fn thought_line(step: &Step) -> String {

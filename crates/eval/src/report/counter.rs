@@ -1,8 +1,9 @@
 //! Counts a run's outcomes into its summary.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use gradus_core::trajectory::Trajectory;
+use gradus_core::trajectory::{Step, Trajectory};
 
 use super::summary::{
     CostSummary, EvaluatorCost, Finding, FindingVerdict, Metric, ReasonCount, Summary, ToolUse,
@@ -270,10 +271,7 @@ impl Counter {
                         query: trajectory.query.clone(),
                         thought: step.and_then(|step| step.thought.clone()),
                         tool: step.map(|step| step.tool.clone()),
-                        arguments: step.and_then(|step| {
-                            let json = step.arguments.as_ref().map(ToString::to_string);
-                            step.arguments_raw.clone().or(json)
-                        }),
+                        arguments: step.and_then(Step::arguments_text).map(Cow::into_owned),
                         verdicts: vec![verdict],
                     });
                 }

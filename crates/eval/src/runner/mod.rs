@@ -69,6 +69,9 @@ const FAILURES_IN_A_ROW: u32 = 50;
 const FAILURES_AT_THE_END: u32 = 10;
 /// How long an interrupted run waits for what is in flight.
 const GRACE: Duration = Duration::from_secs(5);
+/// Questions that are planned before there is room for them: enough to say what is left in most runs, and not so many
+/// that their trajectories fill the memory.
+const PLANNED_AHEAD: usize = 500;
 /// Identical questions that may wait for one answer; beyond that, reading waits, too.
 const MOST_WAITING: usize = 10_000;
 const TICK: Duration = Duration::from_millis(200);
@@ -97,7 +100,7 @@ pub async fn run(
         if (runner.stopping.is_some() && runner.tasks.is_empty()) || (source_ended && idle) {
             break;
         }
-        let wants_more = !source_ended && runner.stopping.is_none() && runner.pending.is_empty();
+        let wants_more = !source_ended && runner.stopping.is_none() && runner.pending.len() < PLANNED_AHEAD;
         let deadline = runner.deadline;
         tokio::select! {
             Some(joined) = runner.tasks.join_next(), if !runner.tasks.is_empty() => {
@@ -113,7 +116,10 @@ pub async fn run(
                         runner.plan(trajectory)?;
                     }
                 }
-                None => source_ended = true,
+                None => {
+                    source_ended = true;
+                    runner.progress.is_all_planned = true;
+                }
             },
             _ = tick.tick() => runner.tick()?,
             Some(()) = interrupts.recv() => runner.interrupt(),

@@ -7,8 +7,10 @@ use crate::outcome::{OutcomeKind, OutcomeLine};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     pub trajectories: u64,
-    /// Questions known so far; more may come while the source is read.
+    /// Questions known so far.
     pub planned: u64,
+    /// Whether those are all: the source is read to its end.
+    pub is_all_planned: bool,
     pub finished: u64,
     pub failed: u64,
     pub cached: u64,

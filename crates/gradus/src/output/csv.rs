@@ -162,8 +162,7 @@ fn combined_row(
 }
 
 fn arguments(step: &Step) -> String {
-    let json = || step.arguments.as_ref().map(ToString::to_string);
-    step.arguments_raw.clone().or_else(json).unwrap_or_default()
+    step.arguments_text().unwrap_or_default().into_owned()
 }
 
 /// Spreadsheets take a cell that begins with one of these for a formula, also behind spaces.

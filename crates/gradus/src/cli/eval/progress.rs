@@ -40,7 +40,9 @@ impl Bar {
         let rate = progress.finished as f64 / seconds;
         let left = progress.planned.saturating_sub(progress.finished) as f64 / rate.max(0.001);
         let mut text = format!("{rate:.0}/s");
-        if progress.finished > 0 && left >= 1.0 {
+        if !progress.is_all_planned {
+            text.push_str(" still reading");
+        } else if progress.finished > 0 && left >= 1.0 {
             text.push_str(&format!(" {} left", duration(left)));
         }
         if self.with_model {
