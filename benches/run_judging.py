@@ -50,7 +50,7 @@ class Endpoint:
     """The test endpoint in a process of its own."""
 
     def __init__(self, latency_ms):
-        command = [str(TARGET / "release" / "gradus-test-endpoint"), "0", str(latency_ms)]
+        command = [str(TARGET / "release" / "examples" / "endpoint"), "0", str(latency_ms)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
 
@@ -92,7 +92,7 @@ def main():
     parser.add_argument("--rows", type=int, default=2_000, help="rows for llm_classify")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    build = ["cargo", "build", "--release", "--quiet", "--workspace", "--manifest-path", ROOT / "Cargo.toml"]
+    build = ["cargo", "build", "--release", "--quiet", "--workspace", "--bins", "--examples", "--manifest-path", ROOT / "Cargo.toml"]
     subprocess.run(build, check=True)
     at_once, after_50, cached, offline, endpoint_us, cheapest, fastest = ([] for _ in range(7))
     rates, memory = [], 0.0

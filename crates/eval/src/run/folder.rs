@@ -54,6 +54,17 @@ pub struct EvaluatorRecord {
     pub judge: String,
 }
 
+impl RunRecord {
+    /// A folder of runs may come from elsewhere. Its names become file names and stand on terminals, so they must be of
+    /// the kind that we give.
+    fn has_harmless_names(&self) -> bool {
+        let fits = |name: &str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+        };
+        fits(&self.run_id) && self.evaluators.iter().all(|known| fits(&known.name))
+    }
+}
+
 impl EvaluatorRecord {
     /// Whether a score is that of the best label.
     pub fn is_right(&self, score: Option<f64>) -> bool {
@@ -150,7 +161,13 @@ impl StateFolder {
         let file = path.join("run.json");
         let io = |reason| RunFileError::new(&file, reason);
         let text = fs::read(&file).map_err(io)?;
-        let record = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
+        let record: RunRecord = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
+        if !record.has_harmless_names() {
+            return Err(io(std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                "it holds names that no run of ours has",
+            )));
+        }
         Ok(RunFolder { path, record, _lock: None })
     }
 }
@@ -209,6 +226,27 @@ mod tests {
             evaluators: Vec::new(),
             priced: true,
             gradus_version: String::new(),
+        }
+    }
+
+    #[test]
+    fn names_from_elsewhere_cannot_lead_out_of_a_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = StateFolder::open(folder.path()).expect("opened");
+        let mut run = state.create(record("1", RunState::Finished)).expect("created");
+        assert!(state.read_run("1").is_ok());
+        for name in ["../../evil", "/etc/evil", "a\u{1b}[2J", ""] {
+            run.record.evaluators = vec![EvaluatorRecord {
+                name: name.to_owned(),
+                title: String::new(),
+                of_steps: true,
+                labels: Vec::new(),
+                rubric_hash: String::new(),
+                phoenix_name: String::new(),
+                judge: String::new(),
+            }];
+            run.save().expect("saved");
+            assert!(state.read_run("1").is_err(), "{name:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! `gradus-test-endpoint [PORT] [LATENCY_MS]`: answers "correct" to everything; prints its address.
+//! `endpoint [PORT] [LATENCY_MS]`: the endpoint as a program of its own, for benchmarks. Answers "correct" to everything; prints its address.
 
 use std::io::Write;
 use std::sync::Arc;
