@@ -10,6 +10,8 @@ mod encode;
 mod json;
 mod limits;
 mod record;
+mod regroup;
+mod reply;
 mod stream;
 mod wire;
 
@@ -18,5 +20,7 @@ pub use encode::{encode_log, encode_span};
 pub use json::{ExportJson, ExportList, is_export_key, read_export_json, span_from_json};
 pub use limits::Limits;
 pub use record::{LogEvent, Record, Scope, Signal, read_export, signal_of_record};
+pub use regroup::{Mark, Regrouped, Rejected, TracePart, WireRecord, WireScope, regroup};
+pub use reply::{export_response, export_response_json, status, status_json};
 pub use stream::{Framing, StreamError, looks_like_export, stream_export};
 pub use wire::WireError;

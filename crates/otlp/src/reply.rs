@@ -1,0 +1,41 @@
+//! What a receiver answers: export responses with `partial_success`, and `google.rpc.Status` for errors, as protobuf and
+//! as JSON.
+
+use crate::record::Signal;
+use crate::regroup::Rejected;
+use crate::wire::{write_bytes, write_number};
+
+/// The body of an `ExportTraceServiceResponse` or `ExportLogsServiceResponse`: empty when all was kept.
+pub fn export_response(rejected: &Rejected) -> Vec<u8> {
+    let mut body = Vec::new();
+    if let Some(reason) = &rejected.reason {
+        let mut partial = Vec::new();
+        write_number(&mut partial, 1, rejected.count);
+        write_bytes(&mut partial, 2, reason.as_bytes());
+        write_bytes(&mut body, 1, &partial);
+    }
+    body
+}
+
+/// The same as JSON; 64-bit numbers are texts there.
+pub fn export_response_json(rejected: &Rejected, signal: Signal) -> String {
+    let Some(reason) = &rejected.reason else { return "{}".to_owned() };
+    let count = match signal {
+        Signal::Span => "rejectedSpans",
+        Signal::Log => "rejectedLogRecords",
+    };
+    serde_json::json!({"partialSuccess": {count: rejected.count.to_string(), "errorMessage": reason}})
+        .to_string()
+}
+
+/// The body of a `google.rpc.Status`.
+pub fn status(code: u32, message: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    write_number(&mut body, 1, u64::from(code));
+    write_bytes(&mut body, 2, message.as_bytes());
+    body
+}
+
+pub fn status_json(code: u32, message: &str) -> String {
+    serde_json::json!({"code": code, "message": message}).to_string()
+}

@@ -1,0 +1,199 @@
+-- Times are nanoseconds since 1970. A trace is known by its number inside the store: numbers grow with arrival, so rows
+-- of one time lie together, which random ids would scatter.
+
+CREATE TABLE project (
+    no         INTEGER PRIMARY KEY,
+    name       TEXT    NOT NULL UNIQUE,
+    created_ns INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE trace (
+    no           INTEGER PRIMARY KEY,
+    trace_id     BLOB    NOT NULL UNIQUE,
+    project      INTEGER NOT NULL REFERENCES project,
+    name         TEXT    NOT NULL,              -- of its root, else of the span that came first
+    start_ns     INTEGER NOT NULL,
+    end_ns       INTEGER NOT NULL,
+    spans        INTEGER NOT NULL,
+    errors       INTEGER NOT NULL,              -- spans that ended in an error
+    bytes        INTEGER NOT NULL,              -- of its blocks, compressed
+    has_root     INTEGER NOT NULL,
+    has_versions INTEGER NOT NULL,              -- some span came more than once, with different content
+    story        INTEGER NOT NULL,              -- the first of the traces that are assembled together
+    arrived_ns   INTEGER NOT NULL               -- when something of it came last
+) STRICT;
+CREATE INDEX trace_by_project ON trace (project, start_ns);
+CREATE INDEX trace_by_start ON trace (start_ns);
+-- Nearly every trace is its own story: only the others need to be found.
+CREATE INDEX trace_by_story ON trace (story) WHERE story <> no;
+
+-- Records of one trace that came together: an OTLP export request of their own, compressed.
+CREATE TABLE block (
+    no         INTEGER PRIMARY KEY,
+    trace      INTEGER NOT NULL REFERENCES trace,
+    signal     INTEGER NOT NULL,                -- 0 spans, 1 log records
+    arrived_ns INTEGER NOT NULL,
+    digest     INTEGER NOT NULL,                -- of the records, to know a request that came twice
+    body       BLOB    NOT NULL
+) STRICT;
+CREATE INDEX block_by_trace ON block (trace);
+
+-- Which block holds the version of a span that counts.
+CREATE TABLE span (
+    trace   INTEGER NOT NULL REFERENCES trace,
+    span_id INTEGER NOT NULL,
+    block   INTEGER NOT NULL,
+    digest  INTEGER NOT NULL,
+    ended   INTEGER NOT NULL,
+    PRIMARY KEY (trace, span_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX span_by_id ON span (span_id);
+
+-- What ties traces without a common root to each other.
+CREATE TABLE link (
+    key   INTEGER NOT NULL,
+    kind  INTEGER NOT NULL,
+    trace INTEGER NOT NULL REFERENCES trace,
+    PRIMARY KEY (key, kind, trace)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX link_by_trace ON link (trace);
+
+-- Stories that something came for since they were assembled.
+CREATE TABLE due (
+    story      INTEGER PRIMARY KEY,
+    arrived_ns INTEGER NOT NULL,
+    is_ended   INTEGER NOT NULL                 -- the root is there and has ended
+) STRICT;
+CREATE INDEX due_by_time ON due (is_ended, arrived_ns);
+
+CREATE TABLE trajectory (
+    no            INTEGER PRIMARY KEY,
+    trajectory_id TEXT    NOT NULL UNIQUE,
+    story         INTEGER NOT NULL,
+    trace         INTEGER NOT NULL REFERENCES trace,
+    project       INTEGER NOT NULL REFERENCES project,
+    start_ns      INTEGER NOT NULL,
+    end_ns        INTEGER NOT NULL,
+    agent         TEXT    NOT NULL,
+    version       TEXT    NOT NULL,
+    model         TEXT    NOT NULL,
+    query         TEXT    NOT NULL,             -- its beginning
+    steps         INTEGER NOT NULL,
+    is_error      INTEGER NOT NULL,
+    tools         TEXT    NOT NULL,             -- their names, a line each
+    tokens        INTEGER NOT NULL,
+    cost_usd      REAL,
+    digest        BLOB    NOT NULL,
+    body          BLOB    NOT NULL              -- the trajectory as JSON without tool definitions, compressed
+) STRICT;
+CREATE INDEX trajectory_by_story ON trajectory (story);
+CREATE INDEX trajectory_by_trace ON trajectory (trace);
+CREATE INDEX trajectory_by_project ON trajectory (project, start_ns);
+
+-- What traces are filtered by, in the order they are listed in.
+CREATE TABLE facet (
+    project  INTEGER NOT NULL,
+    kind     INTEGER NOT NULL,
+    value    TEXT    NOT NULL,
+    start_ns INTEGER NOT NULL,
+    trace    INTEGER NOT NULL REFERENCES trace,
+    PRIMARY KEY (project, kind, value, start_ns, trace)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX facet_by_trace ON facet (trace, kind, value);
+
+-- The words of a trajectory; its row number is the trajectory's.
+CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1, detail = none, tokenize = 'unicode61');
+
+-- The verdicts that count: one for each question.
+CREATE TABLE outcome (
+    trajectory INTEGER NOT NULL REFERENCES trajectory,
+    evaluator  TEXT    NOT NULL,
+    step       INTEGER NOT NULL,                -- 0 for the whole trajectory
+    kind       INTEGER NOT NULL,                -- 0 scored, 1 not applicable, 2 failed
+    label      TEXT,
+    score      REAL,
+    tool       TEXT    NOT NULL,
+    judged_ns  INTEGER NOT NULL,
+    run        TEXT    NOT NULL,
+    line       TEXT    NOT NULL,                -- the outcome as `gradus eval --jsonl` writes it
+    PRIMARY KEY (trajectory, evaluator, step)
+) STRICT, WITHOUT ROWID;
+
+-- Sums for metrics over time, enough for a mean and for an interval that knows that steps of one trajectory hang together.
+CREATE TABLE rollup (
+    project   INTEGER NOT NULL,
+    evaluator TEXT    NOT NULL,
+    bucket    INTEGER NOT NULL,                 -- when the trajectories began, in buckets of five minutes
+    agent     TEXT    NOT NULL,
+    version   TEXT    NOT NULL,
+    model     TEXT    NOT NULL,
+    tool      TEXT    NOT NULL,                 -- empty: all tools together
+    trajectories INTEGER NOT NULL,
+    scored    INTEGER NOT NULL,
+    sum       REAL    NOT NULL,
+    sum_sum   REAL    NOT NULL,
+    sum_n     REAL    NOT NULL,
+    n_n       REAL    NOT NULL,
+    failed    INTEGER NOT NULL,
+    not_applicable INTEGER NOT NULL,
+    PRIMARY KEY (project, evaluator, tool, bucket, agent, version, model)
+) STRICT, WITHOUT ROWID;
+
+-- Trajectories that a model has still to judge.
+CREATE TABLE ungraded (
+    trajectory INTEGER PRIMARY KEY REFERENCES trajectory,
+    rule       TEXT    NOT NULL,
+    since_ns   INTEGER NOT NULL
+) STRICT;
+
+-- What judging cost, by the hour it was spent in.
+CREATE TABLE spend (
+    hour     INTEGER NOT NULL,
+    rule     TEXT    NOT NULL,
+    project  INTEGER NOT NULL,
+    calls    INTEGER NOT NULL,
+    cost_usd REAL    NOT NULL,
+    PRIMARY KEY (hour, rule, project)
+) STRICT, WITHOUT ROWID;
+
+-- What people, and programs that are no judge of ours, say of a span, a trace, a trajectory or one of its steps.
+CREATE TABLE annotation (
+    no          INTEGER PRIMARY KEY,
+    target      TEXT    NOT NULL,               -- span:ID, trace:ID, trajectory:ID or trajectory:ID#STEP
+    project     INTEGER,
+    trace       INTEGER,
+    name        TEXT    NOT NULL,
+    identifier  TEXT    NOT NULL,
+    annotator   TEXT    NOT NULL,
+    label       TEXT,
+    score       REAL,
+    explanation TEXT,
+    metadata    TEXT    NOT NULL,
+    author      TEXT    NOT NULL,
+    created_ns  INTEGER NOT NULL,
+    updated_ns  INTEGER NOT NULL,
+    UNIQUE (target, name, identifier)
+) STRICT;
+CREATE INDEX annotation_by_trace ON annotation (trace);
+
+CREATE TABLE api_key (
+    no         INTEGER PRIMARY KEY,
+    name       TEXT    NOT NULL UNIQUE,
+    hash       BLOB    NOT NULL UNIQUE,
+    scopes     TEXT    NOT NULL,
+    created_ns INTEGER NOT NULL,
+    revoked_ns INTEGER
+) STRICT;
+
+CREATE TABLE alert_state (
+    rule  TEXT NOT NULL PRIMARY KEY,
+    state TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE alert_event (
+    no    INTEGER PRIMARY KEY,
+    at_ns INTEGER NOT NULL,
+    rule  TEXT    NOT NULL,
+    kind  TEXT    NOT NULL,
+    body  TEXT    NOT NULL
+) STRICT;

@@ -1,0 +1,157 @@
+//! What people, and programs that are no judge of ours, say of a span, a trace, a trajectory or one of its steps.
+
+use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, Row, params, params_from_iter};
+
+use crate::Store;
+use crate::error::StoreError;
+use crate::writer::Written;
+
+/// What is to be said. The same author's word under the same name on the same target is replaced.
+#[derive(Clone, Debug, Default)]
+pub struct NewAnnotation {
+    /// `span:ID`, `trace:ID`, `trajectory:ID` or `trajectory:ID#STEP`.
+    pub target: String,
+    /// The trace that holds the target, by its 16 bytes.
+    pub trace_id: Option<u128>,
+    pub name: String,
+    /// Tells several annotations of one name apart; mostly empty.
+    pub identifier: String,
+    /// `HUMAN`, `LLM` or `CODE`.
+    pub annotator: String,
+    pub label: Option<String>,
+    pub score: Option<f64>,
+    pub explanation: Option<String>,
+    /// An object, as JSON.
+    pub metadata: String,
+    pub author: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Annotation {
+    pub no: i64,
+    pub target: String,
+    pub name: String,
+    pub identifier: String,
+    pub annotator: String,
+    pub label: Option<String>,
+    pub score: Option<f64>,
+    pub explanation: Option<String>,
+    pub metadata: String,
+    pub author: String,
+    pub created_ns: i64,
+    pub updated_ns: i64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct AnnotationFilter {
+    pub project: Option<String>,
+    pub target: Option<String>,
+    pub name: Option<String>,
+    /// Those of one trace, by its 16 bytes.
+    pub trace_id: Option<u128>,
+    pub after: i64,
+    pub limit: usize,
+}
+
+const COLUMNS: &str = "annotation.no, target, annotation.name, identifier, annotator, label, score, explanation, \
+                       metadata, author, annotation.created_ns, updated_ns";
+
+impl Store {
+    /// Stores annotations; returns their numbers.
+    pub fn annotate(&self, new: Vec<NewAnnotation>, now_ns: i64) -> Result<Written<Vec<i64>>, StoreError> {
+        let bytes = new.len() * 500;
+        self.writer()?.submit(bytes, move |writing| {
+            let mut numbers = Vec::with_capacity(new.len());
+            for one in &new {
+                let id = one.trace_id.map(u128::to_be_bytes);
+                let trace: Option<(i64, i64)> = writing
+                    .sql
+                    .prepare_cached("SELECT no, project FROM trace WHERE trace_id = ?")?
+                    .query_row([id.as_ref().map(|id| &id[..])], |row| Ok((row.get(0)?, row.get(1)?)))
+                    .optional()?;
+                let number = writing
+                    .sql
+                    .prepare_cached(
+                        "INSERT INTO annotation (target, project, trace, name, identifier, annotator, label, score, \
+                         explanation, metadata, author, created_ns, updated_ns) \
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12) \
+                         ON CONFLICT (target, name, identifier) DO UPDATE SET annotator = excluded.annotator, \
+                         label = excluded.label, score = excluded.score, explanation = excluded.explanation, \
+                         metadata = excluded.metadata, author = excluded.author, updated_ns = excluded.updated_ns \
+                         RETURNING no",
+                    )?
+                    .query_row(
+                        params![
+                            one.target,
+                            trace.map(|(_, project)| project),
+                            trace.map(|(trace, _)| trace),
+                            one.name,
+                            one.identifier,
+                            one.annotator,
+                            one.label,
+                            one.score,
+                            one.explanation,
+                            one.metadata,
+                            one.author,
+                            now_ns,
+                        ],
+                        |row| row.get(0),
+                    )?;
+                numbers.push(number);
+            }
+            Ok(numbers)
+        })
+    }
+
+    /// True when there was one.
+    pub fn remove_annotation(&self, no: i64) -> Result<Written<bool>, StoreError> {
+        self.writer()?.submit(100, move |writing| {
+            Ok(writing.sql.prepare_cached("DELETE FROM annotation WHERE no = ?")?.execute([no])? > 0)
+        })
+    }
+
+    pub fn annotations(&self, filter: &AnnotationFilter) -> Result<Vec<Annotation>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut terms = vec!["annotation.no > ?"];
+        let mut values = vec![Value::Integer(filter.after)];
+        let texts = [("target = ?", &filter.target), ("annotation.name = ?", &filter.name)];
+        for (term, value) in texts {
+            if let Some(value) = value {
+                terms.push(term);
+                values.push(Value::Text(value.clone()));
+            }
+        }
+        if let Some(project) = &filter.project {
+            terms.push("project = (SELECT no FROM project WHERE name = ?)");
+            values.push(Value::Text(project.clone()));
+        }
+        if let Some(id) = filter.trace_id {
+            terms.push("trace = (SELECT no FROM trace WHERE trace_id = ?)");
+            values.push(Value::Blob(id.to_be_bytes().to_vec()));
+        }
+        values.push(Value::Integer(filter.limit as i64));
+        let mut statement = reader.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM annotation WHERE {} ORDER BY annotation.no LIMIT ?",
+            terms.join(" AND ")
+        ))?;
+        Ok(statement.query_map(params_from_iter(values), annotation)?.collect::<Result<_, _>>()?)
+    }
+}
+
+fn annotation(row: &Row<'_>) -> Result<Annotation, rusqlite::Error> {
+    Ok(Annotation {
+        no: row.get(0)?,
+        target: row.get(1)?,
+        name: row.get(2)?,
+        identifier: row.get(3)?,
+        annotator: row.get(4)?,
+        label: row.get(5)?,
+        score: row.get(6)?,
+        explanation: row.get(7)?,
+        metadata: row.get(8)?,
+        author: row.get(9)?,
+        created_ns: row.get(10)?,
+        updated_ns: row.get(11)?,
+    })
+}

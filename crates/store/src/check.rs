@@ -1,0 +1,142 @@
+//! Looks whether a store is what it should be.
+
+use std::collections::HashSet;
+
+use gradus_core::span::SpanId;
+use rusqlite::Connection;
+
+use crate::Store;
+use crate::compress::decompress;
+use crate::error::StoreError;
+use crate::ingest::BlockSignal;
+use crate::query::Block;
+
+/// What was looked at, and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    pub traces: u64,
+    pub spans: u64,
+    pub blocks: u64,
+    pub trajectories: u64,
+    pub outcomes: u64,
+    /// The first of them; an empty list is a clean store.
+    pub problems: Vec<String>,
+}
+
+const MOST_PROBLEMS: usize = 100;
+
+impl CheckReport {
+    fn problem(&mut self, text: impl FnOnce() -> String) {
+        if self.problems.len() < MOST_PROBLEMS {
+            self.problems.push(text());
+        }
+    }
+}
+
+impl Store {
+    /// Checks the file's structure, and that every block can be read and holds the spans it should. `span_ids` reads a
+    /// block.
+    pub fn check(
+        &self,
+        span_ids: &mut dyn FnMut(&Block) -> Result<Vec<SpanId>, String>,
+    ) -> Result<CheckReport, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &reader;
+        // One view of the whole, whatever is written meanwhile.
+        let view = sql.unchecked_transaction()?;
+        let mut report = CheckReport::default();
+        check_structure(&view, &mut report)?;
+        check_traces(&view, &mut report, span_ids)?;
+        check_verdicts(&view, &mut report)?;
+        Ok(report)
+    }
+}
+
+fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
+    let mut statement = sql.prepare("PRAGMA integrity_check(20)")?;
+    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+    for line in lines {
+        let line = line?;
+        if line != "ok" {
+            report.problem(|| format!("the file is damaged: {line}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_traces(
+    sql: &Connection,
+    report: &mut CheckReport,
+    span_ids: &mut dyn FnMut(&Block) -> Result<Vec<SpanId>, String>,
+) -> Result<(), StoreError> {
+    let mut traces = sql.prepare("SELECT no, hex(trace_id), spans FROM trace ORDER BY no")?;
+    let mut blocks = sql.prepare("SELECT no, signal, arrived_ns, body FROM block WHERE trace = ?")?;
+    let mut spans = sql.prepare("SELECT span_id, block FROM span WHERE trace = ?")?;
+    let mut rows = traces.query([])?;
+    while let Some(row) = rows.next()? {
+        let (trace, id, counted): (i64, String, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        report.traces += 1;
+        let mut held: HashSet<(i64, SpanId)> = HashSet::new();
+        let mut found = blocks.query([trace])?;
+        while let Some(row) = found.next()? {
+            report.blocks += 1;
+            let no = row.get(0)?;
+            let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
+            let body: Vec<u8> = row.get(3)?;
+            let read = decompress(&body).map_err(|error| error.to_string()).and_then(|export| {
+                span_ids(&Block { no, trace, signal, arrived_ns: row.get(2).unwrap_or_default(), export })
+            });
+            match read {
+                Ok(ids) => held.extend(ids.into_iter().map(|id| (no, id))),
+                Err(reason) => {
+                    report.problem(|| format!("block {no} of trace {id} cannot be read: {reason}"))
+                }
+            }
+        }
+        let mut count = 0;
+        let mut listed = spans.query([trace])?;
+        while let Some(row) = listed.next()? {
+            count += 1;
+            let (span, block) = (SpanId(row.get::<_, i64>(0)? as u64), row.get(1)?);
+            if !held.contains(&(block, span)) {
+                report.problem(|| format!("span {span} of trace {id} is not in its block {block}"));
+            }
+        }
+        report.spans += count;
+        if count != counted {
+            report.problem(|| format!("trace {id} says it has {counted} spans, and has {count}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
+    let mut statement = sql.prepare("SELECT trajectory_id, body FROM trajectory")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        report.trajectories += 1;
+        let body: Vec<u8> = row.get(1)?;
+        let read = decompress(&body).map_err(|error| error.to_string()).and_then(|json| {
+            serde_json::from_slice::<serde::de::IgnoredAny>(&json).map_err(|error| error.to_string())
+        });
+        if let Err(reason) = read {
+            let id: String = row.get(0)?;
+            report.problem(|| format!("trajectory {id} cannot be read: {reason}"));
+        }
+    }
+    let mut statement = sql.prepare(
+        "SELECT outcome.trajectory, outcome.line, trajectory.no IS NULL FROM outcome \
+         LEFT JOIN trajectory ON trajectory.no = outcome.trajectory",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        report.outcomes += 1;
+        let (trajectory, line): (i64, String) = (row.get(0)?, row.get(1)?);
+        if row.get(2)? {
+            report.problem(|| format!("a verdict is about trajectory {trajectory}, which is not there"));
+        } else if let Err(reason) = serde_json::from_str::<serde::de::IgnoredAny>(&line) {
+            report.problem(|| format!("a verdict on trajectory {trajectory} cannot be read: {reason}"));
+        }
+    }
+    Ok(())
+}

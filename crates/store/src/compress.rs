@@ -1,0 +1,48 @@
+//! How bodies are packed. Blocks of one trace repeat themselves (each prompt contains the one before), so a fast level of
+//! zstd already gets most of what there is.
+
+use std::cell::RefCell;
+
+use crate::error::StoreError;
+
+const LEVEL: i32 = 1;
+/// What one body may unpack to: more than any request may hold.
+const MOST_BYTES: usize = 1 << 30;
+
+thread_local! {
+    // Setting up a context costs more than packing a span.
+    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
+    COMPRESSOR.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            *slot = zstd::bulk::Compressor::new(LEVEL).ok();
+        }
+        let packed = slot.as_mut().and_then(|compressor| compressor.compress(bytes).ok());
+        // A context cannot be had only when memory is out; the plain call says so by aborting.
+        packed.unwrap_or_else(|| zstd::bulk::compress(bytes, LEVEL).unwrap_or_default())
+    })
+}
+
+pub(crate) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let bad = |reason: String| StoreError::bad_row("a compressed body", reason);
+    let size = zstd::zstd_safe::get_frame_content_size(bytes)
+        .ok()
+        .flatten()
+        .ok_or_else(|| bad("its length is not known".to_owned()))?;
+    let size = usize::try_from(size).ok().filter(|size| *size <= MOST_BYTES);
+    let size = size.ok_or_else(|| bad("it is too long".to_owned()))?;
+    DECOMPRESSOR.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            *slot = Some(zstd::bulk::Decompressor::new().map_err(|error| bad(error.to_string()))?);
+        }
+        match slot {
+            Some(decompressor) => {
+                decompressor.decompress(bytes, size).map_err(|error| bad(error.to_string()))
+            }
+            None => Err(bad("no memory".to_owned())),
+        }
+    })
+}

@@ -1,0 +1,107 @@
+//! Connections to the file: how they are set up, and the numbered migrations.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::StoreError;
+
+/// In order; a store remembers how many of them it has been through.
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql")];
+/// Marks the file as ours, for `file` and for ourselves ("grad").
+const APPLICATION_ID: i64 = 0x6772_6164;
+/// Spans are a few hundred bytes to a few kilobytes when compressed: larger pages keep more of them out of chains.
+const PAGE_BYTES: i64 = 8192;
+/// How far the write-ahead log grows before its pages are moved into the file.
+const CHECKPOINT_PAGES: i64 = 4000;
+const STATEMENTS: usize = 64;
+
+/// Opens for writing; makes the file if it is not there.
+pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+    let open = || -> Result<Connection, rusqlite::Error> {
+        let connection = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE
+                | OpenFlags::SQLITE_OPEN_CREATE
+                | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
+        // These two count only before the first table is made.
+        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // An acknowledged span survives a power cut, too.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        connection.pragma_update(None, "journal_size_limit", CHECKPOINT_PAGES * PAGE_BYTES)?;
+        connection.pragma_update(None, "cache_size", -16_000)?;
+        set_up(&connection)?;
+        Ok(connection)
+    };
+    let mut connection = open().map_err(|error| StoreError::opening(path, &error))?;
+    migrate(&mut connection, path)?;
+    Ok(connection)
+}
+
+/// Opens for reading, beside a writer or without one.
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let open = || -> Result<Connection, rusqlite::Error> {
+        let connection = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
+        connection.pragma_update(None, "query_only", true)?;
+        connection.pragma_update(None, "cache_size", -4_000)?;
+        set_up(&connection)?;
+        Ok(connection)
+    };
+    let connection = open().map_err(|error| StoreError::opening(path, &error))?;
+    check_version(&connection, path)?;
+    Ok(connection)
+}
+
+fn set_up(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // What hostile bytes in the file could ask for is switched off.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "foreign_keys", false)
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let version = check_version(connection, path)?;
+    let done = usize::try_from(version).unwrap_or_default();
+    for (number, sql) in MIGRATIONS.iter().enumerate().skip(done) {
+        let migrate = || -> Result<(), rusqlite::Error> {
+            let transaction = connection.transaction()?;
+            transaction.execute_batch(sql)?;
+            transaction.pragma_update(None, "user_version", number as i64 + 1)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.commit()
+        };
+        let mut migrate = migrate;
+        migrate().map_err(|error| StoreError::opening(path, &error))?;
+    }
+    Ok(())
+}
+
+/// How many migrations a file has been through; an error when it is not ours or too new.
+fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    let number =
+        |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(opening);
+    let (version, application) = (number("user_version")?, number("application_id")?);
+    let known = MIGRATIONS.len() as i64;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(opening)?;
+    if tables > 0 && application != APPLICATION_ID {
+        return Err(StoreError::Damaged {
+            path: path.to_owned(),
+            reason: "it is somebody else's database".to_owned(),
+        });
+    }
+    if version > known {
+        return Err(StoreError::TooNew { path: path.to_owned(), found: version, known });
+    }
+    Ok(version)
+}

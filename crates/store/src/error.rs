@@ -1,0 +1,67 @@
+//! What can go wrong with a store, told so that the reader knows what to do.
+
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("{path}: another gradus is using this store; stop it, or choose another folder with --data")]
+    InUse { path: PathBuf },
+    #[error("{path}: there is no store here; `gradus serve --data DIR` makes one")]
+    Missing { path: PathBuf },
+    #[error(
+        "{path}: this is no Gradus store, or it is damaged ({reason}); restore a backup, or move it away to start anew"
+    )]
+    Damaged { path: PathBuf, reason: String },
+    #[error("{path}: made by a newer Gradus (format {found}, this one knows {known}); use that version")]
+    TooNew { path: PathBuf, found: i64, known: i64 },
+    #[error("{path}: {reason}; the folder must exist and be writable")]
+    NotWritable { path: PathBuf, reason: String },
+    #[error(
+        "the disk is full; nothing that was acknowledged is lost, and writing goes on when there is room"
+    )]
+    DiskFull,
+    #[error("the store is busy: more is waiting to be written than it takes")]
+    Busy,
+    #[error("the store is closed")]
+    Closed,
+    #[error("{what} is not what it should be: {reason}")]
+    BadRow { what: String, reason: String },
+    #[error("the store failed: {0}")]
+    Sql(String),
+}
+
+impl StoreError {
+    pub(crate) fn bad_row(what: impl Into<String>, reason: impl std::fmt::Display) -> StoreError {
+        StoreError::BadRow { what: what.into(), reason: reason.to_string() }
+    }
+
+    /// Errors at opening, where the file's name helps.
+    pub(crate) fn opening(path: &Path, error: &rusqlite::Error) -> StoreError {
+        use rusqlite::ErrorCode;
+        let path = path.to_owned();
+        let reason = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                StoreError::Damaged { path, reason }
+            }
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                StoreError::NotWritable { path, reason }
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::InUse { path },
+            _ => StoreError::from_sql(error),
+        }
+    }
+
+    pub(crate) fn from_sql(error: &rusqlite::Error) -> StoreError {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => StoreError::DiskFull,
+            _ => StoreError::Sql(error.to_string()),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        StoreError::from_sql(&error)
+    }
+}

@@ -1,0 +1,453 @@
+//! Keeps what was made of a story: its trajectories, the verdicts on them, and all that lists and metrics need of both.
+
+use std::collections::{HashMap, HashSet};
+
+use gradus_core::span::TraceId;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::Store;
+use crate::compress::compress;
+use crate::error::StoreError;
+use crate::rollup;
+use crate::writer::{Writing, Written};
+
+/// What traces can be filtered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FacetKind {
+    Agent = 0,
+    Model = 1,
+    Tool = 2,
+    /// A label that was given, with and without the evaluator's name.
+    Label = 3,
+    Evaluator = 4,
+    Error = 5,
+}
+
+/// A trajectory as it is stored.
+#[derive(Clone, Debug, Default)]
+pub struct TrajectoryRecord {
+    pub trajectory_id: String,
+    /// The trace it begins in.
+    pub trace_id: TraceId,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub agent: String,
+    pub version: String,
+    pub model: String,
+    /// The beginning of the query.
+    pub query: String,
+    pub steps: u32,
+    pub is_error: bool,
+    pub tokens: u64,
+    pub cost_usd: Option<f64>,
+    /// The names of the tools it calls, each once.
+    pub tools: Vec<String>,
+    /// The trajectory without tool definitions.
+    pub json: Vec<u8>,
+    /// What it is found by.
+    pub words: String,
+    /// What rules said of it.
+    pub outcomes: Vec<OutcomeRecord>,
+    /// The rule whose model has still to judge it.
+    pub ungraded_by: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedKind {
+    Scored = 0,
+    NotApplicable = 1,
+    Failed = 2,
+}
+
+/// A verdict as it is stored.
+#[derive(Clone, Debug)]
+pub struct OutcomeRecord {
+    pub evaluator: String,
+    /// `None` for the whole trajectory.
+    pub step: Option<u32>,
+    pub kind: RecordedKind,
+    pub label: Option<String>,
+    pub score: Option<f64>,
+    /// The tool that the step calls; empty for the whole trajectory.
+    pub tool: String,
+    pub run: String,
+    /// The outcome's line of JSON.
+    pub line: String,
+}
+
+/// What judging cost.
+#[derive(Clone, Debug, Default)]
+pub struct Spend {
+    pub rule: String,
+    pub calls: u64,
+    pub cost_usd: f64,
+}
+
+/// A trajectory that waits for a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ungraded {
+    pub no: i64,
+    pub trajectory_id: String,
+    pub story: i64,
+    pub project: String,
+    pub rule: String,
+    pub digest: Digest,
+}
+
+/// Which version of a trajectory a verdict is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest([u8; 16]);
+
+impl Digest {
+    fn of(json: &[u8]) -> Digest {
+        Digest(gradus_core::digest(json).to_be_bytes())
+    }
+}
+
+impl Store {
+    /// Stories that are complete: those whose root has ended when nothing came for `quiet_ns`, the others when nothing
+    /// came for `give_up_ns`.
+    pub fn due(
+        &self,
+        now_ns: i64,
+        quiet_ns: i64,
+        give_up_ns: i64,
+        limit: usize,
+    ) -> Result<Vec<i64>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT story FROM due WHERE is_ended = 1 AND arrived_ns <= ?1 \
+             UNION ALL SELECT story FROM due WHERE is_ended = 0 AND arrived_ns <= ?2 LIMIT ?3",
+        )?;
+        let rows = statement
+            .query_map(params![now_ns - quiet_ns, now_ns - give_up_ns, limit as i64], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    pub fn due_count(&self) -> Result<i64, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader.prepare_cached("SELECT count(*) FROM due")?.query_row([], |row| row.get(0))?)
+    }
+
+    /// Stores the trajectories of a story in the place of those it had. What did not change keeps its verdicts. Returns how
+    /// many are new or changed.
+    pub fn assembled(
+        &self,
+        story: i64,
+        due_ns: Option<i64>,
+        records: Vec<TrajectoryRecord>,
+        now_ns: i64,
+    ) -> Result<Written<usize>, StoreError> {
+        let bytes = records.iter().map(|record| record.json.len() + record.words.len()).sum();
+        let records: Vec<(TrajectoryRecord, Digest, Vec<u8>)> = records
+            .into_iter()
+            .map(|mut record| {
+                let (digest, body) = (Digest::of(&record.json), compress(&record.json));
+                record.json = Vec::new();
+                (record, digest, body)
+            })
+            .collect();
+        self.writer()?.submit(bytes, move |writing| assembled(writing, story, due_ns, &records, now_ns))
+    }
+
+    /// Stores what a model said of a trajectory; `is_done` when it has nothing more to say. Verdicts on a version that is
+    /// not there any more are dropped: that trajectory is due again.
+    pub fn judged(
+        &self,
+        trajectory: &Ungraded,
+        outcomes: Vec<OutcomeRecord>,
+        spend: Spend,
+        is_done: bool,
+        now_ns: i64,
+    ) -> Result<Written<()>, StoreError> {
+        let bytes = outcomes.iter().map(|outcome| outcome.line.len() + 200).sum();
+        let (no, digest) = (trajectory.no, trajectory.digest);
+        self.writer()?.submit(bytes, move |writing| {
+            let sql = writing.sql;
+            let known: Option<(i64, [u8; 16], i64)> = sql
+                .prepare_cached("SELECT trace, digest, project FROM trajectory WHERE no = ?")?
+                .query_row([no], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                .optional()?;
+            let project = known.map(|(_, _, project)| project);
+            add_spend(sql, &spend, project, now_ns)?;
+            let Some((trace, _, _)) = known.filter(|(_, known, _)| *known == digest.0) else { return Ok(()) };
+            put_outcomes(sql, no, &outcomes, now_ns)?;
+            if is_done {
+                sql.prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?.execute([no])?;
+            }
+            write_facets(sql, trace)
+        })
+    }
+
+    /// Trajectories that wait for a rule's model, oldest first.
+    pub fn ungraded(&self, rule: &str, after: i64, limit: usize) -> Result<Vec<Ungraded>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest \
+             FROM ungraded JOIN trajectory ON trajectory.no = ungraded.trajectory \
+             JOIN project ON project.no = trajectory.project \
+             WHERE ungraded.rule = ? AND ungraded.trajectory > ? ORDER BY ungraded.trajectory LIMIT ?",
+        )?;
+        let rows = statement.query_map(params![rule, after, limit as i64], |row| {
+            Ok(Ungraded {
+                no: row.get(0)?,
+                trajectory_id: row.get(1)?,
+                story: row.get(2)?,
+                project: row.get(3)?,
+                rule: row.get(4)?,
+                digest: Digest(row.get(5)?),
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    pub fn ungraded_count(&self) -> Result<i64, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)
+    }
+
+    /// What was spent since then: by one rule or by all, in one project or in all.
+    pub fn spent_since(
+        &self,
+        since_ns: i64,
+        rule: Option<&str>,
+        project: Option<&str>,
+    ) -> Result<f64, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT coalesce(sum(cost_usd), 0.0) FROM spend LEFT JOIN project ON project.no = spend.project \
+                 WHERE hour >= ?1 AND (?2 IS NULL OR rule = ?2) AND (?3 IS NULL OR project.name = ?3)",
+            )?
+            .query_row(params![hour(since_ns), rule, project], |row| row.get(0))?)
+    }
+}
+
+fn hour(ns: i64) -> i64 {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    ns.div_euclid(HOUR_NS)
+}
+
+fn add_spend(sql: &Connection, spend: &Spend, project: Option<i64>, now_ns: i64) -> Result<(), StoreError> {
+    if spend.calls == 0 && spend.cost_usd == 0.0 {
+        return Ok(());
+    }
+    sql.prepare_cached(
+        "INSERT INTO spend (hour, rule, project, calls, cost_usd) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET \
+         calls = calls + excluded.calls, cost_usd = cost_usd + excluded.cost_usd",
+    )?
+    .execute(params![hour(now_ns), spend.rule, project.unwrap_or(0), spend.calls, spend.cost_usd])?;
+    Ok(())
+}
+
+fn assembled(
+    writing: &mut Writing<'_>,
+    story: i64,
+    due_ns: Option<i64>,
+    records: &[(TrajectoryRecord, Digest, Vec<u8>)],
+    now_ns: i64,
+) -> Result<usize, StoreError> {
+    let sql = writing.sql;
+    let mut old: HashMap<String, (i64, [u8; 16], i64)> = sql
+        .prepare_cached("SELECT trajectory_id, no, digest, trace FROM trajectory WHERE story = ?")?
+        .query_map([story], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?))))?
+        .collect::<Result<_, _>>()?;
+    let mut touched: HashSet<i64> = HashSet::new();
+    let mut changed = 0;
+    for (record, digest, body) in records {
+        let known = match old.remove(&record.trajectory_id) {
+            Some(known) => Some(known),
+            None => elsewhere(sql, &record.trajectory_id)?,
+        };
+        match known {
+            Some((_, known, _)) if known == digest.0 => continue,
+            Some((no, _, trace)) => {
+                touched.insert(trace);
+                remove_trajectory(sql, no)?;
+            }
+            None => {}
+        }
+        changed += 1;
+        let number = known.map(|(no, _, _)| no);
+        touched.extend(insert_trajectory(sql, story, number, record, digest, body, now_ns)?);
+    }
+    for (no, _, trace) in old.into_values() {
+        touched.insert(trace);
+        remove_trajectory(sql, no)?;
+    }
+    for trace in touched {
+        write_facets(sql, trace)?;
+    }
+    // What came while it was assembled makes it due again.
+    if let Some(due_ns) = due_ns {
+        sql.prepare_cached("DELETE FROM due WHERE story = ? AND arrived_ns <= ?")?
+            .execute([story, due_ns])?;
+    }
+    Ok(changed)
+}
+
+/// A trajectory that belonged to another story until now.
+fn elsewhere(sql: &Connection, id: &str) -> Result<Option<(i64, [u8; 16], i64)>, StoreError> {
+    Ok(sql
+        .prepare_cached("SELECT no, digest, trace FROM trajectory WHERE trajectory_id = ?")?
+        .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?)
+}
+
+/// Returns the trace it was put to; `None` when that is gone.
+fn insert_trajectory(
+    sql: &Connection,
+    story: i64,
+    number: Option<i64>,
+    record: &TrajectoryRecord,
+    digest: &Digest,
+    body: &[u8],
+    now_ns: i64,
+) -> Result<Option<i64>, StoreError> {
+    let id = record.trace_id.0.to_be_bytes();
+    let trace: Option<(i64, i64)> = sql
+        .prepare_cached("SELECT no, project FROM trace WHERE trace_id = ?")?
+        .query_row([&id[..]], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((trace, project)) = trace else { return Ok(None) };
+    sql.prepare_cached(
+        "INSERT INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
+         query, steps, is_error, tools, tokens, cost_usd, digest, body) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )?
+    .execute(params![
+        number,
+        record.trajectory_id,
+        story,
+        trace,
+        project,
+        record.start_ns,
+        record.end_ns,
+        record.agent,
+        record.version,
+        record.model,
+        record.query,
+        record.steps,
+        record.is_error,
+        record.tools.join("\n"),
+        i64::try_from(record.tokens).unwrap_or(i64::MAX),
+        record.cost_usd,
+        &digest.0[..],
+        body,
+    ])?;
+    let no = sql.last_insert_rowid();
+    sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?
+        .execute(params![no, record.words])?;
+    put_outcomes(sql, no, &record.outcomes, now_ns)?;
+    if let Some(rule) = &record.ungraded_by {
+        sql.prepare_cached("INSERT OR REPLACE INTO ungraded (trajectory, rule, since_ns) VALUES (?, ?, ?)")?
+            .execute(params![no, rule, now_ns])?;
+    }
+    Ok(Some(trace))
+}
+
+/// Takes a trajectory out, and out of the metrics.
+fn remove_trajectory(sql: &Connection, no: i64) -> Result<(), StoreError> {
+    rollup::subtract(sql, no, None)?;
+    forget_trajectory(sql, no)
+}
+
+/// Takes a trajectory out, but leaves it in the metrics: they reach further back than what they were made of.
+pub(crate) fn forget_trajectory(sql: &Connection, no: i64) -> Result<(), StoreError> {
+    for statement in [
+        "DELETE FROM outcome WHERE trajectory = ?",
+        "DELETE FROM ungraded WHERE trajectory = ?",
+        "DELETE FROM words WHERE rowid = ?",
+        "DELETE FROM trajectory WHERE no = ?",
+    ] {
+        sql.prepare_cached(statement)?.execute([no])?;
+    }
+    Ok(())
+}
+
+/// Puts verdicts in the place of those to the same questions.
+fn put_outcomes(
+    sql: &Connection,
+    no: i64,
+    outcomes: &[OutcomeRecord],
+    now_ns: i64,
+) -> Result<(), StoreError> {
+    let evaluators: HashSet<&str> = outcomes.iter().map(|outcome| outcome.evaluator.as_str()).collect();
+    for evaluator in &evaluators {
+        rollup::subtract(sql, no, Some(evaluator))?;
+    }
+    let mut insert = sql.prepare_cached(
+        "INSERT OR REPLACE INTO outcome (trajectory, evaluator, step, kind, label, score, tool, judged_ns, run, line) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )?;
+    for outcome in outcomes {
+        insert.execute(params![
+            no,
+            outcome.evaluator,
+            outcome.step.unwrap_or(0),
+            outcome.kind as i64,
+            outcome.label,
+            outcome.score,
+            outcome.tool,
+            now_ns,
+            outcome.run,
+            outcome.line,
+        ])?;
+    }
+    for evaluator in &evaluators {
+        rollup::add(sql, no, Some(evaluator))?;
+    }
+    Ok(())
+}
+
+/// Writes anew what a trace is found by.
+pub(crate) fn write_facets(sql: &Connection, trace: i64) -> Result<(), StoreError> {
+    sql.prepare_cached("DELETE FROM facet WHERE trace = ?")?.execute([trace])?;
+    let known: Option<(i64, i64, i64)> = sql
+        .prepare_cached("SELECT project, start_ns, errors FROM trace WHERE no = ?")?
+        .query_row([trace], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((project, start_ns, errors)) = known else { return Ok(()) };
+    let mut insert = sql.prepare_cached(
+        "INSERT OR IGNORE INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)",
+    )?;
+    let mut put = |kind: FacetKind, value: &str| -> Result<(), StoreError> {
+        insert.execute(params![project, kind as i64, value, start_ns, trace])?;
+        Ok(())
+    };
+    if errors > 0 {
+        put(FacetKind::Error, "")?;
+    }
+    let mut statement =
+        sql.prepare_cached("SELECT no, agent, model, tools, is_error FROM trajectory WHERE trace = ?")?;
+    let mut rows = statement.query([trace])?;
+    while let Some(row) = rows.next()? {
+        let (agent, model, tools): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        if !agent.is_empty() {
+            put(FacetKind::Agent, &agent)?;
+        }
+        if !model.is_empty() {
+            put(FacetKind::Model, &model)?;
+        }
+        for tool in tools.lines().filter(|tool| !tool.is_empty()) {
+            put(FacetKind::Tool, tool)?;
+        }
+        if row.get(4)? {
+            put(FacetKind::Error, "")?;
+        }
+        let mut labels =
+            sql.prepare_cached("SELECT DISTINCT evaluator, label FROM outcome WHERE trajectory = ?")?;
+        let labels = labels.query_map([row.get::<_, i64>(0)?], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
+        })?;
+        for label in labels {
+            let (evaluator, label) = label?;
+            put(FacetKind::Evaluator, &evaluator)?;
+            if let Some(label) = label {
+                put(FacetKind::Label, &label)?;
+                put(FacetKind::Label, &format!("{evaluator}={label}"))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,317 @@
+//! Takes in what a receiver got: the records of a request, by trace.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gradus_core::span::{SpanId, TraceId};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::compress::compress;
+use crate::error::StoreError;
+use crate::writer::Writing;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSignal {
+    Spans = 0,
+    Logs = 1,
+}
+
+/// Records of one trace that came together.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    pub trace_id: TraceId,
+    pub project: Arc<str>,
+    pub signal: BlockSignal,
+    /// Of a chunk of spans, which they are.
+    pub spans: Vec<SpanKey>,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub errors: u32,
+    /// The name of the first span, for traces whose root is not there yet.
+    pub name: String,
+    pub root: Option<Root>,
+    pub links: Vec<(LinkKind, u64)>,
+    digest: u64,
+    body: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanKey {
+    pub span_id: SpanId,
+    pub digest: u64,
+    pub has_ended: bool,
+}
+
+/// A span without a parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    pub name: String,
+    pub has_ended: bool,
+}
+
+/// How a trace is tied to others: by the session it belongs to, or by a conversation it leaves behind and one that it
+/// continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    Session = 0,
+    Leaves = 1,
+    Continues = 2,
+}
+
+impl Chunk {
+    /// A chunk of these records; `export` is an OTLP export request with just them.
+    pub fn new(trace_id: TraceId, project: Arc<str>, signal: BlockSignal, export: &[u8]) -> Chunk {
+        Chunk {
+            trace_id,
+            project,
+            signal,
+            spans: Vec::new(),
+            start_ns: u64::MAX,
+            end_ns: 0,
+            errors: 0,
+            name: String::new(),
+            root: None,
+            links: Vec::new(),
+            digest: gradus_core::digest(export) as u64,
+            body: compress(export),
+        }
+    }
+
+    /// What it takes in memory, about.
+    pub fn bytes(&self) -> usize {
+        self.body.len() + self.spans.len() * size_of::<SpanKey>() + self.name.len() + 200
+    }
+}
+
+/// What became of a request's records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ingested {
+    pub new: u64,
+    /// Were there already.
+    pub repeated: u64,
+    /// Took the place of an earlier version.
+    pub replaced: u64,
+}
+
+/// The numbers of projects.
+#[derive(Debug, Default)]
+pub(crate) struct Projects(HashMap<Arc<str>, i64>);
+
+impl Projects {
+    pub(crate) fn read(connection: &Connection) -> Result<Projects, StoreError> {
+        let mut statement = connection.prepare("SELECT name, no FROM project")?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?.into(), row.get(1)?)))?;
+        Ok(Projects(rows.collect::<Result<_, _>>()?))
+    }
+
+    pub(crate) fn number(
+        &mut self,
+        name: &Arc<str>,
+        sql: &Connection,
+        now_ns: i64,
+    ) -> Result<i64, StoreError> {
+        if let Some(number) = self.0.get(name) {
+            return Ok(*number);
+        }
+        sql.execute("INSERT INTO project (name, created_ns) VALUES (?, ?)", params![&**name, now_ns])?;
+        let number = sql.last_insert_rowid();
+        self.0.insert(Arc::clone(name), number);
+        Ok(number)
+    }
+}
+
+/// A time as the database has it. What is later than 2262 is no time of any trace.
+pub(crate) fn time(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+/// A story of more traces than this is continued in another one: a session that never ends must not be assembled anew,
+/// whole, for each of its calls.
+const MOST_TRACES_IN_A_STORY: i64 = 200;
+
+pub(crate) fn ingest(
+    writing: &mut Writing<'_>,
+    chunks: &[Chunk],
+    now_ns: i64,
+) -> Result<Ingested, StoreError> {
+    let mut ingested = Ingested::default();
+    for chunk in chunks {
+        ingest_chunk(writing, chunk, now_ns, &mut ingested)?;
+    }
+    Ok(ingested)
+}
+
+struct Known {
+    no: i64,
+    has_root: bool,
+    is_new: bool,
+    story: i64,
+}
+
+fn ingest_chunk(
+    writing: &mut Writing<'_>,
+    chunk: &Chunk,
+    now_ns: i64,
+    ingested: &mut Ingested,
+) -> Result<(), StoreError> {
+    let sql = writing.sql;
+    let project = writing.projects.number(&chunk.project, sql, now_ns)?;
+    let trace = trace(sql, chunk, project, now_ns)?;
+    let records = chunk.spans.len().max(1) as u64;
+    if chunk.signal == BlockSignal::Logs && !trace.is_new && is_known_block(sql, trace.no, chunk)? {
+        // Log records have no ids: a request that came twice is known by its bytes.
+        ingested.repeated += records;
+        return Ok(());
+    }
+    let block = insert_block(sql, trace.no, chunk, now_ns)?;
+    let found = match chunk.signal {
+        BlockSignal::Spans => insert_spans(sql, &trace, block, &chunk.spans)?,
+        BlockSignal::Logs => Ingested { new: 1, ..Ingested::default() },
+    };
+    ingested.new += found.new;
+    ingested.repeated += found.repeated;
+    ingested.replaced += found.replaced;
+    if found.new + found.replaced == 0 {
+        sql.prepare_cached("DELETE FROM block WHERE no = ?")?.execute([block])?;
+        return Ok(());
+    }
+    let story = if chunk.links.is_empty() { trace.story } else { tie(sql, &trace, &chunk.links)? };
+    // The root's project and name are the trace's; of other spans, those of the first.
+    let root = chunk.root.as_ref();
+    let takes_over = root.is_some() || (trace.is_new && !trace.has_root);
+    sql.prepare_cached(
+        "UPDATE trace SET start_ns = min(start_ns, ?2), end_ns = max(end_ns, ?3), spans = spans + ?4, \
+         errors = errors + ?5, bytes = bytes + ?6, has_root = has_root OR ?7, \
+         has_versions = has_versions OR ?8, arrived_ns = ?9, \
+         project = iif(?10, ?11, project), name = iif(?10, ?12, name) WHERE no = ?1",
+    )?
+    .execute(params![
+        trace.no,
+        time(chunk.start_ns),
+        time(chunk.end_ns),
+        if chunk.signal == BlockSignal::Spans { found.new } else { 0 },
+        chunk.errors,
+        chunk.body.len(),
+        root.is_some(),
+        found.replaced > 0 || found.repeated > 0,
+        now_ns,
+        takes_over,
+        project,
+        root.map_or(chunk.name.as_str(), |root| &root.name),
+    ])?;
+    let is_ended = root.map_or(trace.has_root, |root| root.has_ended);
+    sql.prepare_cached(
+        "INSERT INTO due (story, arrived_ns, is_ended) VALUES (?, ?, ?) \
+         ON CONFLICT (story) DO UPDATE SET arrived_ns = excluded.arrived_ns, is_ended = excluded.is_ended",
+    )?
+    .execute(params![story, now_ns, is_ended])?;
+    Ok(())
+}
+
+/// Finds the trace, or begins it.
+fn trace(sql: &Connection, chunk: &Chunk, project: i64, now_ns: i64) -> Result<Known, StoreError> {
+    let id = chunk.trace_id.0.to_be_bytes();
+    let known = sql
+        .prepare_cached("SELECT no, has_root, story FROM trace WHERE trace_id = ?")?
+        .query_row([&id[..]], |row| {
+            Ok(Known { no: row.get(0)?, has_root: row.get(1)?, is_new: false, story: row.get(2)? })
+        })
+        .optional()?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    sql.prepare_cached(
+        "INSERT INTO trace (trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, has_versions, \
+         story, arrived_ns) VALUES (?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?)",
+    )?
+    .execute(params![&id[..], project, chunk.name, time(chunk.start_ns), time(chunk.end_ns), now_ns])?;
+    let no = sql.last_insert_rowid();
+    sql.prepare_cached("UPDATE trace SET story = no WHERE no = ?")?.execute([no])?;
+    Ok(Known { no, has_root: false, is_new: true, story: no })
+}
+
+fn is_known_block(sql: &Connection, trace: i64, chunk: &Chunk) -> Result<bool, StoreError> {
+    let mut statement =
+        sql.prepare_cached("SELECT 1 FROM block WHERE trace = ? AND digest = ? AND signal = ?")?;
+    Ok(statement.exists(params![trace, chunk.digest as i64, chunk.signal as i64])?)
+}
+
+fn insert_block(sql: &Connection, trace: i64, chunk: &Chunk, now_ns: i64) -> Result<i64, StoreError> {
+    sql.prepare_cached("INSERT INTO block (trace, signal, arrived_ns, digest, body) VALUES (?, ?, ?, ?, ?)")?
+        .execute(params![trace, chunk.signal as i64, now_ns, chunk.digest as i64, chunk.body])?;
+    Ok(sql.last_insert_rowid())
+}
+
+fn insert_spans(
+    sql: &Connection,
+    trace: &Known,
+    block: i64,
+    spans: &[SpanKey],
+) -> Result<Ingested, StoreError> {
+    let mut insert = sql.prepare_cached(
+        "INSERT INTO span (trace, span_id, block, digest, ended) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+    )?;
+    let mut found = Ingested::default();
+    for span in spans {
+        let (id, digest) = (span.span_id.0 as i64, span.digest as i64);
+        if insert.execute(params![trace.no, id, block, digest, span.has_ended])? == 1 {
+            found.new += 1;
+            continue;
+        }
+        // The later version counts, but one that is still running does not undo one that has ended.
+        let replaced = sql
+            .prepare_cached(
+                "UPDATE span SET block = ?3, digest = ?4, ended = ?5 \
+                 WHERE trace = ?1 AND span_id = ?2 AND digest <> ?4 AND ended <= ?5",
+            )?
+            .execute(params![trace.no, id, block, digest, span.has_ended])?;
+        if replaced == 1 { found.replaced += 1 } else { found.repeated += 1 }
+    }
+    Ok(found)
+}
+
+/// Ties a trace to those it belongs with; returns its story.
+fn tie(sql: &Connection, trace: &Known, links: &[(LinkKind, u64)]) -> Result<i64, StoreError> {
+    let mut story = trace.story;
+    for (kind, key) in links {
+        let key = *key as i64;
+        sql.prepare_cached("INSERT OR IGNORE INTO link (key, kind, trace) VALUES (?, ?, ?)")?
+            .execute(params![key, *kind as i64, trace.no])?;
+        // What one leaves, others continue. Only what somebody has left can be continued.
+        let (first, second) = match kind {
+            LinkKind::Session => (LinkKind::Session, LinkKind::Session),
+            LinkKind::Leaves => (LinkKind::Leaves, LinkKind::Continues),
+            LinkKind::Continues => (LinkKind::Leaves, LinkKind::Leaves),
+        };
+        let others: Vec<i64> = sql
+            .prepare_cached(
+                "SELECT DISTINCT trace.story FROM link JOIN trace ON trace.no = link.trace \
+                 WHERE link.key = ? AND link.kind IN (?, ?) AND link.trace <> ? ORDER BY link.trace DESC LIMIT 8",
+            )?
+            .query_map(params![key, first as i64, second as i64, trace.no], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for other in others {
+            story = unite(sql, story, other)?;
+        }
+    }
+    Ok(story)
+}
+
+fn unite(sql: &Connection, a: i64, b: i64) -> Result<i64, StoreError> {
+    let (low, high) = (a.min(b), a.max(b));
+    if low == high {
+        return Ok(low);
+    }
+    let traces = |story: i64| -> Result<i64, rusqlite::Error> {
+        sql.prepare_cached("SELECT 1 + count(*) FROM trace WHERE story = ? AND story <> no")?
+            .query_row([story], |row| row.get(0))
+    };
+    if traces(low)? + traces(high)? > MOST_TRACES_IN_A_STORY {
+        return Ok(a);
+    }
+    sql.prepare_cached("UPDATE trace SET story = ?1 WHERE no = ?2 OR (story = ?2 AND story <> no)")?
+        .execute([low, high])?;
+    sql.prepare_cached("UPDATE trajectory SET story = ?1 WHERE story = ?2")?.execute([low, high])?;
+    sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([high])?;
+    Ok(low)
+}

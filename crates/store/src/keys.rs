@@ -1,0 +1,121 @@
+//! API keys. Only their digests are kept: a key has 256 random bits, so a plain digest cannot be reversed, and comparing
+//! digests does not tell how much of a key was right.
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::Store;
+use crate::error::StoreError;
+use crate::writer::Written;
+
+/// What a key may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyScopes {
+    pub ingest: bool,
+    pub read: bool,
+    pub admin: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRow {
+    pub name: String,
+    pub scopes: KeyScopes,
+    pub created_ns: i64,
+    pub revoked_ns: Option<i64>,
+}
+
+const PREFIX: &str = "gradus_";
+
+/// A new key from the system's source of randomness.
+pub fn new_key() -> Result<String, StoreError> {
+    let mut bytes = [0; 32];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
+            .map_err(|error| StoreError::Sql(format!("no random numbers: {error}")))?;
+    }
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{PREFIX}{digits}"))
+}
+
+fn hash(key: &str) -> [u8; 32] {
+    *blake3::Hasher::new_derive_key("gradus 2026 api key").update(key.as_bytes()).finalize().as_bytes()
+}
+
+impl KeyScopes {
+    pub fn names(self) -> String {
+        let named = [(self.ingest, "ingest"), (self.read, "read"), (self.admin, "admin")];
+        let names: Vec<&str> = named.into_iter().filter(|(has, _)| *has).map(|(_, name)| name).collect();
+        names.join(",")
+    }
+
+    /// Reads `ingest,read`; the name that is none of them is the error.
+    pub fn parse(text: &str) -> Result<KeyScopes, String> {
+        let mut scopes = KeyScopes::default();
+        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            match name {
+                "ingest" => scopes.ingest = true,
+                "read" => scopes.read = true,
+                "admin" => scopes.admin = true,
+                other => return Err(other.to_owned()),
+            }
+        }
+        Ok(scopes)
+    }
+}
+
+impl Store {
+    /// Adds a key; false when the name is taken.
+    pub fn add_key(
+        &self,
+        name: String,
+        key: &str,
+        scopes: KeyScopes,
+        now_ns: i64,
+    ) -> Result<Written<bool>, StoreError> {
+        let hash = hash(key);
+        self.writer()?.submit(100, move |writing| {
+            let added = writing.sql.execute(
+                "INSERT INTO api_key (name, hash, scopes, created_ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                params![name, &hash[..], scopes.names(), now_ns],
+            )?;
+            Ok(added == 1)
+        })
+    }
+
+    /// False when there is no such key, or it was revoked before.
+    pub fn revoke_key(&self, name: String, now_ns: i64) -> Result<Written<bool>, StoreError> {
+        self.writer()?.submit(100, move |writing| {
+            let changed = writing.sql.execute(
+                "UPDATE api_key SET revoked_ns = ? WHERE name = ? AND revoked_ns IS NULL",
+                params![now_ns, name],
+            )?;
+            Ok(changed == 1)
+        })
+    }
+
+    pub fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement =
+            reader.prepare_cached("SELECT name, scopes, created_ns, revoked_ns FROM api_key ORDER BY no")?;
+        let rows = statement.query_map([], |row| {
+            Ok(KeyRow {
+                name: row.get(0)?,
+                scopes: KeyScopes::parse(&row.get::<_, String>(1)?).unwrap_or_default(),
+                created_ns: row.get(2)?,
+                revoked_ns: row.get(3)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// What a key may do; `None` when it is not known, or revoked.
+    pub fn scopes_of(&self, key: &str) -> Result<Option<(String, KeyScopes)>, StoreError> {
+        let reader = self.readers.take()?;
+        let found: Option<(String, String)> = reader
+            .prepare_cached("SELECT name, scopes FROM api_key WHERE hash = ? AND revoked_ns IS NULL")?
+            .query_row([&hash(key)[..]], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
+    }
+}

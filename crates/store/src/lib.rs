@@ -1,0 +1,141 @@
+//! Keeps what was received and what was found out about it: one SQLite file, made at first use.
+//!
+//! Nothing of SQL shows on the outside, so that another engine can take this crate's place. Writes go through one thread
+//! ([`Written`] says when they are durable), reads go beside it and never wait for it. What a span means is not known
+//! here: bodies are OTLP export requests, packed.
+
+mod annotations;
+mod check;
+mod compress;
+mod connection;
+mod error;
+mod grading;
+mod ingest;
+mod keys;
+mod notes;
+mod query;
+mod readers;
+mod retention;
+mod rollup;
+mod transfer;
+mod writer;
+
+pub use annotations::{Annotation, AnnotationFilter, NewAnnotation};
+pub use check::CheckReport;
+pub use error::StoreError;
+pub use grading::{Digest, OutcomeRecord, RecordedKind, Spend, TrajectoryRecord, Ungraded};
+pub use ingest::{BlockSignal, Chunk, Ingested, LinkKind, Root, SpanKey};
+pub use keys::{KeyRow, KeyScopes, new_key};
+pub use notes::AlertEvent;
+pub use query::*;
+pub use retention::{Removed, Retention};
+pub use transfer::Transferred;
+pub use writer::{WriterStatus, Written};
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use readers::Readers;
+use writer::Writer;
+
+/// The file's name inside of its folder.
+pub const FILE_NAME: &str = "gradus.db";
+
+/// An open store.
+pub struct Store {
+    path: PathBuf,
+    readers: Readers,
+    /// `None` when it was opened for reading only.
+    writer: Option<Writer>,
+    /// Kept open: the lock ends with the process, however it ends.
+    _lock: Option<File>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// What may wait to be written, in memory.
+    pub most_queued_bytes: usize,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions { most_queued_bytes: 64 << 20 }
+    }
+}
+
+impl Store {
+    /// Opens the store in a folder for this process alone; makes both if they are not there.
+    pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, StoreError> {
+        let not_writable = |error: std::io::Error| StoreError::NotWritable {
+            path: folder.to_owned(),
+            reason: error.to_string(),
+        };
+        std::fs::create_dir_all(folder).map_err(not_writable)?;
+        // What is kept here belongs to no repository.
+        let ignore = folder.join(".gitignore");
+        if !ignore.exists() {
+            std::fs::write(ignore, "*\n").map_err(not_writable)?;
+        }
+        let lock = lock(folder)?;
+        let path = folder.join(FILE_NAME);
+        let writer = Writer::start(connection::open_writer(&path)?, options.most_queued_bytes)?;
+        Ok(Store { readers: Readers::new(path.clone()), path, writer: Some(writer), _lock: Some(lock) })
+    }
+
+    /// Opens a store's file for reading, also while a server uses it.
+    pub fn open_to_read(path: &Path) -> Result<Store, StoreError> {
+        if !path.is_file() {
+            return Err(StoreError::Missing { path: path.to_owned() });
+        }
+        let readers = Readers::new(path.to_owned());
+        drop(readers.take()?);
+        Ok(Store { path: path.to_owned(), readers, writer: None, _lock: None })
+    }
+
+    /// Keeps the records of one request: all of them or none.
+    pub fn ingest(&self, chunks: Vec<Chunk>, now_ns: i64) -> Result<Written<Ingested>, StoreError> {
+        let bytes = chunks.iter().map(Chunk::bytes).sum();
+        self.writer()?.submit(bytes, move |writing| ingest::ingest(writing, &chunks, now_ns))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the writer is doing; `None` when the store is open for reading only.
+    pub fn status(&self) -> Option<Arc<WriterStatus>> {
+        self.writer.as_ref().map(|writer| Arc::clone(&writer.status))
+    }
+
+    /// Bytes in use, and bytes of the file that are free.
+    pub fn size(&self) -> Result<(u64, u64), StoreError> {
+        let reader = self.readers.take()?;
+        let number = |name: &str| reader.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
+        let (pages, free, bytes) = (number("page_count")?, number("freelist_count")?, number("page_size")?);
+        Ok((pages.saturating_sub(free) * bytes, free * bytes))
+    }
+
+    fn writer(&self) -> Result<&Writer, StoreError> {
+        self.writer.as_ref().ok_or(StoreError::Closed)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, StoreError> {
+    let path = folder.join("gradus.lock");
+    let not_writable =
+        |error: std::io::Error| StoreError::NotWritable { path: path.clone(), reason: error.to_string() };
+    let file = File::create(&path).map_err(not_writable)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::InUse { path: folder.to_owned() }),
+        Err(std::fs::TryLockError::Error(error)) => Err(not_writable(error)),
+    }
+}

@@ -1,0 +1,68 @@
+//! What alerts have to remember: how each rule stands, and what was told when.
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::Store;
+use crate::error::StoreError;
+use crate::writer::Written;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertEvent {
+    pub no: i64,
+    pub at_ns: i64,
+    pub rule: String,
+    pub kind: String,
+    /// The notice as JSON.
+    pub body: String,
+}
+
+impl Store {
+    pub fn alert_state(&self, rule: &str) -> Result<Option<String>, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached("SELECT state FROM alert_state WHERE rule = ?")?
+            .query_row([rule], |row| row.get(0))
+            .optional()?)
+    }
+
+    /// Remembers how a rule stands, and what was told if anything was.
+    pub fn put_alert_state(
+        &self,
+        rule: String,
+        state: String,
+        event: Option<(String, String)>,
+        now_ns: i64,
+    ) -> Result<Written<()>, StoreError> {
+        self.writer()?.submit(state.len(), move |writing| {
+            writing
+                .sql
+                .prepare_cached("INSERT OR REPLACE INTO alert_state (rule, state) VALUES (?, ?)")?
+                .execute(params![rule, state])?;
+            if let Some((kind, body)) = event {
+                writing
+                    .sql
+                    .prepare_cached("INSERT INTO alert_event (at_ns, rule, kind, body) VALUES (?, ?, ?, ?)")?
+                    .execute(params![now_ns, rule, kind, body])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The latest events first.
+    pub fn alert_events(&self, before: i64, limit: usize) -> Result<Vec<AlertEvent>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT no, at_ns, rule, kind, body FROM alert_event WHERE no < ? ORDER BY no DESC LIMIT ?",
+        )?;
+        let rows = statement.query_map(params![before, limit as i64], |row| {
+            Ok(AlertEvent {
+                no: row.get(0)?,
+                at_ns: row.get(1)?,
+                rule: row.get(2)?,
+                kind: row.get(3)?,
+                body: row.get(4)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}

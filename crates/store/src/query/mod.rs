@@ -1,0 +1,73 @@
+//! What can be asked of a store.
+
+mod metrics;
+mod spans;
+mod traces;
+
+pub use metrics::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow, Moments};
+pub use spans::{Block, ProjectPosition, Story};
+pub use traces::{Cursor, Page, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
+
+use gradus_core::span::{SpanId, TraceId};
+use rusqlite::{OptionalExtension, params};
+
+use crate::Store;
+use crate::error::StoreError;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectRow {
+    pub name: String,
+    pub created_ns: i64,
+    pub traces: i64,
+    pub spans: i64,
+    pub trajectories: i64,
+    pub first_ns: Option<i64>,
+    pub last_ns: Option<i64>,
+}
+
+impl Store {
+    pub fn projects(&self) -> Result<Vec<ProjectRow>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT name, created_ns, \
+             (SELECT count(*) FROM trace WHERE project = project.no), \
+             (SELECT coalesce(sum(spans), 0) FROM trace WHERE project = project.no), \
+             (SELECT count(*) FROM trajectory WHERE project = project.no), \
+             (SELECT min(start_ns) FROM trace WHERE project = project.no), \
+             (SELECT max(start_ns) FROM trace WHERE project = project.no) \
+             FROM project ORDER BY name",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok(ProjectRow {
+                name: row.get(0)?,
+                created_ns: row.get(1)?,
+                traces: row.get(2)?,
+                spans: row.get(3)?,
+                trajectories: row.get(4)?,
+                first_ns: row.get(5)?,
+                last_ns: row.get(6)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The trace that holds a span.
+    pub fn trace_of_span(&self, span: SpanId) -> Result<Option<TraceId>, StoreError> {
+        let reader = self.readers.take()?;
+        let id = reader
+            .prepare_cached(
+                "SELECT trace.trace_id FROM span JOIN trace ON trace.no = span.trace WHERE span.span_id = ?",
+            )?
+            .query_row(params![span.0 as i64], |row| row.get::<_, [u8; 16]>(0))
+            .optional()?;
+        Ok(id.map(|id| TraceId(u128::from_be_bytes(id))))
+    }
+}
+
+/// A number of a project; `None` when there is no such project.
+pub(crate) fn project_number(sql: &rusqlite::Connection, name: &str) -> Result<Option<i64>, StoreError> {
+    Ok(sql
+        .prepare_cached("SELECT no FROM project WHERE name = ?")?
+        .query_row([name], |row| row.get(0))
+        .optional()?)
+}

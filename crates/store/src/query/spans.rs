@@ -1,0 +1,154 @@
+//! Hands out raw records: of one story, for assembling it, and of a whole project, page by page.
+
+use std::collections::HashMap;
+
+use gradus_core::span::{SpanId, TraceId};
+use rusqlite::{Connection, params};
+
+use super::project_number;
+use crate::Store;
+use crate::compress::decompress;
+use crate::error::StoreError;
+use crate::ingest::BlockSignal;
+
+/// Records of one trace that came together: an OTLP export request.
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub no: i64,
+    pub trace: i64,
+    pub signal: BlockSignal,
+    pub arrived_ns: i64,
+    pub export: Vec<u8>,
+}
+
+/// The records of traces that are assembled together.
+#[derive(Clone, Debug, Default)]
+pub struct Story {
+    pub no: i64,
+    pub traces: Vec<TraceId>,
+    pub blocks: Vec<Block>,
+    /// Of traces that hold spans in several versions: which block has the one that counts.
+    pub versions: HashMap<(i64, SpanId), i64>,
+    /// When something came for it last, as far as it is not assembled yet.
+    pub due_ns: Option<i64>,
+    /// It is larger than what is assembled at once; the rest is left out.
+    pub is_cut: bool,
+}
+
+impl Story {
+    /// Whether a block's version of a span is the one that counts.
+    pub fn counts(&self, block: &Block, span: SpanId) -> bool {
+        self.versions.get(&(block.trace, span)).is_none_or(|no| *no == block.no)
+    }
+}
+
+/// A place in a project's traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProjectPosition {
+    pub start_ns: i64,
+    pub trace: i64,
+}
+
+/// What one story may take in memory.
+const MOST_BYTES: usize = 256 << 20;
+const TRACES_A_PAGE: i64 = 64;
+
+impl Store {
+    /// The records of a story.
+    pub fn story(&self, story: i64) -> Result<Story, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &reader;
+        let traces: Vec<(i64, [u8; 16], bool)> = sql
+            .prepare_cached(
+                "SELECT no, trace_id, has_versions FROM trace WHERE no = ?1 AND story = ?1 \
+                 UNION ALL SELECT no, trace_id, has_versions FROM trace WHERE story = ?1 AND story <> no",
+            )?
+            .query_map([story], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .collect::<Result<_, _>>()?;
+        let mut found = Story { no: story, ..Story::default() };
+        found.due_ns = sql
+            .prepare_cached("SELECT max(arrived_ns) FROM due WHERE story = ?")?
+            .query_row([story], |row| row.get(0))?;
+        let mut left = MOST_BYTES;
+        for (trace, id, has_versions) in traces {
+            found.traces.push(TraceId(u128::from_be_bytes(id)));
+            found.is_cut |= !read_blocks(sql, trace, &mut left, &mut found.blocks)?;
+            if has_versions {
+                read_versions(sql, trace, &mut found.versions)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The next traces of a project with their records, in order of time; `None` at the end.
+    pub fn project_page(
+        &self,
+        project: &str,
+        after: Option<ProjectPosition>,
+    ) -> Result<Option<(Story, ProjectPosition)>, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &reader;
+        let Some(project) = project_number(sql, project)? else { return Ok(None) };
+        let after = after.unwrap_or(ProjectPosition { start_ns: i64::MIN, trace: 0 });
+        let mut statement = sql.prepare_cached(
+            "SELECT start_ns, no, trace_id, has_versions FROM trace \
+             WHERE project = ? AND start_ns >= ? AND (start_ns, no) > (?, ?) ORDER BY start_ns, no LIMIT ?",
+        )?;
+        let values = params![project, after.start_ns, after.start_ns, after.trace, TRACES_A_PAGE];
+        let mut rows = statement.query(values)?;
+        let mut page = Story::default();
+        let mut last = None;
+        // A page of some megabytes, or of one trace.
+        let mut left = MOST_BYTES;
+        while let Some(row) = rows.next()? {
+            let trace: i64 = row.get(1)?;
+            page.traces.push(TraceId(u128::from_be_bytes(row.get(2)?)));
+            page.is_cut |= !read_blocks(sql, trace, &mut left, &mut page.blocks)?;
+            if row.get(3)? {
+                read_versions(sql, trace, &mut page.versions)?;
+            }
+            last = Some(ProjectPosition { start_ns: row.get(0)?, trace });
+            if left < MOST_BYTES - (4 << 20) {
+                break;
+            }
+        }
+        Ok(last.map(|last| (page, last)))
+    }
+}
+
+/// False when not all of them fit.
+fn read_blocks(
+    sql: &Connection,
+    trace: i64,
+    left: &mut usize,
+    blocks: &mut Vec<Block>,
+) -> Result<bool, StoreError> {
+    let mut statement =
+        sql.prepare_cached("SELECT no, signal, arrived_ns, body FROM block WHERE trace = ? ORDER BY no")?;
+    let mut rows = statement.query([trace])?;
+    while let Some(row) = rows.next()? {
+        let body = row.get_ref(3)?.as_blob().map_err(|error| StoreError::bad_row("a block", error))?;
+        let export = decompress(body)?;
+        if export.len() > *left {
+            return Ok(false);
+        }
+        *left -= export.len();
+        let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
+        blocks.push(Block { no: row.get(0)?, trace, signal, arrived_ns: row.get(2)?, export });
+    }
+    Ok(true)
+}
+
+fn read_versions(
+    sql: &Connection,
+    trace: i64,
+    versions: &mut HashMap<(i64, SpanId), i64>,
+) -> Result<(), StoreError> {
+    let mut statement = sql.prepare_cached("SELECT span_id, block FROM span WHERE trace = ?")?;
+    let rows = statement.query_map([trace], |row| Ok((SpanId(row.get::<_, i64>(0)? as u64), row.get(1)?)))?;
+    for row in rows {
+        let (span, block) = row?;
+        versions.insert((trace, span), block);
+    }
+    Ok(())
+}

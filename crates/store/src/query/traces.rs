@@ -1,0 +1,517 @@
+//! Lists traces, newest first, by any mix of filters.
+//!
+//! One filter drives: it is walked in the order of the list, through an index, and each trace it names is held against the
+//! others. A request looks at a bounded number of traces, so a rare mix gives a short page and a cursor to go on from, and
+//! never a long wait.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gradus_core::span::TraceId;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+
+use super::project_number;
+use crate::Store;
+use crate::error::StoreError;
+use crate::grading::FacetKind;
+
+#[derive(Clone, Debug, Default)]
+pub struct TraceFilter {
+    pub project: Option<String>,
+    /// Begun at or after.
+    pub from_ns: Option<i64>,
+    /// Begun before.
+    pub to_ns: Option<i64>,
+    pub agent: Option<String>,
+    pub model: Option<String>,
+    pub tool: Option<String>,
+    /// `incorrect`, or `thought_to_tool=incorrect`.
+    pub label: Option<String>,
+    pub score: Option<ScoreBound>,
+    pub error: Option<bool>,
+    /// Words that the trajectory holds, all of them.
+    pub text: Option<String>,
+}
+
+/// A bound on the mean score of a trajectory.
+#[derive(Clone, Debug)]
+pub struct ScoreBound {
+    pub evaluator: String,
+    pub at_least: Option<f64>,
+    pub below: Option<f64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct TraceRow {
+    pub no: i64,
+    pub trace_id: TraceId,
+    pub project: String,
+    pub name: String,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub spans: i64,
+    pub errors: i64,
+    pub bytes: i64,
+    pub has_root: bool,
+    pub story: i64,
+    pub arrived_ns: i64,
+    pub trajectories: Vec<TrajectoryRow>,
+}
+
+#[derive(Clone, Debug)]
+pub struct TrajectoryRow {
+    pub no: i64,
+    pub trajectory_id: String,
+    pub agent: String,
+    pub version: String,
+    pub model: String,
+    pub query: String,
+    pub steps: i64,
+    pub is_error: bool,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub tokens: i64,
+    pub cost_usd: Option<f64>,
+    pub scores: Vec<ScoreRow>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScoreRow {
+    pub evaluator: String,
+    pub scored: i64,
+    pub sum: f64,
+    pub failed: i64,
+    pub not_applicable: i64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    pub traces: Vec<TraceRow>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+/// A place in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cursor {
+    /// Before this trace, in order of time.
+    Time { start_ns: i64, trace: i64 },
+    /// Before this trajectory, in order of arrival: how lists of found words are ordered.
+    Found { trajectory: i64 },
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cursor::Time { start_ns, trace } => write!(f, "t{start_ns:x}.{trace:x}"),
+            Cursor::Found { trajectory } => write!(f, "f{trajectory:x}"),
+        }
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Cursor, ()> {
+        let number = |digits: &str| i64::from_str_radix(digits, 16).map_err(drop);
+        if let Some(digits) = text.strip_prefix('f') {
+            return Ok(Cursor::Found { trajectory: number(digits)? });
+        }
+        let (start, trace) = text.strip_prefix('t').and_then(|rest| rest.split_once('.')).ok_or(())?;
+        Ok(Cursor::Time { start_ns: number(start)?, trace: number(trace)? })
+    }
+}
+
+/// Traces that one request looks at, at most.
+const LOOKED_AT: usize = 20_000;
+
+/// Where a walk stands, and what it has found.
+struct Walk {
+    found: Vec<(i64, i64)>,
+    /// The last it looked at, when it stopped before the end.
+    stopped: Option<(i64, i64)>,
+}
+
+impl Store {
+    /// One page of the traces that fit, newest first. A page may be short, or empty, and still have a next one.
+    pub fn traces(
+        &self,
+        filter: &TraceFilter,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &reader;
+        let projects = match &filter.project {
+            None => None,
+            Some(name) => match project_number(sql, name)? {
+                Some(number) => Some(number),
+                None => return Ok(Page::default()),
+            },
+        };
+        let terms = filter.text.as_deref().map(search_terms);
+        let (numbers, next) = match (terms, cursor) {
+            (Some(terms), _) if terms.is_empty() => return Ok(Page::default()),
+            (Some(terms), cursor) => found(sql, filter, projects, &terms, cursor, limit)?,
+            (None, cursor) => by_time(sql, filter, projects, cursor, limit)?,
+        };
+        let mut traces = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            traces.extend(trace_row(sql, "no = ?", Value::Integer(number))?);
+        }
+        Ok(Page { traces, next })
+    }
+
+    /// One trace with its trajectories' rows.
+    pub fn trace(&self, id: TraceId) -> Result<Option<TraceRow>, StoreError> {
+        let reader = self.readers.take()?;
+        trace_row(&reader, "trace_id = ?", Value::Blob(id.0.to_be_bytes().to_vec()))
+    }
+
+    /// The stored trajectory, as JSON without tool definitions.
+    pub fn trajectory_json(&self, trajectory_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let reader = self.readers.take()?;
+        let body: Option<Vec<u8>> = reader
+            .prepare_cached("SELECT body FROM trajectory WHERE trajectory_id = ?")?
+            .query_row([trajectory_id], |row| row.get(0))
+            .optional()?;
+        body.map(|body| crate::compress::decompress(&body)).transpose()
+    }
+
+    /// The trace that a trajectory begins in.
+    pub fn trace_of_trajectory(&self, trajectory_id: &str) -> Result<Option<TraceId>, StoreError> {
+        let reader = self.readers.take()?;
+        let id: Option<[u8; 16]> = reader
+            .prepare_cached(
+                "SELECT trace.trace_id FROM trajectory JOIN trace ON trace.no = trajectory.trace \
+                 WHERE trajectory_id = ?",
+            )?
+            .query_row([trajectory_id], |row| row.get(0))
+            .optional()?;
+        Ok(id.map(|id| TraceId(u128::from_be_bytes(id))))
+    }
+
+    /// The verdicts on a trajectory, each as a line of JSON.
+    pub fn outcome_lines(&self, trajectory_id: &str) -> Result<Vec<String>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT line FROM outcome JOIN trajectory ON trajectory.no = outcome.trajectory \
+             WHERE trajectory_id = ? ORDER BY step, evaluator",
+        )?;
+        Ok(statement.query_map([trajectory_id], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    }
+}
+
+type Numbers = (Vec<i64>, Option<Cursor>);
+
+fn by_time(
+    sql: &Connection,
+    filter: &TraceFilter,
+    project: Option<i64>,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<Numbers, StoreError> {
+    let before = match cursor {
+        Some(Cursor::Time { start_ns, trace }) => (start_ns, trace),
+        _ => (i64::MAX, i64::MAX),
+    };
+    let walks = match (driver(filter), project) {
+        (None, project) => vec![walk_traces(sql, filter, project, before, limit)?],
+        (Some((kind, value)), Some(project)) => {
+            vec![walk_facet(sql, filter, project, kind, &value, before, limit)?]
+        }
+        (Some((kind, value)), None) => {
+            let projects: Vec<i64> = sql
+                .prepare_cached("SELECT no FROM project")?
+                .query_map([], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            let walk = |project| walk_facet(sql, filter, project, kind, &value, before, limit);
+            projects.into_iter().map(walk).collect::<Result<_, _>>()?
+        }
+    };
+    // What lies behind the place where the first walk stopped belongs to a later page.
+    let stopped = walks.iter().filter_map(|walk| walk.stopped).max();
+    let mut found: Vec<(i64, i64)> = walks.into_iter().flat_map(|walk| walk.found).collect();
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.retain(|place| stopped.is_none_or(|stopped| *place >= stopped));
+    let has_more = found.len() > limit || stopped.is_some();
+    found.truncate(limit);
+    let last = if found.len() == limit { found.last().copied().or(stopped) } else { stopped };
+    let next = last.filter(|_| has_more).map(|(start_ns, trace)| Cursor::Time { start_ns, trace });
+    Ok((found.into_iter().map(|(_, trace)| trace).collect(), next))
+}
+
+/// The filter that names the fewest traces, by and large.
+fn driver(filter: &TraceFilter) -> Option<(FacetKind, String)> {
+    if let Some(label) = &filter.label {
+        return Some((FacetKind::Label, label.clone()));
+    }
+    if filter.error == Some(true) {
+        return Some((FacetKind::Error, String::new()));
+    }
+    let named = [
+        (FacetKind::Tool, &filter.tool),
+        (FacetKind::Agent, &filter.agent),
+        (FacetKind::Model, &filter.model),
+    ];
+    if let Some((kind, Some(value))) = named.into_iter().find(|(_, value)| value.is_some()) {
+        return Some((kind, value.clone()));
+    }
+    filter.score.as_ref().map(|score| (FacetKind::Evaluator, score.evaluator.clone()))
+}
+
+/// The conditions on a trace as one expression; `{t}` stands for its number.
+fn conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> String {
+    let mut terms = vec!["1".to_owned()];
+    let mut facet = |kind: FacetKind, value: &str, wanted: bool| {
+        values.push(Value::Integer(kind as i64));
+        values.push(Value::Text(value.to_owned()));
+        let not = if wanted { "" } else { "NOT " };
+        terms.push(format!(
+            "{not}EXISTS (SELECT 1 FROM facet x WHERE x.trace = {trace} AND x.kind = ? AND x.value = ?)"
+        ));
+    };
+    let named = [
+        (FacetKind::Label, &filter.label),
+        (FacetKind::Tool, &filter.tool),
+        (FacetKind::Agent, &filter.agent),
+        (FacetKind::Model, &filter.model),
+    ];
+    for (kind, value) in named {
+        if let Some(value) = value {
+            facet(kind, value, true);
+        }
+    }
+    if let Some(wanted) = filter.error {
+        facet(FacetKind::Error, "", wanted);
+    }
+    if let Some(score) = &filter.score {
+        let mut having = vec!["count(outcome.score) > 0".to_owned()];
+        values.push(Value::Text(score.evaluator.clone()));
+        for (bound, comparison) in [(score.at_least, ">="), (score.below, "<")] {
+            if let Some(bound) = bound {
+                values.push(Value::Real(bound));
+                having.push(format!("avg(outcome.score) {comparison} ?"));
+            }
+        }
+        terms.push(format!(
+            "EXISTS (SELECT 1 FROM trajectory y JOIN outcome ON outcome.trajectory = y.no \
+             WHERE y.trace = {trace} AND outcome.evaluator = ? GROUP BY y.no HAVING {})",
+            having.join(" AND ")
+        ));
+    }
+    terms.join(" AND ")
+}
+
+fn walk_traces(
+    sql: &Connection,
+    filter: &TraceFilter,
+    project: Option<i64>,
+    before: (i64, i64),
+    limit: usize,
+) -> Result<Walk, StoreError> {
+    let mut values = Vec::new();
+    let fits = conditions(filter, "trace.no", &mut values);
+    let mut within = String::new();
+    if let Some(project) = project {
+        within.push_str("project = ? AND ");
+        values.push(Value::Integer(project));
+    }
+    let statement = format!(
+        "SELECT start_ns, no, {fits} FROM trace WHERE {within} start_ns >= ? AND start_ns < ? \
+         AND (start_ns, no) < (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?"
+    );
+    walk(sql, &statement, values, filter, before, limit)
+}
+
+fn walk_facet(
+    sql: &Connection,
+    filter: &TraceFilter,
+    project: i64,
+    kind: FacetKind,
+    value: &str,
+    before: (i64, i64),
+    limit: usize,
+) -> Result<Walk, StoreError> {
+    let mut values = Vec::new();
+    let fits = conditions(filter, "f.trace", &mut values);
+    values.extend([Value::Integer(project), Value::Integer(kind as i64), Value::Text(value.to_owned())]);
+    let statement = format!(
+        "SELECT f.start_ns, f.trace, {fits} FROM facet f WHERE f.project = ? AND f.kind = ? AND f.value = ? \
+         AND f.start_ns >= ? AND f.start_ns < ? AND (f.start_ns, f.trace) < (?, ?) \
+         ORDER BY f.start_ns DESC, f.trace DESC LIMIT ?"
+    );
+    walk(sql, &statement, values, filter, before, limit)
+}
+
+/// Walks down a list until there is a page and one more, or enough was looked at.
+fn walk(
+    sql: &Connection,
+    statement: &str,
+    mut values: Vec<Value>,
+    filter: &TraceFilter,
+    before: (i64, i64),
+    limit: usize,
+) -> Result<Walk, StoreError> {
+    values.extend([
+        Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+        Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
+        Value::Integer(before.0),
+        Value::Integer(before.1),
+        Value::Integer(LOOKED_AT as i64),
+    ]);
+    let mut statement = sql.prepare_cached(statement)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut walk = Walk { found: Vec::new(), stopped: None };
+    let mut looked_at = 0;
+    while let Some(row) = rows.next()? {
+        looked_at += 1;
+        let place = (row.get(0)?, row.get(1)?);
+        if row.get(2)? {
+            walk.found.push(place);
+        }
+        if walk.found.len() > limit {
+            return Ok(walk);
+        }
+        if looked_at == LOOKED_AT {
+            walk.stopped = Some(place);
+        }
+    }
+    Ok(walk)
+}
+
+/// The words of a search, as the index knows them.
+fn search_terms(text: &str) -> Vec<String> {
+    const MOST: usize = 20;
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.take(MOST).map(|word| format!("\"{word}\"*")).collect()
+}
+
+fn found(
+    sql: &Connection,
+    filter: &TraceFilter,
+    project: Option<i64>,
+    terms: &[String],
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<Numbers, StoreError> {
+    let before = match cursor {
+        Some(Cursor::Found { trajectory }) => trajectory,
+        _ => i64::MAX,
+    };
+    let mut values = Vec::new();
+    let fits = conditions(filter, "trajectory.trace", &mut values);
+    let within = match project {
+        Some(project) => {
+            values.push(Value::Integer(project));
+            "AND trajectory.project = ?"
+        }
+        None => "",
+    };
+    values.extend([
+        Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+        Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
+        Value::Text(terms.join(" AND ")),
+        Value::Integer(before),
+        Value::Integer(LOOKED_AT as i64),
+    ]);
+    let mut statement = sql.prepare_cached(&format!(
+        "SELECT words.rowid, trajectory.trace, \
+         {fits} {within} AND trajectory.start_ns >= ? AND trajectory.start_ns < ? \
+         FROM words JOIN trajectory ON trajectory.no = words.rowid \
+         WHERE words MATCH ? AND words.rowid < ? ORDER BY words.rowid DESC LIMIT ?"
+    ))?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut numbers: Vec<i64> = Vec::new();
+    let mut looked_at = 0;
+    while let Some(row) = rows.next()? {
+        looked_at += 1;
+        let (trajectory, trace): (i64, i64) = (row.get(0)?, row.get(1)?);
+        if row.get(2)? && !numbers.contains(&trace) {
+            numbers.push(trace);
+        }
+        if numbers.len() == limit || looked_at == LOOKED_AT {
+            return Ok((numbers, Some(Cursor::Found { trajectory })));
+        }
+    }
+    Ok((numbers, None))
+}
+
+fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<Option<TraceRow>, StoreError> {
+    let row = sql
+        .prepare_cached(&format!(
+            "SELECT trace.no, trace_id, project.name, trace.name, start_ns, end_ns, spans, errors, bytes, has_root, \
+             story, arrived_ns FROM trace JOIN project ON project.no = trace.project WHERE trace.{which}"
+        ))?
+        .query_row([value], |row| {
+            Ok(TraceRow {
+                no: row.get(0)?,
+                trace_id: TraceId(u128::from_be_bytes(row.get(1)?)),
+                project: row.get(2)?,
+                name: row.get(3)?,
+                start_ns: row.get(4)?,
+                end_ns: row.get(5)?,
+                spans: row.get(6)?,
+                errors: row.get(7)?,
+                bytes: row.get(8)?,
+                has_root: row.get(9)?,
+                story: row.get(10)?,
+                arrived_ns: row.get(11)?,
+                trajectories: Vec::new(),
+            })
+        })
+        .optional()?;
+    let Some(mut row) = row else { return Ok(None) };
+    row.trajectories = trajectories(sql, row.no)?;
+    Ok(Some(row))
+}
+
+/// The trajectories that a trace has a part in.
+fn trajectories(sql: &Connection, trace: i64) -> Result<Vec<TrajectoryRow>, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd \
+         FROM trajectory WHERE trace = ? ORDER BY start_ns, no LIMIT 1000",
+    )?;
+    let rows = statement.query_map([trace], trajectory_row)?;
+    let mut rows: Vec<TrajectoryRow> = rows.collect::<Result<_, _>>()?;
+    for row in &mut rows {
+        row.scores = scores(sql, row.no)?;
+    }
+    Ok(rows)
+}
+
+fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
+    Ok(TrajectoryRow {
+        no: row.get(0)?,
+        trajectory_id: row.get(1)?,
+        agent: row.get(2)?,
+        version: row.get(3)?,
+        model: row.get(4)?,
+        query: row.get(5)?,
+        steps: row.get(6)?,
+        is_error: row.get(7)?,
+        start_ns: row.get(8)?,
+        end_ns: row.get(9)?,
+        tokens: row.get(10)?,
+        cost_usd: row.get(11)?,
+        scores: Vec::new(),
+    })
+}
+
+fn scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT evaluator, sum(kind = 0), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1) \
+         FROM outcome WHERE trajectory = ? GROUP BY evaluator",
+    )?;
+    let rows = statement.query_map(params![trajectory], |row| {
+        Ok(ScoreRow {
+            evaluator: row.get(0)?,
+            scored: row.get(1)?,
+            sum: row.get(2)?,
+            failed: row.get(3)?,
+            not_applicable: row.get(4)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

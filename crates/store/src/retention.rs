@@ -1,0 +1,85 @@
+//! Lets go of what is too old or too much, a little at a time, so that nobody waits for it.
+
+use rusqlite::{Connection, params};
+
+use crate::Store;
+use crate::error::StoreError;
+use crate::grading::forget_trajectory;
+use crate::writer::Written;
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    pub max_age_ns: Option<i64>,
+    pub max_bytes: Option<u64>,
+}
+
+/// What one step removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    pub traces: u64,
+    pub spans: u64,
+    /// There may be more to remove.
+    pub has_more: bool,
+}
+
+/// Traces that one step removes, at most.
+const TRACES_A_STEP: i64 = 50;
+/// Free pages that one step gives back to the file system.
+const PAGES_A_STEP: i64 = 500;
+
+impl Store {
+    /// Removes the oldest traces that are not to be kept: a few of them.
+    pub fn retain_step(&self, retention: Retention, now_ns: i64) -> Result<Written<Removed>, StoreError> {
+        let (used, _) = self.size()?;
+        let is_too_large = retention.max_bytes.is_some_and(|most| used > most);
+        self.writer()?.submit(0, move |writing| {
+            let sql = writing.sql;
+            let before_ns = match (retention.max_age_ns, is_too_large) {
+                (_, true) => i64::MAX,
+                (Some(age), false) => now_ns.saturating_sub(age),
+                (None, false) => return Ok(Removed::default()),
+            };
+            let traces: Vec<(i64, u64)> = sql
+                .prepare_cached("SELECT no, spans FROM trace WHERE start_ns < ? ORDER BY start_ns LIMIT ?")?
+                .query_map(params![before_ns, TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<Result<_, _>>()?;
+            let mut removed =
+                Removed { has_more: traces.len() as i64 == TRACES_A_STEP, ..Removed::default() };
+            for (trace, spans) in traces {
+                remove_trace(sql, trace)?;
+                removed.traces += 1;
+                removed.spans += spans;
+            }
+            if removed.traces > 0 {
+                let mut statement =
+                    sql.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_A_STEP})"))?;
+                let mut rows = statement.query([])?;
+                while rows.next()?.is_some() {}
+            }
+            Ok(removed)
+        })
+    }
+}
+
+fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {
+    let trajectories: Vec<i64> = sql
+        .prepare_cached("SELECT no FROM trajectory WHERE trace = ?")?
+        .query_map([trace], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for trajectory in trajectories {
+        forget_trajectory(sql, trajectory)?;
+    }
+    for statement in [
+        "DELETE FROM facet WHERE trace = ?",
+        "DELETE FROM link WHERE trace = ?",
+        "DELETE FROM due WHERE story = ?",
+        "DELETE FROM annotation WHERE trace = ?",
+        "DELETE FROM span WHERE trace = ?",
+        "DELETE FROM block WHERE trace = ?",
+        "DELETE FROM trace WHERE no = ?",
+    ] {
+        sql.prepare_cached(statement)?.execute([trace])?;
+    }
+    Ok(())
+}

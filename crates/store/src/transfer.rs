@@ -1,0 +1,294 @@
+//! Moves a store as a whole: to lines of JSON and back, into a copy, and into less room.
+//!
+//! An export is the tables, a row a line, with bodies unpacked (OTLP as base64, trajectories as text), so that it can be
+//! read without this program. API keys stay at home.
+
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, params_from_iter};
+use serde_json::{Map, Value as Json};
+
+use crate::Store;
+use crate::compress::{compress, decompress};
+use crate::error::StoreError;
+use crate::ingest::Projects;
+
+/// What is moved, in an order in which it can be put back.
+const TABLES: &[&str] = &[
+    "project",
+    "trace",
+    "block",
+    "span",
+    "link",
+    "due",
+    "trajectory",
+    "facet",
+    "outcome",
+    "rollup",
+    "ungraded",
+    "spend",
+    "annotation",
+    "alert_state",
+    "alert_event",
+];
+const FORMAT: i64 = 1;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transferred {
+    pub rows: u64,
+    pub traces: u64,
+}
+
+impl Store {
+    /// Writes everything as lines of JSON, as it is at this moment.
+    pub fn export(&self, out: &mut dyn Write) -> Result<Transferred, StoreError> {
+        let reader = self.readers.take()?;
+        let view = reader.unchecked_transaction()?;
+        let schema: i64 = view.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let mut done = Transferred::default();
+        write_line(out, &serde_json::json!({"gradus_export": FORMAT, "schema": schema}))?;
+        for table in TABLES {
+            let mut statement = view.prepare(&format!("SELECT * FROM {table}"))?;
+            let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let mut line = Map::new();
+                for (index, column) in columns.iter().enumerate() {
+                    line.insert(column.clone(), to_json(table, column, row.get_ref(index)?)?);
+                }
+                write_line(out, &serde_json::json!({"table": table, "row": line}))?;
+                done.rows += 1;
+                done.traces += u64::from(*table == "trace");
+            }
+        }
+        write_line(out, &serde_json::json!({"end": done.rows}))?;
+        out.flush().map_err(|error| io_error(&error))?;
+        Ok(done)
+    }
+
+    /// Reads an export into this store, which must be empty: all of it or nothing. `words` says what a trajectory is found
+    /// by.
+    pub fn import(
+        &self,
+        mut input: impl BufRead + Send + 'static,
+        words: impl Fn(&[u8]) -> String + Send + 'static,
+    ) -> Result<Transferred, StoreError> {
+        let written = self.writer()?.submit(0, move |writing| {
+            let sql = writing.sql;
+            let is_empty: bool =
+                sql.query_row("SELECT NOT EXISTS (SELECT 1 FROM trace)", [], |row| row.get(0))?;
+            if !is_empty {
+                return Err(bad_line(0, "the store is not empty; import into a new folder"));
+            }
+            sql.execute("DELETE FROM project", [])?;
+            let mut done = Transferred::default();
+            let mut line = String::new();
+            let (mut number, mut has_ended) = (0, false);
+            loop {
+                line.clear();
+                number += 1;
+                if input.read_line(&mut line).map_err(|error| bad_line(number, &error.to_string()))? == 0 {
+                    break;
+                }
+                let json: Json =
+                    serde_json::from_str(&line).map_err(|error| bad_line(number, &error.to_string()))?;
+                if number == 1 {
+                    check_head(sql, &json)?;
+                } else if let Some(rows) = json.get("end") {
+                    if rows.as_u64() != Some(done.rows) {
+                        return Err(bad_line(number, "rows are missing before this one"));
+                    }
+                    has_ended = true;
+                } else {
+                    insert(sql, &json, &words).map_err(|error| bad_line(number, &error.to_string()))?;
+                    done.rows += 1;
+                    done.traces += u64::from(json["table"] == "trace");
+                }
+            }
+            if !has_ended {
+                return Err(bad_line(number, "the export ends too early"));
+            }
+            *writing.projects = Projects::read(sql)?;
+            Ok(done)
+        })?;
+        written.wait()
+    }
+
+    /// Copies the store into a new file, also while a server writes to it.
+    pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        let reader = self.readers.take()?;
+        let name = to.to_str().ok_or_else(|| StoreError::bad_row("the name of the copy", "it is no text"))?;
+        // Readers may not write, and this writes: to another file.
+        reader.pragma_update(None, "query_only", false)?;
+        let copied = reader.execute("VACUUM INTO ?", [name]);
+        reader.pragma_update(None, "query_only", true)?;
+        copied?;
+        std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(|error| io_error(&error))
+    }
+
+    /// Puts what came in pieces together, and gives back the room that is not needed. Nobody else may use the store.
+    pub fn compact(&self) -> Result<u64, StoreError> {
+        let mut merged = 0;
+        let mut after = 0;
+        loop {
+            let (count, last) =
+                self.writer()?.submit(0, move |writing| merge_blocks(writing.sql, after))?.wait()?;
+            merged += count;
+            match last {
+                Some(last) => after = last,
+                None => break,
+            }
+        }
+        let connection = crate::connection::open_writer(&self.path)?;
+        connection.execute_batch(
+            "INSERT INTO words (words) VALUES ('optimize'); VACUUM; PRAGMA wal_checkpoint(TRUNCATE)",
+        )?;
+        Ok(merged)
+    }
+}
+
+/// Merges the blocks of the next traces that have several. Export requests one behind the other are one again.
+fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
+    const TRACES: i64 = 100;
+    let traces: Vec<i64> = sql
+        .prepare_cached(
+            "SELECT trace FROM block WHERE trace > ? AND signal = 0 GROUP BY trace HAVING count(*) > 1 \
+             ORDER BY trace LIMIT ?",
+        )?
+        .query_map([after, TRACES], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let mut merged = 0;
+    for trace in &traces {
+        // Which version of a span counts is told by its block: such traces stay as they are.
+        let has_versions: bool =
+            sql.query_row("SELECT has_versions FROM trace WHERE no = ?", [trace], |row| row.get(0))?;
+        if has_versions {
+            continue;
+        }
+        let blocks: Vec<(i64, Vec<u8>)> = sql
+            .prepare_cached("SELECT no, body FROM block WHERE trace = ? AND signal = 0 ORDER BY no")?
+            .query_map([trace], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        let mut export = Vec::new();
+        for (_, body) in &blocks {
+            export.extend(decompress(body)?);
+        }
+        let body = compress(&export);
+        let first = blocks[0].0;
+        let digest = gradus_core::digest(&export) as u64 as i64;
+        sql.prepare_cached("UPDATE block SET body = ?, digest = ? WHERE no = ?")?
+            .execute(rusqlite::params![body, digest, first])?;
+        sql.prepare_cached("UPDATE span SET block = ? WHERE trace = ?")?.execute([first, *trace])?;
+        sql.prepare_cached("DELETE FROM block WHERE trace = ? AND signal = 0 AND no <> ?")?
+            .execute([*trace, first])?;
+        sql.prepare_cached(
+            "UPDATE trace SET bytes = (SELECT sum(length(body)) FROM block WHERE trace = ?1) WHERE no = ?1",
+        )?
+        .execute([trace])?;
+        merged += blocks.len() as u64 - 1;
+    }
+    Ok((merged, traces.last().copied()))
+}
+
+fn check_head(sql: &Connection, json: &Json) -> Result<(), StoreError> {
+    let schema: i64 = sql.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if json["gradus_export"] != FORMAT {
+        return Err(bad_line(1, "this is no export of a Gradus store"));
+    }
+    if json["schema"] != schema {
+        let found = &json["schema"];
+        return Err(bad_line(
+            1,
+            &format!("made by a Gradus of another format ({found}, this one has {schema})"),
+        ));
+    }
+    Ok(())
+}
+
+fn insert(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) -> Result<(), StoreError> {
+    let bad = |reason: &str| StoreError::bad_row("it", reason);
+    let name = json["table"].as_str().unwrap_or_default();
+    // Only names that we know get into a statement.
+    let table = TABLES.iter().find(|table| **table == name).ok_or_else(|| bad("an unknown table"))?;
+    let row = json["row"].as_object().ok_or_else(|| bad("no row"))?;
+    let statement = sql.prepare_cached(&format!("SELECT * FROM {table} LIMIT 0"))?;
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    if row.len() != columns.len() {
+        return Err(bad("other columns than the table has"));
+    }
+    let mut values = Vec::with_capacity(columns.len());
+    for column in &columns {
+        let value = row.get(column).ok_or_else(|| bad("a column is missing"))?;
+        values.push(from_json(table, column, value)?);
+    }
+    let marks = vec!["?"; columns.len()].join(", ");
+    sql.prepare_cached(&format!("INSERT INTO {table} ({}) VALUES ({marks})", columns.join(", ")))?
+        .execute(params_from_iter(values))?;
+    if *table == "trajectory" {
+        let text = words(row["body"].as_str().unwrap_or_default().as_bytes());
+        sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?
+            .execute(rusqlite::params![row["no"].as_i64(), text])?;
+    }
+    Ok(())
+}
+
+fn to_json(table: &str, column: &str, value: ValueRef<'_>) -> Result<Json, StoreError> {
+    Ok(match (table, column, value) {
+        (_, _, ValueRef::Null) => Json::Null,
+        (_, _, ValueRef::Integer(number)) => Json::from(number),
+        (_, _, ValueRef::Real(number)) => Json::from(number),
+        (_, _, ValueRef::Text(text)) => Json::from(String::from_utf8_lossy(text).into_owned()),
+        ("block", "body", ValueRef::Blob(bytes)) => Json::from(STANDARD.encode(decompress(bytes)?)),
+        ("trajectory", "body", ValueRef::Blob(bytes)) => {
+            Json::from(String::from_utf8_lossy(&decompress(bytes)?).into_owned())
+        }
+        (_, _, ValueRef::Blob(bytes)) => Json::from(STANDARD.encode(bytes)),
+    })
+}
+
+fn from_json(table: &str, column: &str, json: &Json) -> Result<Value, StoreError> {
+    let is_blob = matches!(
+        (table, column),
+        ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body")
+    );
+    let bad = || StoreError::bad_row(format!("{table}.{column}"), "it has another type");
+    Ok(match json {
+        Json::Null => Value::Null,
+        json if (table, column) == ("trajectory", "body") => {
+            Value::Blob(compress(json.to_string().as_bytes()))
+        }
+        Json::String(text) if is_blob => {
+            let bytes = STANDARD.decode(text).map_err(|error| StoreError::bad_row(column, error))?;
+            Value::Blob(if column == "body" { compress(&bytes) } else { bytes })
+        }
+        Json::String(text) => Value::Text(text.clone()),
+        Json::Number(number) => match number.as_i64() {
+            Some(integer) => Value::Integer(integer),
+            None => Value::Real(number.as_f64().ok_or_else(bad)?),
+        },
+        _ => return Err(bad()),
+    })
+}
+
+fn write_line(out: &mut dyn Write, json: &Json) -> Result<(), StoreError> {
+    serde_json::to_writer(&mut *out, json).map_err(|error| io_error(&error.into()))?;
+    out.write_all(b"\n").map_err(|error| io_error(&error))
+}
+
+fn io_error(error: &io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::StorageFull => StoreError::DiskFull,
+        _ => StoreError::Sql(error.to_string()),
+    }
+}
+
+fn bad_line(number: u64, reason: &str) -> StoreError {
+    match number {
+        0 => StoreError::bad_row("the target", reason),
+        _ => StoreError::bad_row(format!("line {number} of the export"), reason),
+    }
+}

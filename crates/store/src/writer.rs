@@ -1,0 +1,205 @@
+//! The one thread that writes. Whatever is waiting is written in one transaction, and everybody is told after its commit:
+//! so one wait for the disk serves many requests, and nobody hears "done" before it is.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::error::StoreError;
+use crate::ingest::Projects;
+
+/// What a task works with.
+pub(crate) struct Writing<'w> {
+    pub(crate) sql: &'w Connection,
+    pub(crate) projects: &'w mut Projects,
+}
+
+/// Tells whoever asked how the commit went.
+type Finish = Box<dyn FnOnce(Result<(), &StoreError>) + Send>;
+/// Given why there is no transaction, it only passes that on.
+type Work = Box<dyn FnOnce(Result<&mut Writing<'_>, &StoreError>) -> Finish + Send>;
+
+struct Task {
+    bytes: usize,
+    work: Work,
+}
+
+/// A write that is under way: await it, or wait for it.
+#[derive(Debug)]
+pub struct Written<T>(oneshot::Receiver<Result<T, StoreError>>);
+
+impl<T> Written<T> {
+    pub fn wait(self) -> Result<T, StoreError> {
+        self.0.blocking_recv().unwrap_or(Err(StoreError::Closed))
+    }
+
+    pub async fn done(self) -> Result<T, StoreError> {
+        self.0.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+/// What the writer has done so far, for metrics.
+#[derive(Debug, Default)]
+pub struct WriterStatus {
+    pub commits: AtomicU64,
+    pub failed_commits: AtomicU64,
+    pub commit_ns: AtomicU64,
+    pub queued_bytes: AtomicUsize,
+    pub queued_tasks: AtomicUsize,
+    /// Whether the last commit failed: the store takes nothing at the moment.
+    pub is_failing: AtomicBool,
+}
+
+pub(crate) struct Writer {
+    tasks: Option<mpsc::Sender<Task>>,
+    thread: Option<JoinHandle<()>>,
+    pub(crate) status: Arc<WriterStatus>,
+    most_queued_bytes: usize,
+}
+
+/// A transaction takes no more than this, so that nobody waits long for those before him.
+const MOST_BYTES: usize = 8 << 20;
+const MOST_TASKS: usize = 1024;
+
+impl Writer {
+    pub(crate) fn start(connection: Connection, most_queued_bytes: usize) -> Result<Writer, StoreError> {
+        let projects = Projects::read(&connection)?;
+        let (tasks, received) = mpsc::channel();
+        let status = Arc::new(WriterStatus::default());
+        let shared = Arc::clone(&status);
+        let thread = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || write_until_closed(&connection, projects, &received, &shared))
+            .map_err(|error| StoreError::Sql(error.to_string()))?;
+        Ok(Writer { tasks: Some(tasks), thread: Some(thread), status, most_queued_bytes })
+    }
+
+    /// Queues a task; `bytes` is what it holds in memory while it waits.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<Written<T>, StoreError> {
+        let queued = self.status.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // A single request is never too large for an empty queue.
+        if queued > 0 && queued + bytes > self.most_queued_bytes {
+            self.status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(StoreError::Busy);
+        }
+        self.status.queued_tasks.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        let work: Work = Box::new(move |writing| {
+            let result = match writing {
+                Ok(writing) => in_savepoint(writing, work),
+                Err(error) => Err(again(error)),
+            };
+            Box::new(move |committed| {
+                let result = match committed {
+                    Ok(()) => result,
+                    Err(error) => Err(again(error)),
+                };
+                let _ = sender.send(result);
+            })
+        });
+        let tasks = self.tasks.as_ref().ok_or(StoreError::Closed)?;
+        tasks.send(Task { bytes, work }).map_err(|_| StoreError::Closed)?;
+        Ok(Written(receiver))
+    }
+}
+
+impl Drop for Writer {
+    /// Writes what is waiting, and moves the write-ahead log into the file.
+    fn drop(&mut self) {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_until_closed(
+    connection: &Connection,
+    mut projects: Projects,
+    tasks: &mpsc::Receiver<Task>,
+    status: &WriterStatus,
+) {
+    while let Ok(first) = tasks.recv() {
+        let started = Instant::now();
+        let (mut bytes, mut count) = (0, 0);
+        let mut finishes = Vec::new();
+        let mut next = Some(first);
+        let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error));
+        while let Some(task) = next {
+            bytes += task.bytes;
+            count += 1;
+            let mut writing = Writing { sql: connection, projects: &mut projects };
+            finishes.push((task.work)(begun.as_ref().map(|()| &mut writing)));
+            next = if bytes < MOST_BYTES && count < MOST_TASKS { tasks.try_recv().ok() } else { None };
+        }
+        let committed = begun.and_then(|()| commit(connection));
+        if committed.is_err() {
+            // Numbers that were given in the transaction are gone with it.
+            projects = Projects::read(connection).unwrap_or_default();
+        }
+        let counter = if committed.is_ok() { &status.commits } else { &status.failed_commits };
+        counter.fetch_add(1, Ordering::Relaxed);
+        status.is_failing.store(committed.is_err(), Ordering::Relaxed);
+        status.commit_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        status.queued_tasks.fetch_sub(count, Ordering::Relaxed);
+        let failed = committed.is_err();
+        for finish in finishes {
+            finish(match &committed {
+                Ok(()) => Ok(()),
+                Err(error) => Err(error),
+            });
+        }
+        if failed {
+            // A full disk does not get better by asking it all the time.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let _ = connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+/// A task that fails takes back its own work, and nobody else's.
+fn in_savepoint<T>(
+    writing: &mut Writing<'_>,
+    work: impl FnOnce(&mut Writing<'_>) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    writing.sql.prepare_cached("SAVEPOINT task")?.execute([])?;
+    let result = work(writing);
+    match &result {
+        Ok(_) => writing.sql.prepare_cached("RELEASE task")?.execute([])?,
+        Err(_) => {
+            // Errors like a full disk end the whole transaction; then there is nothing to go back to.
+            let _ = writing.sql.execute_batch("ROLLBACK TO task; RELEASE task");
+            *writing.projects = Projects::read(writing.sql).unwrap_or_default();
+            0
+        }
+    };
+    result
+}
+
+fn commit(connection: &Connection) -> Result<(), StoreError> {
+    if connection.is_autocommit() {
+        // The database has ended the transaction itself: what was written in it is gone.
+        return Err(StoreError::DiskFull);
+    }
+    connection.execute_batch("COMMIT").map_err(|error| {
+        let _ = connection.execute_batch("ROLLBACK");
+        StoreError::from_sql(&error)
+    })
+}
+
+fn again(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::DiskFull => StoreError::DiskFull,
+        StoreError::Busy => StoreError::Busy,
+        other => StoreError::Sql(other.to_string()),
+    }
+}
