@@ -1,5 +1,6 @@
 //! The library behind the `gradus` command: sources are read into trajectories, trajectories are printed and judged.
 
+pub mod alert;
 pub mod cli;
 mod config;
 mod output;
