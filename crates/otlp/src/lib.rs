@@ -10,6 +10,7 @@ mod encode;
 mod json;
 mod limits;
 mod record;
+mod rewrite;
 mod stream;
 mod wire;
 
@@ -18,5 +19,6 @@ pub use encode::{encode_log, encode_span};
 pub use json::{ExportJson, ExportList, is_export_key, read_export_json, span_from_json};
 pub use limits::Limits;
 pub use record::{LogEvent, Record, Scope, Signal, read_export, signal_of_record};
+pub use rewrite::{rewrite_resource_texts, rewrite_texts};
 pub use stream::{Framing, StreamError, looks_like_export, stream_export};
 pub use wire::WireError;
