@@ -4,5 +4,6 @@ pub mod alert;
 pub mod cli;
 mod config;
 mod output;
+pub mod redaction;
 pub mod source;
 mod tool_file;
