@@ -182,6 +182,27 @@ fn all_that_overlaps_is_taken_out() {
 }
 
 #[test]
+fn records_are_redacted_in_their_bytes() {
+    use gradus_core::span::{Span, Value};
+    let mut span = Span { name: "mail bob@example.com".into(), ..Span::default() };
+    span.attributes.0.push(("input".into(), Value::Array(vec![Value::Str("to bob@example.com".into())])));
+    let mut record = Vec::new();
+    gradus_otlp::encode_span(&span, &mut record);
+    let (redaction, limits) = (built_in(&["emails"]), gradus_otlp::Limits::default());
+    let signal = gradus_otlp::Signal::Span;
+    let redacted = gradus_otlp::rewrite_texts(&record, signal, &limits, &mut |text| redaction.apply(text));
+    let redacted = redacted.expect("a record").expect("a change");
+    let read = gradus_otlp::decode_span(&redacted, &span.resource, "", &limits).expect("a span");
+    assert_eq!(read.name, "mail [redacted:emails]");
+    assert_eq!(
+        read.attributes.get("input"),
+        Some(&Value::Array(vec![Value::Str("to [redacted:emails]".into())]))
+    );
+    let again = gradus_otlp::rewrite_texts(&redacted, signal, &limits, &mut |text| redaction.apply(text));
+    assert_eq!(again, Ok(None));
+}
+
+#[test]
 fn wrong_tables_are_explained() {
     let with =
         |replacement: &str| RedactSection { replacement: Some(replacement.to_owned()), ..own("n", "x") };

@@ -241,3 +241,33 @@ async fn a_command_that_reads_nothing_succeeds() {
     assert_eq!(dispatcher.drain(LONG).await, 0);
     assert_eq!(shared.counters.snapshot().of(TargetKind::Command).sent, 1);
 }
+
+#[tokio::test]
+async fn what_a_hanging_command_started_is_ended_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let late = folder.path().join("late");
+    let settings = Settings { attempts: 1, command_timeout: Duration::from_millis(200), ..hasty() };
+    let dispatcher = Dispatcher::start(settings).expect("a dispatcher");
+    dispatcher.send(any_notice(), &[shell(&format!("(sleep 1; touch '{}') & wait", late.display()))]);
+    assert_eq!(dispatcher.drain(LONG).await, 0);
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    assert!(!late.exists());
+}
+
+#[tokio::test]
+async fn no_reason_names_the_address() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+    let http = webhook::client(Duration::from_millis(200)).expect("a client");
+    for host in [
+        silent.local_addr().expect("an address").to_string(),
+        closed.to_string(),
+        "nowhere.invalid".to_owned(),
+    ] {
+        let url =
+            WebhookUrl::parse(&format!("http://me:secret@{host}/secret?token=secret")).expect("an address");
+        let failed = webhook::post(&http, &url, &Json::Null).await.expect_err("nobody there");
+        assert!(!format!("{failed:?}").contains("secret"), "{failed:?}");
+        assert!(matches!(failed, attempt::Failed::ForNow { .. }), "{failed:?}");
+    }
+}
