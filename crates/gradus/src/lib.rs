@@ -1,7 +1,9 @@
 //! The library behind the `gradus` command: sources are read into trajectories, trajectories are printed and judged.
 
+pub mod alert;
 pub mod cli;
 mod config;
 mod output;
+pub mod redaction;
 pub mod source;
 mod tool_file;

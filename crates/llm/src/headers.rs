@@ -15,7 +15,7 @@ pub(crate) struct Allowance {
 }
 
 /// `Retry-After` in seconds or as a date, and the milliseconds form that some endpoints send beside it.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(millis) = text("retry-after-ms").and_then(|value| value.parse::<f64>().ok()) {
         return seconds(millis / 1000.0);

@@ -16,5 +16,6 @@ mod retry;
 pub use client::Client;
 pub use endpoint::{Endpoint, Provider, Secret};
 pub use error::{CallError, Failure};
+pub use headers::retry_after;
 pub use request::{AnswerForm, Reply, Request, Stop, Usage};
 pub use retry::RetryPolicy;

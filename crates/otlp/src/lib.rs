@@ -12,6 +12,7 @@ mod limits;
 mod record;
 mod regroup;
 mod reply;
+mod rewrite;
 mod stream;
 mod wire;
 
@@ -22,5 +23,6 @@ pub use limits::Limits;
 pub use record::{LogEvent, Record, Scope, Signal, read_export, signal_of_record};
 pub use regroup::{Mark, Regrouped, Rejected, TracePart, WireRecord, WireScope, regroup};
 pub use reply::{export_response, export_response_json, status, status_json};
+pub use rewrite::{rewrite_resource_texts, rewrite_texts};
 pub use stream::{Framing, StreamError, looks_like_export, stream_export};
 pub use wire::WireError;

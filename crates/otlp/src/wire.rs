@@ -41,6 +41,10 @@ impl<'a> Fields<'a> {
         Fields { rest: bytes }
     }
 
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// The next field's number and value; `None` at the end of the message.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Field<'a>)>, WireError> {

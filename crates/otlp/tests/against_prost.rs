@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod messages;
+
 use std::sync::Arc;
 
 use gradus_core::span::{Resource, Span, StatusCode, Value};
@@ -17,67 +19,7 @@ use opentelemetry_proto::tonic::trace::v1 as trace;
 use proptest::prelude::*;
 use prost::Message;
 
-fn any_value() -> impl Strategy<Value = common::AnyValue> {
-    let leaf = prop_oneof![
-        ".*".prop_map(Any::StringValue),
-        any::<bool>().prop_map(Any::BoolValue),
-        any::<i64>().prop_map(Any::IntValue),
-        (-1e9f64..1e9).prop_map(Any::DoubleValue),
-        prop::collection::vec(any::<u8>(), 0..20).prop_map(Any::BytesValue),
-    ];
-    let tree = leaf.prop_recursive(3, 12, 4, |inner| {
-        let value = inner.prop_map(|value| common::AnyValue { value: Some(value) });
-        prop_oneof![
-            prop::collection::vec(value.clone(), 0..4)
-                .prop_map(|values| Any::ArrayValue(common::ArrayValue { values })),
-            prop::collection::vec(("[a-z.]{0,8}", value), 0..4).prop_map(|pairs| {
-                let values = pairs.into_iter().map(|(key, value)| key_value(key, value)).collect();
-                Any::KvlistValue(common::KeyValueList { values })
-            }),
-        ]
-    });
-    prop::option::of(tree).prop_map(|value| common::AnyValue { value })
-}
-
-fn key_value(key: String, value: common::AnyValue) -> common::KeyValue {
-    common::KeyValue { key, value: Some(value), ..Default::default() }
-}
-
-fn attributes() -> impl Strategy<Value = Vec<common::KeyValue>> {
-    prop::collection::vec(
-        ("[a-z._0-9]{0,20}", any_value()).prop_map(|(key, value)| key_value(key, value)),
-        0..6,
-    )
-}
-
-fn span() -> impl Strategy<Value = trace::Span> {
-    let event = (any::<u64>(), ".{0,10}", attributes()).prop_map(|(time_unix_nano, name, attributes)| {
-        trace::span::Event { time_unix_nano, name, attributes, ..Default::default() }
-    });
-    let status = (".{0,10}", 0..3i32).prop_map(|(message, code)| trace::Status { message, code });
-    let ids = (
-        prop::collection::vec(any::<u8>(), 16),
-        prop::collection::vec(any::<u8>(), 8),
-        prop::option::of(prop::collection::vec(any::<u8>(), 8)),
-    );
-    let times = (any::<u64>(), any::<u64>());
-    (ids, ".{0,20}", times, attributes(), prop::collection::vec(event, 0..3), prop::option::of(status))
-        .prop_map(|((trace_id, span_id, parent), name, (start, end), attributes, events, status)| {
-            trace::Span {
-                trace_id,
-                span_id,
-                parent_span_id: parent.unwrap_or_default(),
-                name,
-                kind: 1,
-                start_time_unix_nano: start,
-                end_time_unix_nano: end,
-                attributes,
-                events,
-                status,
-                ..Default::default()
-            }
-        })
-}
+use messages::{key_value, span};
 
 fn request(spans: Vec<trace::Span>) -> ExportTraceServiceRequest {
     let scope = common::InstrumentationScope { name: "scope".to_owned(), ..Default::default() };

@@ -1,0 +1,273 @@
+//! When a rule fires, as people write it: `thought_to_tool < 0.8 over 1h, at least 30 steps`.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::duration;
+use super::subject::{Subject, Unit};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    pub subject: Subject,
+    /// What the value is compared with; none for unseen tools, which are there or not.
+    pub bar: Option<Bar>,
+    /// How far back is looked.
+    pub window: Duration,
+    pub floor: Option<Floor>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bar {
+    pub comparison: Comparison,
+    /// A share, dollars or seconds, as the subject's values.
+    pub threshold: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+}
+
+/// `at least 30 steps`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    pub count: u64,
+    pub unit: Option<Unit>,
+}
+
+/// Why a text is no condition. Each message is one line and shows a right one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConditionError {
+    #[error("nothing says what to watch; write a name first, as in '{EXAMPLE}'")]
+    NoSubject,
+    #[error("there is no metric {name:?}{}; there are {}; an example: '{EXAMPLE}'", meant(.nearest), known(.evaluators))]
+    Subject { name: String, nearest: Option<String>, evaluators: Vec<String> },
+    #[error("{subject} has to be compared with < <= > or >=, as in '{example}'")]
+    NoComparison { subject: String, example: String },
+    #[error("{found:?} is no comparison; write < <= > or >=, as in '{example}'")]
+    Comparison { found: String, example: String },
+    #[error("unseen_tool is there or not and takes no comparison; write 'unseen_tool over 7d'")]
+    NeedlessComparison,
+    #[error("{found:?} is no threshold for {subject}; write {form}, as in '{example}'")]
+    Threshold { found: String, subject: String, form: &'static str, example: String },
+    #[error("'{written}' is {always} true; write another threshold, as in '{example}'")]
+    Constant { written: String, always: &'static str, example: String },
+    #[error("nothing says how far to look back; write 'over' and a time, as in '{example}'")]
+    NoWindow { example: String },
+    #[error("{found:?} is no time to look back; write 90s, 15m, 1h or 7d, as in '{example}'")]
+    Window { found: String, example: String },
+    #[error("{found:?} is not understood; after the comma comes 'at least' and a number, as in '{example}'")]
+    Floor { found: String, example: String },
+    #[error("{unit} do not fit {subject}, which counts {fitting}; an example: '{example}'")]
+    Unit { unit: &'static str, subject: String, fitting: String, example: String },
+}
+
+const EXAMPLE: &str = "failure_rate > 5% over 1h, at least 50 questions";
+/// Of what was written, as much as an error repeats.
+const SHOWN: usize = 60;
+
+fn meant(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!(" (did you mean {name}?)")).unwrap_or_default()
+}
+
+fn known(evaluators: &[String]) -> String {
+    let names: Vec<&str> = evaluators.iter().map(String::as_str).collect();
+    [names.join(", "), Subject::built_in_names()]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn shown(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+impl Condition {
+    /// Reads a condition about one of these evaluators, or about the other numbers.
+    pub fn parse(text: &str, evaluators: &[&str]) -> Result<Condition, ConditionError> {
+        let (head, tail) = match split_at_word(text, "over") {
+            Some((head, tail)) => (head, Some(tail)),
+            None => (text, None),
+        };
+        let compared_at = head.find(['<', '>', '=', '!']);
+        let (name, compared) = head.split_at(compared_at.unwrap_or(head.len()));
+        let subject = parse_subject(name.trim(), evaluators)?;
+        let bar = parse_bar(&subject, compared)?;
+        let example = subject.example();
+        let tail = tail.ok_or_else(|| ConditionError::NoWindow { example: example.clone() })?;
+        let (window, floor) = match tail.split_once(',') {
+            Some((window, floor)) => (window, Some(floor)),
+            None => (tail, None),
+        };
+        let window = duration::parse(window.trim())
+            .ok_or_else(|| ConditionError::Window { found: shown(window), example })?;
+        let floor = floor.map(|floor| parse_floor(&subject, floor)).transpose()?;
+        Ok(Condition { subject, bar, window, floor })
+    }
+
+    /// How much has to be counted before a value is believed. A cost of nothing is a fact; every other value needs
+    /// something that it is taken from.
+    pub fn least_count(&self) -> u64 {
+        let default = u64::from(self.subject != Subject::CostPerHour);
+        self.floor.map_or(default, |floor| floor.count)
+    }
+}
+
+fn parse_subject(name: &str, evaluators: &[&str]) -> Result<Subject, ConditionError> {
+    if name.is_empty() {
+        return Err(ConditionError::NoSubject);
+    }
+    Subject::named(name, evaluators).ok_or_else(|| ConditionError::Subject {
+        name: shown(name),
+        nearest: Subject::nearest(name, evaluators),
+        evaluators: evaluators.iter().map(|name| (*name).to_owned()).collect(),
+    })
+}
+
+fn parse_bar(subject: &Subject, compared: &str) -> Result<Option<Bar>, ConditionError> {
+    let example = subject.example();
+    match (subject, compared.is_empty()) {
+        (Subject::UnseenTool, true) => return Ok(None),
+        (Subject::UnseenTool, false) => return Err(ConditionError::NeedlessComparison),
+        (_, true) => return Err(ConditionError::NoComparison { subject: subject.to_string(), example }),
+        (_, false) => {}
+    }
+    let symbol_end = compared.find(|c| !matches!(c, '<' | '>' | '=' | '!')).unwrap_or(compared.len());
+    let (symbol, number) = compared.split_at(symbol_end);
+    let comparison = Comparison::ALL.into_iter().find(|comparison| comparison.symbol() == symbol);
+    let Some(comparison) = comparison else {
+        return Err(ConditionError::Comparison { found: shown(symbol), example });
+    };
+    let Some(threshold) = subject.parse_threshold(number) else {
+        let form = subject.threshold_form();
+        return Err(ConditionError::Threshold {
+            found: shown(number),
+            subject: subject.to_string(),
+            form,
+            example,
+        });
+    };
+    let bar = Bar { comparison, threshold };
+    match bar.constant(subject.is_share()) {
+        Some(answer) => Err(ConditionError::Constant {
+            written: format!("{subject} {symbol} {}", subject.show(threshold)),
+            always: if answer { "always" } else { "never" },
+            example,
+        }),
+        None => Ok(Some(bar)),
+    }
+}
+
+/// ` at least 30 steps`
+fn parse_floor(subject: &Subject, text: &str) -> Result<Floor, ConditionError> {
+    let example = subject.example();
+    let words: Vec<&str> = text.split_whitespace().take(5).collect();
+    let (count, unit) = match words.as_slice() {
+        [at, least, count] if is_at_least(at, least) => (*count, None),
+        [at, least, count, unit] if is_at_least(at, least) => (*count, Some(*unit)),
+        _ => return Err(ConditionError::Floor { found: shown(text), example }),
+    };
+    let not_understood = || ConditionError::Floor { found: shown(text), example: subject.example() };
+    // Digits only: `u64` would read a sign.
+    let digits = Some(count).filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()));
+    let count =
+        digits.and_then(|count| count.parse().ok()).filter(|count| *count > 0).ok_or_else(not_understood)?;
+    let unit = unit.map(|word| Unit::named(word).ok_or_else(not_understood)).transpose()?;
+    match unit {
+        Some(unit) if !subject.units().contains(&unit) => Err(ConditionError::Unit {
+            unit: unit.name(),
+            subject: subject.to_string(),
+            fitting: subject.units().iter().map(|unit| unit.name()).collect::<Vec<_>>().join(" or "),
+            example,
+        }),
+        unit => Ok(Floor { count, unit }),
+    }
+}
+
+fn is_at_least(at: &str, least: &str) -> bool {
+    at.eq_ignore_ascii_case("at") && least.eq_ignore_ascii_case("least")
+}
+
+/// Splits around the first word that is this one.
+fn split_at_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
+    let mut from = 0;
+    loop {
+        let start = from + text[from..].find(|c: char| !c.is_whitespace())?;
+        let end = text[start..].find(char::is_whitespace).map_or(text.len(), |length| start + length);
+        if text[start..end].eq_ignore_ascii_case(word) {
+            return Some((&text[..start], &text[end..]));
+        }
+        from = end;
+    }
+}
+
+impl Comparison {
+    const ALL: [Comparison; 4] =
+        [Comparison::Less, Comparison::AtMost, Comparison::More, Comparison::AtLeast];
+
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Comparison::Less => "<",
+            Comparison::AtMost => "<=",
+            Comparison::More => ">",
+            Comparison::AtLeast => ">=",
+        }
+    }
+
+    /// Whether low values are the bad ones.
+    pub fn is_below(self) -> bool {
+        matches!(self, Comparison::Less | Comparison::AtMost)
+    }
+}
+
+impl Bar {
+    pub fn holds(&self, value: f64) -> bool {
+        match self.comparison {
+            Comparison::Less => value < self.threshold,
+            Comparison::AtMost => value <= self.threshold,
+            Comparison::More => value > self.threshold,
+            Comparison::AtLeast => value >= self.threshold,
+        }
+    }
+
+    /// What it always says, if that does not depend on the value: no value is below 0, and no share above 1.
+    fn constant(&self, is_share: bool) -> Option<bool> {
+        match (self.comparison, self.threshold) {
+            (Comparison::Less, 0.0) => Some(false),
+            (Comparison::AtLeast, 0.0) => Some(true),
+            (Comparison::More, 1.0) if is_share => Some(false),
+            (Comparison::AtMost, 1.0) if is_share => Some(true),
+            _ => None,
+        }
+    }
+}
+
+/// As it can be read again.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.subject)?;
+        if let Some(bar) = self.bar {
+            write!(f, " {} {}", bar.comparison.symbol(), self.subject.show(bar.threshold))?;
+        }
+        write!(f, " over {}", duration::show(self.window))?;
+        if let Some(Floor { count, unit }) = self.floor {
+            write!(f, ", at least {count}")?;
+            if let Some(unit) = unit {
+                write!(f, " {}", unit.name_for(count))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "condition_tests.rs"]
+mod tests;

@@ -1,0 +1,141 @@
+//! Conditions, read and written again.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::alert::Percentile;
+
+const EVALUATORS: [&str; 2] = ["thought_to_tool", "query_to_thought"];
+
+fn read(text: &str) -> Condition {
+    Condition::parse(text, &EVALUATORS).expect("a condition")
+}
+
+fn refused(text: &str) -> String {
+    let error = Condition::parse(text, &EVALUATORS).expect_err("no condition").to_string();
+    assert!(!error.contains('\n'), "{error}");
+    error
+}
+
+#[test]
+fn reads_every_form() {
+    let condition = read("thought_to_tool < 0.8 over 1h, at least 30 steps");
+    assert_eq!(condition.subject, Subject::Evaluator("thought_to_tool".to_owned()));
+    assert_eq!(condition.bar, Some(Bar { comparison: Comparison::Less, threshold: 0.8 }));
+    assert_eq!((condition.window.as_secs(), condition.least_count()), (3_600, 30));
+
+    for (text, written) in [
+        ("failure_rate>5% over 15m", "failure_rate > 0.05 over 15m"),
+        (
+            "  error_rate  >=  10 %  over 60m ,at least 1 trajectory",
+            "error_rate >= 0.1 over 1h, at least 1 trajectory",
+        ),
+        ("cost_per_hour > $5 over 1h", "cost_per_hour > $5 over 1h"),
+        ("cost_per_hour > 0.5 over 1h", "cost_per_hour > $0.5 over 1h"),
+        ("latency_p95 > 500ms over 90s", "latency_p95 > 0.5s over 90s"),
+        ("latency_p50 <= 2m over 7d, at least 5", "latency_p50 <= 120s over 7d, at least 5"),
+        ("unseen_tool OVER 7d, At Least 3 steps", "unseen_tool over 7d, at least 3 steps"),
+    ] {
+        let condition = read(text);
+        assert_eq!(condition.to_string(), written);
+        assert_eq!(read(written), condition);
+    }
+    assert_eq!(read("latency_p99 > 1s over 1h").subject, Subject::Latency(Percentile::P99));
+}
+
+#[test]
+fn little_data_is_none_but_no_cost_is_a_cost() {
+    assert_eq!(read("error_rate > 0 over 1h").least_count(), 1);
+    assert_eq!(read("cost_per_hour > 1 over 1h").least_count(), 0);
+    assert_eq!(read("cost_per_hour > 1 over 1h, at least 4 trajectories").least_count(), 4);
+}
+
+#[test]
+fn says_what_is_wrong_and_what_would_be_right() {
+    for (text, wanted) in [
+        ("", "write a name first"),
+        ("< 0.8 over 1h", "write a name first"),
+        ("though_to_tool < 0.8 over 1h", "did you mean thought_to_tool?"),
+        ("latency_p96 > 3s over 1h", "did you mean latency_p9"),
+        ("speed < 0.8 over 1h", "there are thought_to_tool, query_to_thought, failure_rate"),
+        ("error_rate over 1h", "has to be compared with"),
+        ("error_rate = 0.1 over 1h", "\"=\" is no comparison"),
+        ("error_rate => 0.1 over 1h", "\"=>\" is no comparison"),
+        ("error_rate != 0.1 over 1h", "\"!=\" is no comparison"),
+        ("unseen_tool > 0 over 7d", "takes no comparison"),
+        ("error_rate > 10 over 1h", "a share from 0 to 1, as 0.8 or 80%"),
+        ("error_rate > $1 over 1h", "a share from 0 to 1"),
+        ("latency_p95 > 30 over 1h", "a time with its unit"),
+        ("cost_per_hour > 5% over 1h", "dollars"),
+        ("error_rate > 100% over 1h", "'error_rate > 1' is never true"),
+        ("thought_to_tool <= 1 over 1h", "always true"),
+        ("latency_p50 < 0s over 1h", "never true"),
+        ("error_rate > 0.1", "write 'over' and a time"),
+        ("error_rate > 0.1 over", "is no time to look back"),
+        ("error_rate > 0.1 over 1h30m", "\"1h30m\" is no time"),
+        ("error_rate > 0.1 over 1h, 30 trajectories", "'at least' and a number"),
+        ("error_rate > 0.1 over 1h, at least", "'at least' and a number"),
+        ("error_rate > 0.1 over 1h, at least 0", "'at least' and a number"),
+        ("error_rate > 0.1 over 1h, at least +3", "'at least' and a number"),
+        ("error_rate > 0.1 over 1h, at least 3 apples", "'at least' and a number"),
+        (
+            "error_rate > 0.1 over 1h, at least 3 steps",
+            "steps do not fit error_rate, which counts trajectories",
+        ),
+        ("thought_to_tool < 0.8 over 1h, at least 3 questions", "which counts steps or trajectories"),
+        ("error_rate\n> x\u{1b}[31m over 1h", "\\u{1b}"),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(wanted), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn every_example_is_right() {
+    for text in
+        ["thought_to_tool", "failure_rate", "error_rate", "cost_per_hour", "latency_p90", "unseen_tool"]
+    {
+        let subject = Subject::named(text, &EVALUATORS).expect("a subject");
+        assert_eq!(read(&subject.example()).subject, subject);
+    }
+    read(EXAMPLE);
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    let subject = prop_oneof![
+        Just(Subject::Evaluator("thought_to_tool".to_owned())),
+        Just(Subject::FailureRate),
+        Just(Subject::CostPerHour),
+        Just(Subject::Latency(Percentile::P90)),
+        Just(Subject::UnseenTool),
+    ];
+    let comparison = prop::sample::select(Comparison::ALL.as_slice());
+    let floor = prop::option::of((1u64.., any::<bool>()));
+    (subject, comparison, 0.000_001f64..0.999_999, 1.0f64..1e9, 1u64..31_000_000, floor).prop_map(
+        |(subject, comparison, share, factor, window_s, floor)| {
+            let threshold = if subject.is_share() { share } else { share * factor };
+            let bar = (subject != Subject::UnseenTool).then_some(Bar { comparison, threshold });
+            let unit = subject.units()[0];
+            let floor = floor.map(|(count, named)| Floor { count, unit: named.then_some(unit) });
+            Condition { subject, bar, window: Duration::from_secs(window_s), floor }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read_the_same(condition in condition()) {
+        prop_assert_eq!(Condition::parse(&condition.to_string(), &EVALUATORS), Ok(condition));
+    }
+
+    #[test]
+    fn any_text_is_survived(text in ".*", words in prop::collection::vec("(error_rate|over|at|least|[<>=,$%. ]|[0-9]{1,25}|[smhd]|\\PC)", 0..12)) {
+        for text in [text.clone(), words.concat(), words.join(" "), format!("error_rate > {text}"), format!("unseen_tool over {text}")] {
+            if let Err(error) = Condition::parse(&text, &EVALUATORS) {
+                prop_assert!(!error.to_string().contains('\n'));
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What became of notices, by kind of target.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::alert::target::TargetKind;
+
+/// A snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    kinds: [KindCounts; TargetKind::ALL.len()],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindCounts {
+    pub sent: u64,
+    /// Given up.
+    pub failed: u64,
+    /// Tries after the first.
+    pub retried: u64,
+    /// Pushed out of a full queue, or left over when the server stopped.
+    pub dropped: u64,
+}
+
+impl Counts {
+    pub fn of(&self, kind: TargetKind) -> KindCounts {
+        self.kinds[kind as usize]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (TargetKind, KindCounts)> {
+        TargetKind::ALL.into_iter().zip(self.kinds)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    kinds: [KindCounters; TargetKind::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct KindCounters {
+    sent: AtomicU64,
+    failed: AtomicU64,
+    retried: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn sent(&self, kind: TargetKind) {
+        self.kinds[kind as usize].sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn failed(&self, kind: TargetKind) {
+        self.kinds[kind as usize].failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn retried(&self, kind: TargetKind) {
+        self.kinds[kind as usize].retried.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn dropped(&self, kind: TargetKind, count: u64) {
+        self.kinds[kind as usize].dropped.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn snapshot(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            kinds: self.kinds.each_ref().map(|kind| KindCounts {
+                sent: read(&kind.sent),
+                failed: read(&kind.failed),
+                retried: read(&kind.retried),
+                dropped: read(&kind.dropped),
+            }),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Lengths of time as rules write them: `90s`, `15m`, `1h`, `7d`.
+
+use std::time::Duration;
+
+const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+/// Nobody looks back further, and sums with it stay far from any overflow.
+const LONGEST_S: u64 = 366 * 86_400;
+
+/// Reads a whole number with its unit; `None` for anything else, for nothing at all and for more than a year.
+pub(super) fn parse(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let (_, unit_s) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
+    let seconds = number.parse::<u64>().ok()?.checked_mul(*unit_s)?;
+    (1..=LONGEST_S).contains(&seconds).then(|| Duration::from_secs(seconds))
+}
+
+/// The shortest text that [`parse`] reads as the same duration. Fractions of a second are none of a rule's.
+pub(super) fn show(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let unit = UNITS.iter().find(|(_, unit_s)| seconds > 0 && seconds.is_multiple_of(*unit_s));
+    let (name, unit_s) = unit.unwrap_or(&("s", 1));
+    format!("{}{name}", seconds / unit_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_shows() {
+        for (text, seconds, shown) in
+            [("90s", 90, "90s"), ("15m", 900, "15m"), ("60m", 3_600, "1h"), ("7 d", 604_800, "7d")]
+        {
+            let duration = parse(text).expect("a duration");
+            assert_eq!((duration.as_secs(), show(duration).as_str()), (seconds, shown));
+            assert_eq!(parse(shown), Some(duration));
+        }
+    }
+
+    #[test]
+    fn refuses_the_rest() {
+        for text in ["", "1", "h", "0s", "1.5h", "-1h", "1h30m", "367d", "99999999999999999999d", "1 hour"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What is said when an alert fires, goes on or is over, and its JSON form.
+//!
+//! # The JSON form
+//!
+//! Stable: fields are added, never renamed or taken away, without another `schema`.
+//!
+//! | field | what |
+//! |---|---|
+//! | `schema` | [`SCHEMA`] |
+//! | `kind` | `fired`, `reminder` or `resolved` |
+//! | `rule` | the rule's name |
+//! | `project` | the rule's project, or null for all |
+//! | `condition` | the condition as text |
+//! | `subject` | what is watched: an evaluator's name, `failure_rate`, ... |
+//! | `threshold`, `clear_at` | as shares, dollars or seconds; null for `unseen_tool` |
+//! | `value` | what was measured, in the same unit; null if it is no number |
+//! | `value_text` | the same for people, with its unit |
+//! | `count` | how many steps, trajectories or questions the value is taken from |
+//! | `unseen` | names of the tools, for `unseen_tool` |
+//! | `since`, `at` | when it began to fire, and when this was found; RFC 3339 |
+//! | `examples` | `trace_id`, `trajectory_id`, `step_index`, `summary`, `score`, `url`; the last is null without a base URL |
+
+use jiff::Timestamp;
+use serde_json::{Value as Json, json};
+
+use super::rule::Rule;
+use super::state::{Example, Measured};
+
+/// The version of the JSON form.
+pub const SCHEMA: u32 = 1;
+/// Examples and tools in a notice, and characters of a text in one: what a person reads, and what a queue can hold.
+const MOST_EXAMPLES: usize = 10;
+const MOST_UNSEEN: usize = 50;
+const LONGEST_TEXT: usize = 500;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    pub kind: NoticeKind,
+    pub rule: String,
+    pub project: Option<String>,
+    pub condition: String,
+    pub subject: String,
+    pub threshold: Option<f64>,
+    pub clear_at: Option<f64>,
+    pub value: f64,
+    pub value_text: String,
+    pub count: u64,
+    pub unseen: Vec<String>,
+    pub since: Timestamp,
+    pub at: Timestamp,
+    pub examples: Vec<Example>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    Fired,
+    /// It still fires.
+    Reminder,
+    Resolved,
+}
+
+impl NoticeKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            NoticeKind::Fired => "fired",
+            NoticeKind::Reminder => "reminder",
+            NoticeKind::Resolved => "resolved",
+        }
+    }
+}
+
+impl Notice {
+    pub(super) fn new(
+        rule: &Rule,
+        kind: NoticeKind,
+        measured: Measured,
+        since: Timestamp,
+        at: Timestamp,
+    ) -> Notice {
+        let Measured { value, count, mut examples, mut unseen } = measured;
+        examples.truncate(MOST_EXAMPLES);
+        for example in &mut examples {
+            example.summary = one_line(&example.summary, LONGEST_TEXT);
+        }
+        unseen.truncate(MOST_UNSEEN);
+        for name in &mut unseen {
+            *name = one_line(name, LONGEST_TEXT);
+        }
+        Notice {
+            kind,
+            rule: rule.name.clone(),
+            project: rule.project.clone(),
+            condition: rule.condition.to_string(),
+            subject: rule.condition.subject.to_string(),
+            threshold: rule.condition.bar.map(|bar| bar.threshold),
+            clear_at: rule.clears_at(),
+            value,
+            value_text: rule.condition.subject.show_measured(value),
+            count,
+            unseen,
+            since,
+            at,
+            examples,
+        }
+    }
+
+    /// The form that webhooks and commands get. `base_url` is where people open this server.
+    pub fn json(&self, base_url: Option<&str>) -> Json {
+        let examples = self.examples.iter().map(|example| {
+            json!({
+                "trace_id": example.trace_id,
+                "trajectory_id": example.trajectory_id,
+                "step_index": example.step_index,
+                "summary": example.summary,
+                "score": example.score,
+                "url": link(base_url, example),
+            })
+        });
+        json!({
+            "schema": SCHEMA,
+            "kind": self.kind.name(),
+            "rule": self.rule,
+            "project": self.project,
+            "condition": self.condition,
+            "subject": self.subject,
+            "threshold": self.threshold,
+            "clear_at": self.clear_at,
+            "value": self.value,
+            "value_text": self.value_text,
+            "count": self.count,
+            "unseen": self.unseen,
+            "since": self.since.to_string(),
+            "at": self.at.to_string(),
+            "examples": examples.collect::<Vec<Json>>(),
+        })
+    }
+}
+
+/// `{base_url}/traces/{trace_id}#step-N`
+pub(super) fn link(base_url: Option<&str>, example: &Example) -> Option<String> {
+    let mut url = format!("{}/traces/", base_url?.trim_end_matches('/'));
+    // Ids are hexadecimal, unless a source made up its own.
+    for byte in example.trace_id.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(char::from(byte)),
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if let Some(step) = example.step_index {
+        url.push_str(&format!("#step-{step}"));
+    }
+    Some(url)
+}
+
+/// A recorded text without line breaks and control characters, cut to size.
+pub(super) fn one_line(text: &str, longest: usize) -> String {
+    let mut line = String::new();
+    // Looks at a bounded part only: a recorded text may be megabytes of spaces.
+    let mut letters = text.chars().take(8 * longest).map(|c| if c.is_control() { ' ' } else { c });
+    let mut length = 0;
+    while let Some(letter) = letters.next() {
+        if letter.is_whitespace() && (line.is_empty() || line.ends_with(' ')) {
+            continue;
+        }
+        if length + 1 >= longest && letters.next().is_some() {
+            line.push('…');
+            return line;
+        }
+        line.push(if letter.is_whitespace() { ' ' } else { letter });
+        length += 1;
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::alert::RuleSection;
+
+    pub(in crate::alert) fn notice(measured: Measured) -> Notice {
+        let section = RuleSection {
+            name: "tool <choice>".to_owned(),
+            project: Some("shop".to_owned()),
+            when: "thought_to_tool < 0.8 over 1h".to_owned(),
+            ..RuleSection::default()
+        };
+        let rule = Rule::from_section(section, &["thought_to_tool"]).expect("a rule");
+        let since = Timestamp::from_second(1_700_000_000).expect("a time");
+        Notice::new(&rule, NoticeKind::Fired, measured, since, since)
+    }
+
+    pub(in crate::alert) fn example(summary: &str) -> Example {
+        Example {
+            trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+            trajectory_id: "t1".to_owned(),
+            step_index: Some(3),
+            summary: summary.to_owned(),
+            score: Some(0.0),
+        }
+    }
+
+    #[test]
+    fn the_json_form_is_as_documented() {
+        let measured =
+            Measured { value: 0.7125, count: 40, examples: vec![example("calls\n rm")], unseen: vec![] };
+        let json = notice(measured).json(Some("https://gradus.example/"));
+        let wanted = json!({
+            "schema": 1,
+            "kind": "fired",
+            "rule": "tool <choice>",
+            "project": "shop",
+            "condition": "thought_to_tool < 0.8 over 1h",
+            "subject": "thought_to_tool",
+            "threshold": 0.8,
+            "clear_at": 0.88,
+            "value": 0.7125,
+            "value_text": "0.713",
+            "count": 40,
+            "unseen": [],
+            "since": "2023-11-14T22:13:20Z",
+            "at": "2023-11-14T22:13:20Z",
+            "examples": [{
+                "trace_id": "0af7651916cd43dd8448eb211c80319c",
+                "trajectory_id": "t1",
+                "step_index": 3,
+                "summary": "calls rm",
+                "score": 0.0,
+                "url": "https://gradus.example/traces/0af7651916cd43dd8448eb211c80319c#step-3",
+            }],
+        });
+        assert_eq!(json, wanted);
+        assert!(
+            notice(Measured { examples: vec![example("")], ..Measured::default() }).json(None)["examples"][0]
+                ["url"]
+                .is_null()
+        );
+    }
+
+    #[test]
+    fn links_stay_in_their_place() {
+        let strange =
+            Example { trace_id: "../a?b#c d|é>".to_owned(), step_index: None, ..Example::default() };
+        assert_eq!(
+            link(Some("http://h"), &strange).as_deref(),
+            Some("http://h/traces/..%2Fa%3Fb%23c%20d%7C%C3%A9%3E")
+        );
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert_eq!(one_line("  a \n\t b\u{1b}[31m  ", 20), "a b [31m");
+        assert_eq!(one_line("abcdef", 6), "abcdef");
+        assert_eq!(one_line("abcdefg", 6), "abcde…");
+        assert_eq!(one_line(&" ".repeat(1 << 20), 6), "");
+        let many = Measured { examples: vec![example(&"x".repeat(9_000)); 99], ..Measured::default() };
+        let notice = notice(many);
+        assert_eq!((notice.examples.len(), notice.examples[0].summary.chars().count()), (10, 500));
+    }
+}

@@ -1,0 +1,251 @@
+//! An alert rule: what it watches, when it is over, how often it may speak, and to whom. Read from the `[[alert]]` tables
+//! of `gradus.toml`.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::condition::{Bar, Condition};
+use super::duration;
+use super::subject::Subject;
+use super::target::{Target, WebhookUrl};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    pub name: String,
+    /// Only this project; all of them if none is named.
+    pub project: Option<String>,
+    pub condition: Condition,
+    /// The alert is over once the value is back past this; by default, a tenth beyond the threshold. Without a distance
+    /// between the two, a value that trembles around the threshold fires again and again.
+    pub clear_at: Option<f64>,
+    /// The least time between notices that say the same.
+    pub cool_down: Duration,
+    /// The log is always one of them.
+    pub targets: Vec<Target>,
+}
+
+/// One `[[alert]]` table.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleSection {
+    pub name: String,
+    pub project: Option<String>,
+    /// As `thought_to_tool < 0.8 over 1h, at least 30 steps`.
+    pub when: String,
+    /// As the threshold in `when`: `0.85`, `"85%"`, `"25s"`.
+    pub clear_at: Option<ClearAt>,
+    /// As `30m`.
+    pub cool_down: Option<String>,
+    pub webhook: Option<String>,
+    pub slack: Option<String>,
+    /// A program and its arguments.
+    pub command: Option<Vec<String>>,
+}
+
+/// Without its addresses, which are secrets, and its command, which may hold some.
+impl fmt::Debug for RuleSection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleSection")
+            .field("name", &self.name)
+            .field("project", &self.project)
+            .field("when", &self.when)
+            .finish_non_exhaustive()
+    }
+}
+
+/// TOML has numbers, and units make texts of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "clear_at takes a number, or a text as \"85%\" or \"25s\"")]
+pub enum ClearAt {
+    Number(f64),
+    Text(String),
+}
+
+const COOL_DOWN: Duration = Duration::from_secs(30 * 60);
+/// Names go into logs, headers of messages and a command's environment.
+const LONGEST_NAME: usize = 100;
+
+impl Rule {
+    /// Checks a table. The error is one line that names the rule.
+    pub fn from_section(section: RuleSection, known_evaluators: &[&str]) -> Result<Rule, String> {
+        let RuleSection { name, project, when, clear_at, cool_down, webhook, slack, command } = section;
+        let name = name.trim().to_owned();
+        if !is_name(&name) {
+            return Err(format!(
+                "an alert's name has 1 to {LONGEST_NAME} characters on one line, as in name = \"tool choice\""
+            ));
+        }
+        let wrong = |key: &str, error: &str| format!("alert {name:?}: {key}: {error}");
+        if project.as_deref().is_some_and(|project| !is_name(project)) {
+            return Err(wrong(
+                "project",
+                &format!("a project's name has 1 to {LONGEST_NAME} characters on one line"),
+            ));
+        }
+        let condition =
+            Condition::parse(&when, known_evaluators).map_err(|error| wrong("when", &error.to_string()))?;
+        let clear_at = clear_at
+            .map(|clear_at| read_clear_at(&condition, &clear_at))
+            .transpose()
+            .map_err(|error| wrong("clear_at", &error))?;
+        let cool_down = match cool_down {
+            None => COOL_DOWN,
+            Some(text) => duration::parse(text.trim()).ok_or_else(|| {
+                wrong("cool_down", &format!("{text:?} is no length of time; write 90s, 30m, 1h or 7d"))
+            })?,
+        };
+        let mut targets = vec![Target::Log];
+        if let Some(url) = webhook {
+            targets.push(Target::Webhook(WebhookUrl::parse(&url).map_err(|error| wrong("webhook", &error))?));
+        }
+        if let Some(url) = slack {
+            targets.push(Target::Slack(WebhookUrl::parse(&url).map_err(|error| wrong("slack", &error))?));
+        }
+        if let Some(words) = command {
+            let is_program = words.first().is_some_and(|program| !program.trim().is_empty());
+            // The operating system ends texts at a NUL.
+            if !is_program || words.iter().any(|word| word.contains('\0')) {
+                let error = "the first text is the program, as in command = [\"notify\", \"--urgent\"]";
+                return Err(wrong("command", error));
+            }
+            targets.push(Target::Command(words));
+        }
+        Ok(Rule { name, project, condition, clear_at, cool_down, targets })
+    }
+
+    /// The value at which the alert is over, for conditions that compare one.
+    pub fn clears_at(&self) -> Option<f64> {
+        self.clear_at.or_else(|| Some(default_clear_at(&self.condition.subject, &self.condition.bar?)))
+    }
+
+    /// Whether a value is back past where the alert is over.
+    pub(super) fn is_clear(&self, bar: &Bar, value: f64) -> bool {
+        let clear_at = self.clears_at().unwrap_or(bar.threshold);
+        let is_past = if bar.comparison.is_below() { value >= clear_at } else { value <= clear_at };
+        is_past && !bar.holds(value)
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.trim().is_empty() && text.chars().count() <= LONGEST_NAME && !text.chars().any(char::is_control)
+}
+
+fn default_clear_at(subject: &Subject, bar: &Bar) -> f64 {
+    let margin = 0.1 * bar.threshold;
+    let clear_at = match (bar.comparison.is_below(), subject.is_share()) {
+        (false, _) => bar.threshold - margin,
+        (true, false) => bar.threshold + margin,
+        // A tenth above 0.95 is more than all, and would never come.
+        (true, true) => bar.threshold + margin.min((1.0 - bar.threshold) / 2.0),
+    };
+    // 0.88, and not the 0.8800000000000001 that binary fractions make of it.
+    (clear_at * 1e9).round() / 1e9
+}
+
+fn read_clear_at(condition: &Condition, clear_at: &ClearAt) -> Result<f64, String> {
+    let (subject, Some(bar)) = (&condition.subject, &condition.bar) else {
+        return Err("an unseen tool has no value to come back; leave clear_at out".to_owned());
+    };
+    let text = match clear_at {
+        ClearAt::Number(number) => number.to_string(),
+        ClearAt::Text(text) => text.clone(),
+    };
+    let value = subject
+        .parse_threshold(&text)
+        .ok_or_else(|| format!("{text:?} does not fit {subject}; write {}", subject.threshold_form()))?;
+    let (is_good_side, side) = match bar.comparison.is_below() {
+        true => (value >= bar.threshold, "at or above"),
+        false => (value <= bar.threshold, "at or below"),
+    };
+    if is_good_side {
+        return Ok(value);
+    }
+    Err(format!(
+        "{text} is on the bad side of '{condition}'; write a value {side} {}",
+        subject.show(bar.threshold)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(toml: &str) -> Result<Rule, String> {
+        let section = toml::from_str(toml).map_err(|error| error.message().to_owned())?;
+        Rule::from_section(section, &["thought_to_tool"])
+    }
+
+    fn clears_at(when: &str) -> f64 {
+        read(&format!("name = \"n\"\nwhen = \"{when}\"")).expect("a rule").clears_at().expect("a value")
+    }
+
+    #[test]
+    fn reads_a_whole_table() {
+        let rule = read(
+            "name = \"tool choice\"\nproject = \"shop\"\nwhen = \"thought_to_tool < 0.8 over 1h, at least 30 steps\"\n\
+             clear_at = 0.85\ncool_down = \"2h\"\nwebhook = \"https://h.example/x\"\nslack = \"https://s.example/y\"\n\
+             command = [\"notify\", \"-u\"]",
+        )
+        .expect("a rule");
+        assert_eq!((rule.name.as_str(), rule.project.as_deref()), ("tool choice", Some("shop")));
+        assert_eq!((rule.clears_at(), rule.cool_down.as_secs()), (Some(0.85), 7200));
+        let kinds: Vec<&str> = rule.targets.iter().map(|target| target.kind().name()).collect();
+        assert_eq!(kinds, ["log", "webhook", "slack", "command"]);
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let rule = read("name = \"n\"\nwhen = \"unseen_tool over 7d\"").expect("a rule");
+        assert_eq!((rule.cool_down.as_secs(), rule.clears_at()), (1800, None));
+        assert_eq!(rule.targets, [Target::Log]);
+    }
+
+    #[test]
+    fn the_margin_is_towards_the_good_side_and_can_be_reached() {
+        let near =
+            |value: f64, wanted: f64| assert!((value - wanted).abs() < 1e-9, "{value} is not {wanted}");
+        near(clears_at("thought_to_tool < 0.8 over 1h"), 0.88);
+        near(clears_at("thought_to_tool < 0.98 over 1h"), 0.99);
+        near(clears_at("thought_to_tool < 1 over 1h"), 1.0);
+        near(clears_at("error_rate > 10% over 1h"), 0.09);
+        near(clears_at("error_rate > 0 over 1h"), 0.0);
+        near(clears_at("latency_p95 > 30s over 1h"), 27.0);
+        near(clears_at("latency_p95 < 1s over 1h"), 1.1);
+    }
+
+    #[test]
+    fn clear_at_has_the_units_of_the_threshold() {
+        let rule = |clear_at: &str| {
+            read(&format!("name = \"n\"\nwhen = \"latency_p95 > 30s over 1h\"\nclear_at = {clear_at}"))
+        };
+        assert_eq!(rule("\"500ms\"").expect("a rule").clear_at, Some(0.5));
+        assert!(rule("25").expect_err("no unit").contains("as 30s or 500ms"));
+        assert!(rule("\"31s\"").expect_err("the bad side").contains("at or below 30s"));
+        assert!(rule("true").expect_err("no number").contains("a number, or a text"));
+    }
+
+    #[test]
+    fn errors_are_one_line_and_name_the_rule() {
+        let when = "when = \"error_rate > 0.1 over 1h\"\n";
+        for (toml, wanted) in [
+            ("name = \" \"\nwhen = \"x\"".to_owned(), "an alert's name"),
+            ("name = \"a\\nb\"\nwhen = \"x\"".to_owned(), "an alert's name"),
+            (
+                "name = \"n\"\nwhen = \"eror_rate > 0.1 over 1h\"".to_owned(),
+                "alert \"n\": when: there is no metric",
+            ),
+            (format!("name = \"n\"\n{when}cool_down = \"soon\""), "cool_down: \"soon\" is no length of time"),
+            (format!("name = \"n\"\n{when}webhook = \"ftp://h/secret\""), "webhook: is a ftp address"),
+            (format!("name = \"n\"\n{when}command = []"), "command: the first text is the program"),
+            (format!("name = \"n\"\n{when}clear_at = 0.2"), "bad side"),
+            (format!("name = \"n\"\n{when}project = \"\""), "project"),
+            (format!("name = \"n\"\n{when}channel = \"x\""), "unknown field `channel`"),
+            ("name = \"n\"\nwhen = \"unseen_tool over 7d\"\nclear_at = 1".to_owned(), "leave clear_at out"),
+        ] {
+            let error = read(&toml).expect_err("a wrong table");
+            assert!(error.contains(wanted) && !error.contains('\n') && !error.contains("secret"), "{error}");
+        }
+    }
+}

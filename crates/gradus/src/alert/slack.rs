@@ -1,0 +1,146 @@
+//! A notice in the form that Slack's incoming webhooks take, and those of others who took it over.
+//!
+//! Slack refuses a message that breaks one of its limits, so every text is cut well below them: 3,000 characters for a
+//! section, 150 for a header, 50 blocks. Recorded text cannot mention anyone or make links: `&`, `<` and `>` are escaped,
+//! and `verbatim` stops Slack from finding names and addresses by itself.
+
+use serde_json::{Value as Json, json};
+
+use super::notice::{Notice, NoticeKind, link, one_line};
+
+const MOST_EXAMPLES: usize = 5;
+const MOST_UNSEEN: usize = 10;
+const LONGEST_HEADER: usize = 150;
+const LONGEST_TEXT: usize = 300;
+
+impl Notice {
+    pub fn slack(&self, base_url: Option<&str>) -> Json {
+        let (sign, word) = match self.kind {
+            NoticeKind::Fired => ("🔴", "Alert"),
+            NoticeKind::Reminder => ("🟠", "Still firing"),
+            NoticeKind::Resolved => ("🟢", "Resolved"),
+        };
+        let name = escaped(&self.rule, LONGEST_TEXT);
+        let mut blocks = vec![json!({
+            "type": "header",
+            "text": { "type": "plain_text", "text": headline(&format!("{sign} {word}"), &self.rule), "emoji": true },
+        })];
+        blocks.push(section(&self.facts()));
+        if !self.unseen.is_empty() {
+            blocks.push(section(&self.tools()));
+        }
+        if self.kind != NoticeKind::Resolved {
+            blocks.extend(self.examples.iter().take(MOST_EXAMPLES).map(|example| {
+                let score = example.score.map(|score| format!(" (score {score:.2})")).unwrap_or_default();
+                let step = example.step_index.map(|index| format!(" step {index}")).unwrap_or_default();
+                let label = format!("{}{step}", escaped(&example.trajectory_id, 64));
+                let label = match link(base_url, example) {
+                    // In a link, `|` divides the address from its text.
+                    Some(url) if url.len() <= 1_000 => {
+                        format!("<{}|{}>", escape(&url).replace('|', "%7C"), label.replace('|', "/"))
+                    }
+                    _ => label,
+                };
+                section(&format!("• {label}{score}: {}", escaped(&example.summary, LONGEST_TEXT)))
+            }));
+        }
+        let text =
+            format!("{sign} {word}: {name}: {} is {}", escaped(&self.subject, 100), escape(&self.value_text));
+        json!({ "text": text, "blocks": blocks })
+    }
+
+    fn facts(&self) -> String {
+        let mut facts = format!(
+            "*{}* is *{}* (from {}).\nRule: {}",
+            escaped(&self.subject, 100),
+            escape(&self.value_text),
+            self.count,
+            escaped(&self.condition, LONGEST_TEXT),
+        );
+        if let Some(project) = &self.project {
+            facts.push_str(&format!("\nProject: {}", escaped(project, 100)));
+        }
+        facts.push_str(&format!("\nSince: {:.0}", self.since));
+        facts
+    }
+
+    fn tools(&self) -> String {
+        let names: Vec<String> = self.unseen.iter().take(MOST_UNSEEN).map(|name| escaped(name, 50)).collect();
+        match self.unseen.len().saturating_sub(MOST_UNSEEN) {
+            0 => format!("Tools: {}", names.join(", ")),
+            more => format!("Tools: {} and {more} more", names.join(", ")),
+        }
+    }
+}
+
+/// As much of the name as fits: an escaped character takes up to five.
+fn headline(before: &str, name: &str) -> String {
+    let whole = format!("{before}: {}", escaped(name, 120));
+    if whole.chars().count() <= LONGEST_HEADER {
+        whole
+    } else {
+        format!("{before}: {}", escaped(name, 120 / 5))
+    }
+}
+
+fn section(text: &str) -> Json {
+    json!({ "type": "section", "text": { "type": "mrkdwn", "text": text, "verbatim": true } })
+}
+
+/// Cut first: an entity that is cut in half is shown as what it is.
+fn escaped(text: &str, longest: usize) -> String {
+    escape(&one_line(text, longest))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::alert::Measured;
+    use crate::alert::notice::tests::{example, notice};
+
+    #[test]
+    fn recorded_text_cannot_mention_or_link() {
+        let mut odd = example("<!channel> & <https://evil.example|click>");
+        odd.trajectory_id = "a|<b>".to_owned();
+        let notice = notice(Measured {
+            value: 0.5,
+            count: 3,
+            examples: vec![odd],
+            unseen: vec!["<!here>".to_owned()],
+        });
+        let message = notice.slack(Some("https://gradus.example"));
+        let text = message.to_string();
+        assert!(!text.contains("<!") && !text.contains("<https://evil"), "{text}");
+        let shown = message["blocks"][3]["text"]["text"].as_str().expect("a text");
+        assert_eq!(
+            shown,
+            "• <https://gradus.example/traces/0af7651916cd43dd8448eb211c80319c#step-3|a/&lt;b&gt; step 3> \
+             (score 0.00): &lt;!channel&gt; &amp; &lt;https://evil.example|click&gt;"
+        );
+        assert_eq!(message["text"], "🔴 Alert: tool &lt;choice&gt;: thought_to_tool is 0.500");
+        assert!(message["blocks"][1]["text"]["verbatim"].as_bool().expect("a flag"));
+    }
+
+    #[test]
+    fn the_largest_notice_is_within_the_limits() {
+        let mut measured =
+            Measured { examples: vec![example(&"&".repeat(9_000)); 99], ..Measured::default() };
+        measured.unseen = vec!["&".repeat(900); 99];
+        let mut notice = notice(measured);
+        notice.rule = "&".repeat(100);
+        notice.project = Some("&".repeat(100));
+        notice.condition = "&".repeat(1_000);
+        notice.subject = "&".repeat(1_000);
+        let message = notice.slack(Some(&format!("https://h/{}", "x".repeat(900))));
+        let blocks = message["blocks"].as_array().expect("blocks");
+        assert!(blocks.len() <= 50);
+        for (index, block) in blocks.iter().enumerate() {
+            let length = block["text"]["text"].as_str().expect("a text").chars().count();
+            let limit = if index == 0 { 150 } else { 3_000 };
+            assert!(length <= limit, "block {index} has {length} characters");
+        }
+    }
+}

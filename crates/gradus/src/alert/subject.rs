@@ -1,0 +1,236 @@
+//! What a condition is about: its name, what its threshold may look like, and what is counted for it.
+
+use std::fmt;
+
+use super::nearest::nearest;
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Mean score of an evaluator, from 0 to 1.
+    Evaluator(String),
+    /// Share of questions that the judge could not answer.
+    FailureRate,
+    /// Share of trajectories that ended in an error.
+    ErrorRate,
+    /// Dollars an hour.
+    CostPerHour,
+    /// How long trajectories take, in seconds.
+    Latency(Percentile),
+    /// Tools that were called now and not in the window before.
+    UnseenTool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Percentile {
+    P50,
+    P90,
+    P95,
+    P99,
+}
+
+impl Percentile {
+    /// As a share: 0.95 for the 95th.
+    pub fn share(self) -> f64 {
+        match self {
+            Percentile::P50 => 0.5,
+            Percentile::P90 => 0.9,
+            Percentile::P95 => 0.95,
+            Percentile::P99 => 0.99,
+        }
+    }
+}
+
+/// What is counted to know whether there is enough data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Steps,
+    Trajectories,
+    Questions,
+}
+
+impl Unit {
+    pub(super) fn named(word: &str) -> Option<Unit> {
+        match word.to_ascii_lowercase().as_str() {
+            "step" | "steps" => Some(Unit::Steps),
+            "trajectory" | "trajectories" => Some(Unit::Trajectories),
+            "question" | "questions" => Some(Unit::Questions),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Steps => "steps",
+            Unit::Trajectories => "trajectories",
+            Unit::Questions => "questions",
+        }
+    }
+
+    pub(super) fn name_for(self, count: u64) -> &'static str {
+        match (self, count) {
+            (Unit::Steps, 1) => "step",
+            (Unit::Trajectories, 1) => "trajectory",
+            (Unit::Questions, 1) => "question",
+            _ => self.name(),
+        }
+    }
+}
+
+/// The subjects that are no evaluators.
+const BUILT_IN: [(&str, Subject); 8] = [
+    ("failure_rate", Subject::FailureRate),
+    ("error_rate", Subject::ErrorRate),
+    ("cost_per_hour", Subject::CostPerHour),
+    ("latency_p50", Subject::Latency(Percentile::P50)),
+    ("latency_p90", Subject::Latency(Percentile::P90)),
+    ("latency_p95", Subject::Latency(Percentile::P95)),
+    ("latency_p99", Subject::Latency(Percentile::P99)),
+    ("unseen_tool", Subject::UnseenTool),
+];
+
+impl Subject {
+    /// Built-in names win: an evaluator that takes one would make rules mean something else from one run to the next.
+    pub(super) fn named(name: &str, evaluators: &[&str]) -> Option<Subject> {
+        let built_in = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, subject)| subject.clone());
+        built_in.or_else(|| evaluators.contains(&name).then(|| Subject::Evaluator(name.to_owned())))
+    }
+
+    /// The known name that a wrong one is closest to.
+    pub(super) fn nearest(name: &str, evaluators: &[&str]) -> Option<String> {
+        let known = evaluators.iter().copied().chain(BUILT_IN.iter().map(|(known, _)| *known));
+        nearest(name, known).map(str::to_owned)
+    }
+
+    pub(super) fn built_in_names() -> String {
+        BUILT_IN.map(|(name, _)| name).join(", ")
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Subject::Evaluator(name) => name,
+            other => BUILT_IN.iter().find(|(_, subject)| subject == other).map_or("", |(name, _)| name),
+        }
+    }
+
+    /// Whether its values are shares, which go from 0 to 1.
+    pub fn is_share(&self) -> bool {
+        matches!(self, Subject::Evaluator(_) | Subject::FailureRate | Subject::ErrorRate)
+    }
+
+    /// What may be counted for it. An evaluator judges steps or trajectories; which, its rubric says.
+    pub(super) fn units(&self) -> &'static [Unit] {
+        match self {
+            Subject::Evaluator(_) => &[Unit::Steps, Unit::Trajectories],
+            Subject::FailureRate => &[Unit::Questions],
+            Subject::ErrorRate | Subject::CostPerHour | Subject::Latency(_) => &[Unit::Trajectories],
+            Subject::UnseenTool => &[Unit::Steps],
+        }
+    }
+
+    /// A right condition, to show beside a wrong one.
+    pub(super) fn example(&self) -> String {
+        match self {
+            Subject::Evaluator(name) => format!("{name} < 0.8 over 1h, at least 30 steps"),
+            Subject::FailureRate => "failure_rate > 5% over 1h, at least 50 questions".to_owned(),
+            Subject::ErrorRate => "error_rate > 10% over 1h, at least 20 trajectories".to_owned(),
+            Subject::CostPerHour => "cost_per_hour > $5 over 1h".to_owned(),
+            Subject::Latency(_) => format!("{} > 30s over 15m, at least 20 trajectories", self.name()),
+            Subject::UnseenTool => "unseen_tool over 7d".to_owned(),
+        }
+    }
+
+    /// How a threshold is written, in words.
+    pub(super) fn threshold_form(&self) -> &'static str {
+        match self {
+            Subject::CostPerHour => "dollars, as $5 or 0.5",
+            Subject::Latency(_) => "a time with its unit, as 30s or 500ms",
+            _ => "a share from 0 to 1, as 0.8 or 80%",
+        }
+    }
+
+    /// Reads a threshold into the unit of this subject's values: shares, dollars or seconds.
+    pub(super) fn parse_threshold(&self, text: &str) -> Option<f64> {
+        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let value = match self {
+            Subject::UnseenTool => return None,
+            Subject::CostPerHour => plain_number(text.strip_prefix('$').unwrap_or(&text))?,
+            Subject::Latency(_) => {
+                let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+                let number = plain_number(&text[..unit])?;
+                match &text[unit..] {
+                    "ms" => number / 1e3,
+                    "s" => number,
+                    "m" => number * 60.0,
+                    "h" => number * 3600.0,
+                    _ => return None,
+                }
+            }
+            _ => match text.strip_suffix('%') {
+                Some(percent) => plain_number(percent)? / 100.0,
+                None => plain_number(&text)?,
+            },
+        };
+        (value.is_finite() && (!self.is_share() || value <= 1.0)).then_some(value)
+    }
+
+    /// A value as people read it. [`Subject::parse_threshold`] reads it back exactly, so thresholds are shown by it, too.
+    pub(super) fn show(&self, value: f64) -> String {
+        match self {
+            Subject::CostPerHour => format!("${value}"),
+            Subject::Latency(_) => format!("{value}s"),
+            _ => value.to_string(),
+        }
+    }
+
+    /// A measured value, without the digits that mean nothing.
+    pub(super) fn show_measured(&self, value: f64) -> String {
+        match self {
+            Subject::Evaluator(_) => format!("{value:.3}"),
+            Subject::FailureRate | Subject::ErrorRate => format!("{:.1}%", value * 100.0),
+            Subject::CostPerHour => format!("${value:.2}"),
+            Subject::Latency(_) if value < 1.0 => format!("{:.0}ms", value * 1e3),
+            Subject::Latency(_) => format!("{value:.1}s"),
+            Subject::UnseenTool => format!("{value:.0}"),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Digits with at most one point: no signs, no exponents, no `inf`, which `f64` would all read.
+fn plain_number(text: &str) -> Option<f64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_plain { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_have_the_unit_of_their_subject() {
+        let latency = Subject::Latency(Percentile::P95);
+        assert_eq!(latency.parse_threshold("500ms"), Some(0.5));
+        assert_eq!(latency.parse_threshold("2 m"), Some(120.0));
+        assert_eq!(latency.parse_threshold("30"), None);
+        assert_eq!(Subject::CostPerHour.parse_threshold("$ 5"), Some(5.0));
+        assert_eq!(Subject::CostPerHour.parse_threshold("5%"), None);
+        assert_eq!(Subject::FailureRate.parse_threshold("5%"), Some(0.05));
+        for wrong in ["5", "-1", "1e-1", "inf", "nan", "", ".", "%", "$0.5"] {
+            assert_eq!(Subject::FailureRate.parse_threshold(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_built_in_has_its_name() {
+        for (name, subject) in BUILT_IN {
+            assert_eq!(subject.name(), name);
+            assert_eq!(Subject::named(name, &[]), Some(subject));
+        }
+    }
+}

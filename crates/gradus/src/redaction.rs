@@ -1,0 +1,246 @@
+//! Takes out of recorded texts what must not be kept: patterns of one's own and built-in ones, from the `[[serve.redact]]`
+//! tables of `gradus.toml`.
+//!
+//! A text without a hit, and nearly all are, costs one pass for all patterns together. Only patterns that hit search
+//! again, each in the original text: where two overlap, all that either found is replaced. Recorded texts are often
+//! JSON, so what is replaced never cuts an escape sequence in two.
+
+mod built_in;
+mod cards;
+
+use std::ops::Range;
+
+use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use serde::Deserialize;
+
+use built_in::{BUILT_IN, Check};
+
+/// One `[[serve.redact]]` table: a pattern with its name, or names of built-in patterns.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedactSection {
+    pub name: Option<String>,
+    /// A regular expression. If it has a group named `secret`, only that is replaced.
+    pub pattern: Option<String>,
+    /// `[redacted:NAME]` if left out.
+    pub replacement: Option<String>,
+    #[serde(default)]
+    pub builtin: Vec<String>,
+}
+
+/// Why a table cannot be used. One line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RedactionError {
+    #[error(
+        "a redact table has a name and a pattern, or builtin = [\"emails\"]; this one has neither or both"
+    )]
+    Form,
+    #[error("redact: {0:?} is no name; write letters, digits, _ - or ., as in name = \"order_numbers\"")]
+    Name(String),
+    #[error("redact {0:?}: there is no such built-in pattern; there are {names}", names = built_in::names())]
+    BuiltIn(String),
+    #[error("redact {name:?}: the pattern cannot be read: {reason}")]
+    Syntax { name: String, reason: String },
+    #[error("redact {name:?}: the pattern is too large; use smaller counts, as \\d{{4}} and not \\d{{4000}}")]
+    TooLarge { name: String },
+    #[error("redact {name:?}: the pattern matches the empty text, which is everywhere; use + and not *")]
+    Empty { name: String },
+    #[error(
+        "redact {name:?}: a replacement has no quotes, backslashes or line breaks, which would break recorded JSON"
+    )]
+    Replacement { name: String },
+    #[error("the redact tables are too large together; leave some out")]
+    TooLargeTogether,
+}
+
+/// Bytes of one compiled pattern, of all together, and of what matching may keep of them.
+const PATTERN_BYTES: usize = 1 << 20;
+const SET_BYTES: usize = 10 << 20;
+const CACHE_BYTES: usize = 4 << 20;
+
+/// What is taken out of texts.
+#[derive(Debug)]
+pub struct Redaction {
+    /// All patterns, to tell quickly whether and which of them hit. In the order of `patterns`.
+    all: RegexSet,
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    regex: Regex,
+    has_secret_group: bool,
+    check: Check,
+    replacement: String,
+}
+
+impl Redaction {
+    pub fn from_sections(sections: &[RedactSection]) -> Result<Redaction, RedactionError> {
+        let mut patterns = Vec::new();
+        for section in sections {
+            add_section(section, &mut patterns)?;
+        }
+        let all = RegexSetBuilder::new(patterns.iter().map(|pattern| pattern.regex.as_str()))
+            .size_limit(SET_BYTES)
+            .dfa_size_limit(CACHE_BYTES)
+            .build()
+            .map_err(|_| RedactionError::TooLargeTogether)?;
+        Ok(Redaction { all, patterns })
+    }
+
+    /// Whether there is nothing to look for.
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// The text without what must not be kept; `None` if it can stay as it is.
+    pub fn apply(&self, text: &str) -> Option<String> {
+        // Stops at the first hit, and may skip ahead by literals; telling which ones hit can do neither.
+        if self.patterns.is_empty() || !self.all.is_match(text) {
+            return None;
+        }
+        let mut found: Vec<(Range<usize>, &str)> = Vec::new();
+        for index in self.all.matches(text) {
+            let pattern = &self.patterns[index];
+            pattern.find(text, &mut |range| {
+                let range = between_escapes(text, range);
+                if !range.is_empty() {
+                    found.push((range, &pattern.replacement));
+                }
+            });
+        }
+        // Of those that start together, the longest: it is the one that says what the place is.
+        found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
+        let replaced = replace(text, &found);
+        replaced.filter(|replaced| replaced != text)
+    }
+}
+
+fn add_section(section: &RedactSection, patterns: &mut Vec<Pattern>) -> Result<(), RedactionError> {
+    let RedactSection { name, pattern, replacement, builtin } = section;
+    match (name, pattern) {
+        (Some(name), Some(pattern)) if builtin.is_empty() => {
+            if !is_name(name) {
+                return Err(RedactionError::Name(name.chars().take(60).collect()));
+            }
+            patterns.push(Pattern::new(name, pattern, replacement.as_deref(), Check::None)?);
+            Ok(())
+        }
+        (None, None) if !builtin.is_empty() => {
+            for name in builtin {
+                let mut named = BUILT_IN.iter().filter(|pattern| pattern.name == name).peekable();
+                if named.peek().is_none() {
+                    return Err(RedactionError::BuiltIn(name.chars().take(60).collect()));
+                }
+                for built_in in named {
+                    let replacement = replacement.as_deref();
+                    patterns.push(Pattern::new(name, built_in.pattern, replacement, built_in.check)?);
+                }
+            }
+            Ok(())
+        }
+        _ => Err(RedactionError::Form),
+    }
+}
+
+/// Names are shown in place of what was there, so they have to be harmless in any text.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+impl Pattern {
+    fn new(
+        name: &str,
+        pattern: &str,
+        replacement: Option<&str>,
+        check: Check,
+    ) -> Result<Pattern, RedactionError> {
+        let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
+        let regex = built.map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => RedactionError::TooLarge { name: name.to_owned() },
+            error => RedactionError::Syntax { name: name.to_owned(), reason: reason(&error) },
+        })?;
+        if regex.is_match("") {
+            return Err(RedactionError::Empty { name: name.to_owned() });
+        }
+        let is_harmless = |c: char| !matches!(c, '"' | '\\') && !c.is_control();
+        let replacement = match replacement {
+            Some(replacement) if !replacement.chars().all(is_harmless) => {
+                return Err(RedactionError::Replacement { name: name.to_owned() });
+            }
+            Some(replacement) => replacement.to_owned(),
+            None => format!("[redacted:{name}]"),
+        };
+        let has_secret_group = regex.capture_names().any(|group| group == Some("secret"));
+        Ok(Pattern { regex, has_secret_group, check, replacement })
+    }
+
+    fn find(&self, text: &str, sink: &mut dyn FnMut(Range<usize>)) {
+        let mut checked = |range: Range<usize>| match self.check {
+            Check::None => sink(range),
+            Check::Digit if text[range.clone()].bytes().any(|byte| byte.is_ascii_digit()) => sink(range),
+            Check::Digit => {}
+            Check::Card => cards::find(text, range, sink),
+        };
+        if self.has_secret_group {
+            let secrets = self.regex.captures_iter(text).filter_map(|groups| groups.name("secret"));
+            secrets.for_each(|secret| checked(secret.range()));
+        } else {
+            self.regex.find_iter(text).for_each(|found| checked(found.range()));
+        }
+    }
+}
+
+/// The last line of a syntax error says what is wrong; those before it draw arrows.
+fn reason(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    last.trim().trim_start_matches("error: ").to_owned()
+}
+
+/// Narrows a range so that it starts after an escape sequence, as JSON has them, and ends before one: in `\nme@here.org`
+/// the `n` is no part of the address, and without it the backslash would spoil the document.
+fn between_escapes(text: &str, range: Range<usize>) -> Range<usize> {
+    let (before, bytes) = (&text.as_bytes()[..range.start], text.as_bytes());
+    let mut start = range.start;
+    if before.ends_with(b"\\") {
+        match bytes.get(start) {
+            Some(b'u')
+                if bytes
+                    .get(start + 1..start + 5)
+                    .is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)) =>
+            {
+                start += 5;
+            }
+            Some(b'n' | b'r' | b't' | b'b' | b'f' | b'"' | b'/') => start += 1,
+            _ => {}
+        }
+    }
+    if start >= range.end {
+        return range.end..range.end;
+    }
+    let kept = text[start..range.end].trim_end_matches('\\');
+    start..start + kept.len()
+}
+
+/// Puts the replacements in; `found` is sorted by where it starts. What overlaps is replaced once, as what comes first.
+fn replace(text: &str, found: &[(Range<usize>, &str)]) -> Option<String> {
+    let mut ranges = found.iter().peekable();
+    let mut out = String::with_capacity(text.len());
+    let mut copied = 0;
+    while let Some((range, replacement)) = ranges.next() {
+        let mut end = range.end;
+        while let Some((next, _)) = ranges.next_if(|(next, _)| next.start < end) {
+            end = end.max(next.end);
+        }
+        out.push_str(&text[copied..range.start]);
+        out.push_str(replacement);
+        copied = end;
+    }
+    out.push_str(&text[copied..]);
+    (!found.is_empty()).then_some(out)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Numbers of payment cards among other numbers: told by their first digits, their length and their check digit.
+
+use std::ops::Range;
+
+/// Longest number of a card.
+const LONGEST: usize = 19;
+
+/// Hands the cards in a run of digits, spaces and dashes to `sink`. A card starts and ends where a group of digits does:
+/// what follows it, as its date, may stand in the same run.
+pub(super) fn find(text: &str, run: Range<usize>, sink: &mut dyn FnMut(Range<usize>)) {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut start = run.start;
+    while start < run.end {
+        let is_start = is_digit(start)
+            && (start > run.start && !is_digit(start - 1) || start == run.start && is_free(bytes, start));
+        match is_start.then(|| card_from(bytes, start, run.end)).flatten() {
+            Some(end) => {
+                sink(start..end);
+                start = end;
+            }
+            None => start += 1,
+        }
+    }
+}
+
+/// Whether a number can start here: not in the middle of a name or a fraction, but after an escape as `\n`.
+fn is_free(bytes: &[u8], start: usize) -> bool {
+    match &bytes[..start] {
+        [.., b'\\', b'n' | b'r' | b't' | b'b' | b'f'] => true,
+        [.., last] => !(last.is_ascii_alphanumeric() || matches!(last, b'.' | b'_')),
+        [] => true,
+    }
+}
+
+/// Where the longest card that starts here ends.
+fn card_from(bytes: &[u8], start: usize, end: usize) -> Option<usize> {
+    let mut digits = [0u8; LONGEST];
+    let (mut count, mut found) = (0, None);
+    for at in start..end {
+        if !bytes[at].is_ascii_digit() {
+            continue;
+        }
+        if count == LONGEST {
+            break;
+        }
+        digits[count] = bytes[at] - b'0';
+        count += 1;
+        let is_end = bytes.get(at + 1).is_none_or(|next| !(next.is_ascii_alphanumeric() || *next == b'_'));
+        if is_end && is_card(&digits[..count]) {
+            found = Some(at + 1);
+        }
+    }
+    found
+}
+
+fn is_card(digits: &[u8]) -> bool {
+    let Some(first) = digits.first_chunk::<4>() else { return false };
+    let first = first.iter().fold(0u32, |number, digit| 10 * number + u32::from(*digit));
+    let is_issued = match digits.len() {
+        13 => first / 1000 == 4,
+        14 => matches!(first / 10, 300..=305) || matches!(first / 100, 36 | 38),
+        15 => matches!(first / 100, 34 | 37),
+        16 => {
+            matches!(first, 4000..=4999 | 5100..=5599 | 2221..=2720 | 6011 | 6440..=6599 | 3528..=3589 | 6200..=6299)
+        }
+        19 => matches!(first, 4000..=4999 | 6011 | 6440..=6599 | 6200..=6299),
+        _ => false,
+    };
+    is_issued && has_check_digit(digits)
+}
+
+/// Luhn's sum: from the right, every second digit doubled, the digits of that added up.
+fn has_check_digit(digits: &[u8]) -> bool {
+    let sum: u32 = digits
+        .iter()
+        .rev()
+        .enumerate()
+        .map(|(index, digit)| {
+            let value = u32::from(*digit) << (index % 2);
+            value / 10 + value % 10
+        })
+        .sum();
+    sum.is_multiple_of(10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cards(text: &str) -> Vec<&str> {
+        let mut found = Vec::new();
+        find(text, 0..text.len(), &mut |range| found.push(&text[range]));
+        found
+    }
+
+    #[test]
+    fn finds_cards_among_numbers() {
+        // Numbers that card issuers publish for tests.
+        for card in ["4111111111111111", "5555 5555 5555 4444", "3782-822463-10005", "6011 1111 1111 1117"] {
+            assert_eq!(cards(card), [card]);
+        }
+        assert_eq!(cards("1 4111 1111 1111 1111 12"), ["4111 1111 1111 1111"]);
+        assert_eq!(cards("4111111111111111 5555555555554444"), ["4111111111111111", "5555555555554444"]);
+    }
+
+    #[test]
+    fn leaves_other_numbers() {
+        for text in ["4111111111111112", "1700000000000000000", "41111111111111110000", "0000000000000000"] {
+            assert!(cards(text).is_empty(), "{text}");
+        }
+        assert!(!is_free(b"0.4", 2) && !is_free(b"id4", 2) && is_free(b"\\n4", 2) && is_free(b" 4", 1));
+    }
+}
