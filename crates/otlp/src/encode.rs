@@ -49,7 +49,7 @@ fn encode_event(event: &Event<'_>, out: &mut Vec<u8>) {
     encode_attributes(&event.attributes, 3, out);
 }
 
-fn encode_attributes(attributes: &Attributes<'_>, field: u32, out: &mut Vec<u8>) {
+pub(crate) fn encode_attributes(attributes: &Attributes<'_>, field: u32, out: &mut Vec<u8>) {
     for (key, value) in attributes.iter() {
         write_message(out, field, |out| encode_key_value(key, value, out));
     }

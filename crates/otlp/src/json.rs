@@ -12,13 +12,16 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::encode::encode_attributes;
 use crate::limits::Limits;
 use crate::record::LogEvent;
+use crate::wire::{write_bytes, write_fixed32, write_number};
 
 /// What an export document yields.
 #[derive(Debug)]
 pub enum ExportJson {
-    Span(Box<Span<'static>>),
+    /// A span, and what it says that the neutral span has no place for, as fields of a protobuf span.
+    Span(Box<Span<'static>>, Vec<u8>),
     Log(LogEvent<'static>),
     /// A record that is none, with the reason.
     Bad(String),
@@ -209,7 +212,10 @@ impl<'de> Visitor<'de> for OneScope<'_> {
                 }
                 "spans" => map.next_value_seed(Records(|raw: &RawValue| {
                     (self.sink)(match serde_json::from_str::<SpanJson>(raw.get()) {
-                        Ok(span) => ExportJson::Span(Box::new(span.into_span(self.resource, &scope))),
+                        Ok(span) => {
+                            let rest = span.encode_rest();
+                            ExportJson::Span(Box::new(span.into_span(self.resource, &scope)), rest)
+                        }
                         Err(error) => ExportJson::Bad(format!("a span: {error}")),
                     });
                 }))?,
@@ -291,6 +297,74 @@ struct SpanJson {
     attributes: KeyValues,
     events: Option<Vec<EventJson>>,
     status: Option<StatusJson>,
+    // What is kept without being looked at; no `flatten`, which would make serde copy the whole span first.
+    #[serde(alias = "trace_state")]
+    trace_state: Option<String>,
+    kind: Option<serde_json::Value>,
+    flags: Option<u32>,
+    #[serde(alias = "dropped_attributes_count")]
+    dropped_attributes_count: Option<u32>,
+    #[serde(alias = "dropped_events_count")]
+    dropped_events_count: Option<u32>,
+    #[serde(alias = "dropped_links_count")]
+    dropped_links_count: Option<u32>,
+    links: Option<Vec<LinkJson>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct LinkJson {
+    #[serde(alias = "trace_id")]
+    trace_id: TraceIdJson,
+    #[serde(alias = "span_id")]
+    span_id: SpanIdJson,
+    #[serde(alias = "trace_state")]
+    trace_state: Option<String>,
+    attributes: KeyValues,
+    flags: Option<u32>,
+}
+
+impl SpanJson {
+    /// What the neutral span has no place for, as fields of a protobuf span.
+    fn encode_rest(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(state) = &self.trace_state {
+            write_bytes(&mut out, 3, state.as_bytes());
+        }
+        if let Some(kind) = self.kind.as_ref().and_then(span_kind) {
+            write_number(&mut out, 6, kind);
+        }
+        let counts = [
+            (10, self.dropped_attributes_count),
+            (12, self.dropped_events_count),
+            (14, self.dropped_links_count),
+        ];
+        for (field, count) in counts {
+            if let Some(count) = count {
+                write_number(&mut out, field, u64::from(count));
+            }
+        }
+        for link in self.links.iter().flatten() {
+            let mut body = Vec::new();
+            write_bytes(&mut body, 1, &link.trace_id.0.0.to_be_bytes());
+            write_bytes(&mut body, 2, &link.span_id.0.0.to_be_bytes());
+            write_bytes(&mut body, 3, link.trace_state.as_deref().unwrap_or_default().as_bytes());
+            encode_attributes(&link.attributes.0, 4, &mut body);
+            write_fixed32(&mut body, 6, link.flags.unwrap_or_default());
+            write_bytes(&mut out, 13, &body);
+        }
+        if let Some(flags) = self.flags {
+            write_fixed32(&mut out, 16, flags);
+        }
+        out
+    }
+}
+
+/// A kind is a number, or a name that ends in one of these.
+fn span_kind(json: &serde_json::Value) -> Option<u64> {
+    const NAMES: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
+    let by_name = |name: &str| NAMES.iter().position(|known| name.ends_with(known)).map(|kind| kind as u64);
+    json.as_u64().or_else(|| json.as_str().and_then(by_name))
 }
 
 impl SpanJson {

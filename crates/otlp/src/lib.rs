@@ -14,6 +14,7 @@ mod regroup;
 mod reply;
 mod rewrite;
 mod stream;
+mod transcode;
 mod wire;
 
 pub use decode::{SpanHead, decode_log, decode_resource, decode_span, decode_span_head};
@@ -25,4 +26,5 @@ pub use regroup::{Mark, Regrouped, Rejected, TracePart, WireRecord, WireScope, r
 pub use reply::{export_response, export_response_json, status, status_json};
 pub use rewrite::{rewrite_resource_texts, rewrite_texts};
 pub use stream::{Framing, StreamError, looks_like_export, stream_export};
+pub use transcode::export_from_json;
 pub use wire::WireError;

@@ -122,6 +122,11 @@ pub(crate) fn write_fixed64(out: &mut Vec<u8>, field: u32, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
+pub(crate) fn write_fixed32(out: &mut Vec<u8>, field: u32, value: u32) {
+    write_varint(out, u64::from(field) << 3 | 5);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
 pub(crate) fn write_number(out: &mut Vec<u8>, field: u32, value: u64) {
     write_varint(out, u64::from(field) << 3);
     write_varint(out, value);

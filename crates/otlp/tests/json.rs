@@ -11,7 +11,7 @@ fn read(document: &Json) -> (Vec<Span<'static>>, Vec<LogEvent<'static>>) {
     let text = document.to_string();
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     read_export_json(&mut deserializer, &mut |record| match record {
-        ExportJson::Span(span) => spans.push(*span),
+        ExportJson::Span(span, _) => spans.push(*span),
         ExportJson::Log(log) => logs.push(log),
         ExportJson::Bad(reason) => panic!("{reason}"),
     })

@@ -54,6 +54,31 @@ impl TraceLink {
     }
 }
 
+/// What a key of a link says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKey {
+    /// Ties all traces that have it.
+    Session(u64),
+    /// A conversation as a trace leaves it.
+    Leaves(u64),
+    /// A conversation that a trace goes on with; ties it to whoever left that.
+    Continues(u64),
+}
+
+impl TraceLink {
+    /// What the trace is tied by, for whoever keeps links beyond one reading. As [`Linker::add_link`] has it: a session says
+    /// all there is to say.
+    pub fn keys(&self) -> Vec<LinkKey> {
+        match self.session {
+            Some(session) => vec![LinkKey::Session(session)],
+            None => {
+                let leaves = self.leaves.iter().map(|key| LinkKey::Leaves(*key));
+                leaves.chain(self.continues.iter().map(|key| LinkKey::Continues(*key))).collect()
+            }
+        }
+    }
+}
+
 /// A call's place in its conversation, as digests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chain {

@@ -17,7 +17,7 @@ mod steps;
 mod tools;
 mod tree;
 
-pub use link::{Linker, TraceLink};
+pub use link::{LinkKey, Linker, TraceLink};
 pub use messages::{assemble_messages, assemble_transcript};
 pub use tools::definitions as tool_definitions;
 

@@ -9,7 +9,7 @@ use crate::run::{RunFileError, RunFolder};
 
 /// Answered questions, each by a digest.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub struct Done {
     questions: HashSet<u128>,
     /// What was spent, also on questions that failed.
     pub(super) cost_usd: f64,

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use gradus_core::trajectory::{Step, Trajectory};
 
+use super::ledger::Ledger;
 use crate::outcome::OutcomeLine;
 use crate::prompt::Shortened;
 use crate::run::{CachedVerdict, Key, Log, RunFileError, RunFolder, VerdictCache};
@@ -39,15 +40,6 @@ impl Journal {
         Ok(Journal { cache, outcomes, trajectories, known, syncer: Some(syncer) })
     }
 
-    /// Keeps a trajectory for reports; true when an earlier process of this run has met exactly this one. Tool definitions
-    /// are left out: they are the same in most trajectories, and long.
-    pub(super) fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
-        let tools = std::mem::replace(&mut trajectory.tools, Arc::from([]));
-        let added = self.trajectory_without_tools(trajectory);
-        trajectory.tools = tools;
-        added
-    }
-
     fn trajectory_without_tools(&mut self, trajectory: &Trajectory) -> Result<bool, RunFileError> {
         let short = |step: &Step| Step {
             observation: step.observation.as_deref().map(|text| {
@@ -64,20 +56,32 @@ impl Journal {
         self.trajectories.add_unless_known(&Trajectory { steps, ..trajectory.clone() }, &self.known)
     }
 
-    pub(super) fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
+    /// Makes what was written survive a power cut, too, without waiting for it.
+    fn sync(&self) {
+        if let Some(syncer) = &self.syncer {
+            syncer.ask();
+        }
+    }
+}
+
+impl Ledger for Journal {
+    /// Tool definitions are left out: they are the same in most trajectories, and long.
+    fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
+        let tools = std::mem::replace(&mut trajectory.tools, Arc::from([]));
+        let added = self.trajectory_without_tools(trajectory);
+        trajectory.tools = tools;
+        added
+    }
+
+    fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
         self.outcomes.add(line)
     }
 
-    pub(super) fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
+    fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
         self.cache.get(key)
     }
 
-    pub(super) fn cache(
-        &mut self,
-        key: Key,
-        reading: &Reading,
-        shortened: &[Shortened],
-    ) -> Result<(), RunFileError> {
+    fn cache(&mut self, key: Key, reading: &Reading, shortened: &[Shortened]) -> Result<(), RunFileError> {
         let verdict = CachedVerdict {
             label: reading.label.clone(),
             explanation: reading.explanation.clone(),
@@ -87,7 +91,7 @@ impl Journal {
     }
 
     /// Hands outcomes to the operating system: from then on the run has them, whatever happens to this process.
-    pub(super) fn write(&mut self) -> Result<(), RunFileError> {
+    fn write(&mut self) -> Result<(), RunFileError> {
         // An outcome counts only with the trajectory it is about.
         if self.trajectories.buffered() > 0 {
             self.trajectories.write()?;
@@ -98,7 +102,7 @@ impl Journal {
         Ok(())
     }
 
-    pub(super) fn write_if_long(&mut self) -> Result<(), RunFileError> {
+    fn write_if_long(&mut self) -> Result<(), RunFileError> {
         if self.outcomes.buffered() + self.trajectories.buffered() > BATCH_BYTES {
             self.write()
         } else {
@@ -107,19 +111,14 @@ impl Journal {
     }
 
     /// What other runs may use is written a few times a second: this one finds its verdicts in its own outcomes.
-    pub(super) fn write_all(&mut self) -> Result<(), RunFileError> {
+    fn write_all(&mut self) -> Result<(), RunFileError> {
         self.cache.write()?;
-        self.write()
+        self.write()?;
+        self.sync();
+        Ok(())
     }
 
-    /// Makes what was written survive a power cut, too, without waiting for it.
-    pub(super) fn sync(&self) {
-        if let Some(syncer) = &self.syncer {
-            syncer.ask();
-        }
-    }
-
-    pub(super) fn close(&mut self) -> Result<(), RunFileError> {
+    fn close(&mut self) -> Result<(), RunFileError> {
         self.write_all()?;
         if let Some(syncer) = self.syncer.take() {
             syncer.finish();

@@ -7,11 +7,16 @@
 mod done;
 mod estimate;
 mod journal;
+mod ledger;
 mod plan;
 mod progress;
+mod rules;
 
+pub use done::Done;
 pub use estimate::{ANSWER_TOKENS, Estimate, Estimator};
+pub use ledger::Ledger;
 pub use progress::{Progress, Watcher};
+pub use rules::RulesJudge;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -79,18 +84,31 @@ const TICK: Duration = Duration::from_millis(200);
 /// Tells a run to stop: once to finish what is in flight, twice to drop it.
 pub type Interrupts = mpsc::UnboundedReceiver<()>;
 
-/// Judges what comes in until there is no more of it.
+/// Judges what comes in until there is no more of it, and keeps the outcomes in the run's folder.
 pub async fn run(
     plan: RunPlan,
     folder: &RunFolder,
     cache: VerdictCache,
-    mut trajectories: mpsc::Receiver<Vec<Trajectory>>,
-    mut interrupts: Interrupts,
-    watcher: &mut dyn Watcher,
+    trajectories: mpsc::Receiver<Vec<Trajectory>>,
+    interrupts: Interrupts,
+    watcher: &mut (dyn Watcher + Send),
 ) -> Result<RunEnd, RunFileError> {
     let done = done::outcomes_in(folder)?;
-    let journal = Journal::open(folder, cache)?;
-    let mut runner = Runner::new(plan, &folder.record.run_id, done, journal, watcher);
+    let mut journal = Journal::open(folder, cache)?;
+    run_with(plan, &folder.record.run_id, done, &mut journal, trajectories, interrupts, watcher).await
+}
+
+/// Judges what comes in until there is no more of it.
+pub async fn run_with(
+    plan: RunPlan,
+    run_id: &str,
+    done: Done,
+    ledger: &mut (dyn Ledger + Send),
+    mut trajectories: mpsc::Receiver<Vec<Trajectory>>,
+    mut interrupts: Interrupts,
+    watcher: &mut (dyn Watcher + Send),
+) -> Result<RunEnd, RunFileError> {
+    let mut runner = Runner::new(plan, run_id, done, ledger, watcher);
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut source_ended = false;
@@ -108,7 +126,7 @@ pub async fn run(
                 while let Some(joined) = runner.tasks.try_join_next() {
                     runner.finish(joined)?;
                 }
-                runner.journal.write()?;
+                runner.ledger.write()?;
             }
             received = trajectories.recv(), if wants_more => match received {
                 Some(batch) => {
@@ -140,8 +158,8 @@ struct Runner<'w> {
     planner: Planner,
     judge: Option<Arc<ModelJudge>>,
     limits: RunLimits,
-    journal: Journal,
-    watcher: &'w mut dyn Watcher,
+    ledger: &'w mut (dyn Ledger + Send),
+    watcher: &'w mut (dyn Watcher + Send),
     progress: Progress,
     pending: VecDeque<Job>,
     tasks: JoinSet<Asked>,
@@ -181,9 +199,9 @@ impl<'w> Runner<'w> {
     fn new(
         plan: RunPlan,
         run_id: &str,
-        done: done::Done,
-        journal: Journal,
-        watcher: &'w mut dyn Watcher,
+        done: Done,
+        ledger: &'w mut (dyn Ledger + Send),
+        watcher: &'w mut (dyn Watcher + Send),
     ) -> Self {
         let started = Instant::now();
         let window = plan.judge.as_ref().map(|judge| judge.settings.window);
@@ -192,7 +210,7 @@ impl<'w> Runner<'w> {
             planner: Planner::new(run_id, plan.evaluators, plan.tools, window, done),
             judge: plan.judge,
             limits: plan.limits,
-            journal,
+            ledger,
             watcher,
             pending: VecDeque::new(),
             tasks: JoinSet::new(),
@@ -212,15 +230,17 @@ impl<'w> Runner<'w> {
 
     /// Takes in a trajectory: what needs no model is answered at once, the rest is queued.
     fn plan(&mut self, mut trajectory: Trajectory) -> Result<(), RunFileError> {
-        let is_known = self.journal.trajectory(&mut trajectory)?;
+        let is_known = self.ledger.trajectory(&mut trajectory)?;
         self.progress.trajectories += 1;
         let planned = self.planner.plan(trajectory, is_known);
-        self.progress.planned += (planned.answered.len() + planned.jobs.len()) as u64;
+        let questions = planned.answered.len() + planned.jobs.len();
+        self.progress.planned += questions as u64;
+        self.ledger.planned(&planned.trajectory_id, questions);
         for line in planned.answered {
             self.record(&line)?;
         }
         self.pending.extend(planned.jobs);
-        self.journal.write_if_long()
+        self.ledger.write_if_long()
     }
 
     fn start_questions(&mut self) -> Result<(), RunFileError> {
@@ -252,7 +272,7 @@ impl<'w> Runner<'w> {
             return Ok(true);
         }
         if !self.ignore_cache
-            && let Some(verdict) = self.journal.cached(key)?
+            && let Some(verdict) = self.ledger.cached(key)?
             && question.rubric.labels.score(&verdict.label).is_some()
         {
             let line = self.planner.cached_line(&job, verdict, question.prompt.shortened);
@@ -342,7 +362,7 @@ impl<'w> Runner<'w> {
         let price = self.judge.as_ref().and_then(|judge| judge.price);
         let line = self.planner.line(&asked.job, &asked.judgement, price);
         if let Ok(reading) = &asked.judgement.result {
-            self.journal.cache(asked.key, reading, &asked.judgement.prompt.shortened)?;
+            self.ledger.cache(asked.key, reading, &asked.judgement.prompt.shortened)?;
         }
         if line.cost_usd.is_none() {
             // The endpoint does not say what it used: the most it can have been counts against the limit.
@@ -358,7 +378,7 @@ impl<'w> Runner<'w> {
     }
 
     fn record(&mut self, line: &crate::outcome::OutcomeLine) -> Result<(), RunFileError> {
-        self.journal.outcome(line)?;
+        self.ledger.outcome(line)?;
         self.progress.count(line);
         self.watcher.outcome(line);
         Ok(())
@@ -366,8 +386,7 @@ impl<'w> Runner<'w> {
 
     fn tick(&mut self) -> Result<(), RunFileError> {
         // What is shown as done is on disk.
-        self.journal.write_all()?;
-        self.journal.sync();
+        self.ledger.write_all()?;
         self.show();
         Ok(())
     }
@@ -403,7 +422,7 @@ impl<'w> Runner<'w> {
     }
 
     fn end(mut self) -> Result<RunEnd, RunFileError> {
-        self.journal.close()?;
+        self.ledger.close()?;
         self.show();
         let died = (self.failures_in_a_row >= FAILURES_AT_THE_END)
             .then(|| RunEnd::EndpointDied(self.last_failure.clone()));

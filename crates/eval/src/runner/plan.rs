@@ -53,6 +53,7 @@ impl SmallerWindow {
 
 /// What a trajectory comes to.
 pub(super) struct Planned {
+    pub(super) trajectory_id: Arc<str>,
     /// Answered without a model, or without a question.
     pub(super) answered: Vec<OutcomeLine>,
     pub(super) jobs: Vec<Job>,
@@ -89,7 +90,8 @@ impl Planner {
         trajectory.tools = Arc::clone(tools.tools());
         let trajectory = Arc::new(trajectory);
         let trajectory_id: Arc<str> = trajectory.trajectory_id.as_str().into();
-        let mut planned = Planned { answered: Vec::new(), jobs: Vec::new() };
+        let mut planned =
+            Planned { trajectory_id: Arc::clone(&trajectory_id), answered: Vec::new(), jobs: Vec::new() };
         let mut offline: Option<Offline<'_>> = None;
         let steps = || (0..trajectory.steps.len()).map(Some);
         for (number, evaluator) in self.evaluators.iter().enumerate() {

@@ -1,0 +1,40 @@
+//! Where a run writes down what it finds. A run of `gradus eval` writes files, a server writes to its store.
+
+use gradus_core::trajectory::Trajectory;
+
+use crate::outcome::OutcomeLine;
+use crate::prompt::Shortened;
+use crate::run::{CachedVerdict, Key, RunFileError};
+use crate::verdict::Reading;
+
+/// A run's memory.
+pub trait Ledger {
+    /// Keeps a trajectory; true when the run has met exactly this one before, so that its answers still hold.
+    fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError>;
+
+    /// How many questions a trajectory comes to. Their outcomes follow.
+    fn planned(&mut self, _trajectory_id: &str, _questions: usize) {}
+
+    fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError>;
+
+    fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError>;
+
+    fn cache(&mut self, key: Key, reading: &Reading, shortened: &[Shortened]) -> Result<(), RunFileError>;
+
+    /// Makes what came so far survive this process.
+    fn write(&mut self) -> Result<(), RunFileError>;
+
+    /// The same when much has come together.
+    fn write_if_long(&mut self) -> Result<(), RunFileError> {
+        Ok(())
+    }
+
+    /// Called a few times a second.
+    fn write_all(&mut self) -> Result<(), RunFileError> {
+        self.write()
+    }
+
+    fn close(&mut self) -> Result<(), RunFileError> {
+        self.write_all()
+    }
+}

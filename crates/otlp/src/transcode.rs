@@ -1,0 +1,95 @@
+//! An OTLP request in JSON as the same request in protobuf, so that a receiver has one form to deal with.
+
+use std::sync::Arc;
+
+use gradus_core::span::Resource;
+
+use crate::encode::{encode_attributes, encode_log, encode_span};
+use crate::json::{ExportJson, read_export_json};
+use crate::record::Signal;
+use crate::regroup::Rejected;
+use crate::wire::write_bytes;
+
+/// Reads a JSON request; records of the other signal and those that cannot be read are left out and counted.
+pub fn export_from_json(json: &[u8], signal: Signal) -> Result<(Vec<u8>, Rejected), serde_json::Error> {
+    let mut out = Vec::new();
+    let mut rejected = Rejected::default();
+    let mut open = OpenScope::default();
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    read_export_json(&mut deserializer, &mut |record| match record {
+        ExportJson::Span(span, rest) if signal == Signal::Span => {
+            let mut body = Vec::new();
+            encode_span(&span, &mut body);
+            body.extend(rest);
+            open.add(&span.resource, &span.scope, &body, &mut out);
+        }
+        ExportJson::Log(log) if signal == Signal::Log => {
+            let mut body = Vec::new();
+            encode_log(&log, &mut body);
+            open.add(&Arc::default(), "", &body, &mut out);
+        }
+        ExportJson::Span(..) => rejected.add(1, || "a span in a request of log records".to_owned()),
+        ExportJson::Log(_) => rejected.add(1, || "a log record in a request of spans".to_owned()),
+        ExportJson::Bad(reason) => rejected.add(1, || reason),
+    })?;
+    deserializer.end()?;
+    open.close(&mut out);
+    Ok((out, rejected))
+}
+
+/// The records that share a resource and a scope, until others come.
+#[derive(Default)]
+struct OpenScope {
+    resource: Arc<Resource>,
+    name: String,
+    records: Vec<u8>,
+}
+
+impl OpenScope {
+    fn add(&mut self, resource: &Arc<Resource>, name: &str, body: &[u8], out: &mut Vec<u8>) {
+        let is_same = Arc::ptr_eq(&self.resource, resource) || self.resource == *resource;
+        if !is_same || self.name != name {
+            self.close(out);
+            self.resource = Arc::clone(resource);
+            name.clone_into(&mut self.name);
+        }
+        write_bytes(&mut self.records, 2, body);
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        if self.records.is_empty() {
+            return;
+        }
+        let (mut scope, mut scopes, mut resource, mut group) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        write_bytes(&mut scope, 1, self.name.as_bytes());
+        write_bytes(&mut scopes, 1, &scope);
+        scopes.append(&mut self.records);
+        encode_attributes(&self.resource.attributes, 1, &mut resource);
+        write_bytes(&mut group, 1, &resource);
+        write_bytes(&mut group, 2, &scopes);
+        write_bytes(out, 1, &group);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_what_only_the_wire_knows() {
+        let json = br#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"s"}}]},
+            "scopeSpans":[{"scope":{"name":"x"},"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708",
+            "name":"n","kind":"SPAN_KIND_CLIENT","startTimeUnixNano":"1","endTimeUnixNano":"2","flags":257,"traceState":"a=b",
+            "links":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","attributes":[]}]},{"traceId":7}]}]}]}"#;
+        let (bytes, rejected) = export_from_json(json, Signal::Span).expect("a request");
+        assert_eq!(rejected.count, 1);
+        let message: opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest =
+            prost::Message::decode(bytes.as_slice()).expect("a request");
+        let span = &message.resource_spans[0].scope_spans[0].spans[0];
+        assert_eq!((span.kind, span.flags, span.trace_state.as_str(), span.links.len()), (3, 257, "a=b", 1));
+        assert_eq!(span.links[0].span_id, [1, 2, 3, 4, 5, 6, 7, 9]);
+        assert!(export_from_json(b"{\"resourceSpans\": [}", Signal::Span).is_err());
+        assert!(export_from_json(b"[]", Signal::Span).is_err());
+    }
+}
