@@ -73,6 +73,45 @@ pub fn clustered(clusters: &[Cluster], worst: f64, best: f64) -> Option<Interval
     Some(Interval { low: worst + unit.low * range, high: worst + unit.high * range })
 }
 
+/// Sums over trajectories, for whoever does not have them one by one any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// Of how many scores there are.
+    pub count: f64,
+    /// Of the scores.
+    pub sum: f64,
+    /// Of the squares of each trajectory's sum.
+    pub sum_sum: f64,
+    /// Of the products of each trajectory's sum and count.
+    pub sum_count: f64,
+    /// Of the squares of each trajectory's count.
+    pub count_count: f64,
+}
+
+/// As [`clustered`], for scores between 0 and 1.
+pub fn of_sums(sums: &Sums) -> Option<Interval> {
+    let Sums { count, sum, sum_sum, sum_count, count_count } = *sums;
+    if count <= 0.0 || count_count <= 0.0 {
+        return None;
+    }
+    let share = (sum / count).clamp(0.0, 1.0);
+    let groups = count * count / count_count;
+    let independent = share * (1.0 - share) / count;
+    if (count_count - count).abs() < 1e-6 && (sum_sum - sum).abs() < 1e-6 {
+        return Some(wilson_of(share, count, NORMAL_QUANTILE));
+    }
+    if independent <= f64::EPSILON {
+        return Some(wilson_of(share, groups, NORMAL_QUANTILE));
+    }
+    if groups < 1.5 {
+        return Some(wilson_of(share, 1.0, student_quantile(1.0)));
+    }
+    let squares = (sum_sum - 2.0 * share * sum_count + share * share * count_count).max(0.0);
+    let variance = groups / (groups - 1.0) * squares / (count * count);
+    let design_effect = (variance / independent).max(1.0);
+    Some(wilson_of(share, (count / design_effect).max(1.0), student_quantile(groups - 1.0)))
+}
+
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
 fn wilson_of(share: f64, count: f64, quantile: f64) -> Interval {
@@ -97,6 +136,30 @@ fn student_quantile(freedom: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_say_what_single_trajectories_say() {
+        let samples: [&[(f64, f64)]; 4] = [
+            &[(3.0, 2.0), (5.0, 5.0), (1.0, 0.0), (4.0, 3.0)],
+            &[(1.0, 1.0), (1.0, 0.0), (1.0, 1.0)],
+            &[(2.0, 1.0)],
+            &[(6.0, 1.5), (2.0, 0.5), (9.0, 8.0)],
+        ];
+        for sample in samples {
+            let clusters: Vec<Cluster> = sample.iter().map(|&(count, sum)| Cluster { count, sum }).collect();
+            let of = |term: &dyn Fn(&Cluster) -> f64| clusters.iter().map(term).sum::<f64>();
+            let sums = Sums {
+                count: of(&|cluster| cluster.count),
+                sum: of(&|cluster| cluster.sum),
+                sum_sum: of(&|cluster| cluster.sum * cluster.sum),
+                sum_count: of(&|cluster| cluster.sum * cluster.count),
+                count_count: of(&|cluster| cluster.count * cluster.count),
+            };
+            let (one, other) = (clustered(&clusters, 0.0, 1.0).expect("some"), of_sums(&sums).expect("some"));
+            assert!((one.low - other.low).abs() < 1e-9 && (one.high - other.high).abs() < 1e-9, "{sample:?}");
+        }
+        assert_eq!(of_sums(&Sums::default()), None);
+    }
 
     fn clusters(of: &[(u32, u32)]) -> Vec<Cluster> {
         of.iter().map(|(good, count)| Cluster { sum: f64::from(*good), count: f64::from(*count) }).collect()

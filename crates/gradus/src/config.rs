@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use gradus_llm::Secret;
 use serde::Deserialize;
 
+use crate::alert;
+use crate::redaction::RedactSection;
+use crate::serve::RuleSection;
+
 /// The file, if there is one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +22,48 @@ pub(crate) struct File {
     pub(crate) judge: JudgeSection,
     #[serde(default)]
     pub(crate) eval: EvalSection,
+    #[serde(default)]
+    pub(crate) serve: ServeSection,
+    /// How projects are judged while traces come in.
+    #[serde(default)]
+    pub(crate) rule: Vec<RuleSection>,
+    #[serde(default)]
+    pub(crate) alert: Vec<alert::RuleSection>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServeSection {
+    pub(crate) http: Option<String>,
+    pub(crate) grpc: Option<String>,
+    /// Where people reach the server, for links in alerts.
+    pub(crate) public_url: Option<String>,
+    /// How long nothing may come for a trace whose root has ended before it is judged.
+    pub(crate) quiet_s: Option<f64>,
+    /// The same for a trace whose root has not ended.
+    pub(crate) give_up_s: Option<f64>,
+    pub(crate) max_request_mb: Option<u32>,
+    /// What requests may hold in memory, all together.
+    pub(crate) max_memory_mb: Option<u32>,
+    pub(crate) connections: Option<usize>,
+    /// Of one client or key.
+    pub(crate) requests_per_second: Option<f64>,
+    /// Pages of these origins may ask; none may without it.
+    #[serde(default)]
+    pub(crate) cors_origins: Vec<String>,
+    /// Ask for a key even on loopback.
+    #[serde(default)]
+    pub(crate) require_key: bool,
+    pub(crate) retention: Option<RetentionSection>,
+    #[serde(default)]
+    pub(crate) redact: Vec<RedactSection>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetentionSection {
+    pub(crate) max_age: Option<String>,
+    pub(crate) max_size: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -74,6 +120,16 @@ impl Environment {
     }
 }
 
+/// Where runs and the store are: as given, else as the environment or the file has it.
+pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(folder) = given {
+        return Ok(folder.to_owned());
+    }
+    let environment = Environment::read();
+    let file = File::read(environment.config.as_deref())?;
+    Ok(environment.state_dir.or(file.state_dir).unwrap_or_else(|| PathBuf::from(".gradus")))
+}
+
 /// The file's usual name.
 const FILE: &str = "gradus.toml";
 
@@ -95,7 +151,9 @@ impl File {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             let paths =
                 [&mut file.state_dir, &mut file.eval.tools, &mut file.eval.tool_notes, &mut file.eval.prices];
-            for named in paths.into_iter().flatten().chain(&mut file.eval.rubrics) {
+            let of_rules = file.rule.iter_mut().flat_map(|rule| [&mut rule.tools, &mut rule.tool_notes]);
+            let named = paths.into_iter().chain(of_rules).flatten();
+            for named in named.chain(&mut file.eval.rubrics) {
                 *named = folder.join(&named);
             }
         }

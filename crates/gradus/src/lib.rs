@@ -3,7 +3,10 @@
 pub mod alert;
 pub mod cli;
 mod config;
+mod file_limit;
+mod judging;
 mod output;
 pub mod redaction;
+mod serve;
 pub mod source;
 mod tool_file;

@@ -39,3 +39,15 @@ pub fn status(code: u32, message: &str) -> Vec<u8> {
 pub fn status_json(code: u32, message: &str) -> String {
     serde_json::json!({"code": code, "message": message}).to_string()
 }
+
+/// A `google.rpc.Status` that says when to try again.
+pub fn retry_status(code: u32, message: &str, seconds: u32) -> Vec<u8> {
+    let (mut delay, mut info, mut any) = (Vec::new(), Vec::new(), Vec::new());
+    write_number(&mut delay, 1, u64::from(seconds));
+    write_bytes(&mut info, 1, &delay);
+    write_bytes(&mut any, 1, b"type.googleapis.com/google.rpc.RetryInfo");
+    write_bytes(&mut any, 2, &info);
+    let mut body = status(code, message);
+    write_bytes(&mut body, 3, &any);
+    body
+}

@@ -89,6 +89,7 @@ CREATE TABLE trajectory (
 CREATE INDEX trajectory_by_story ON trajectory (story);
 CREATE INDEX trajectory_by_trace ON trajectory (trace);
 CREATE INDEX trajectory_by_project ON trajectory (project, start_ns);
+CREATE INDEX trajectory_by_start ON trajectory (start_ns);
 
 -- What traces are filtered by, in the order they are listed in.
 CREATE TABLE facet (

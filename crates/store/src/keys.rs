@@ -1,11 +1,12 @@
 //! API keys. Only their digests are kept: a key has 256 random bits, so a plain digest cannot be reversed, and comparing
 //! digests does not tell how much of a key was right.
 
-use rusqlite::{OptionalExtension, params};
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::writer::Written;
 
 /// What a key may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,34 +65,40 @@ impl KeyScopes {
     }
 }
 
+/// Keys are few, and made and revoked while a server runs: this goes beside its writer, which waits for it.
+fn open_beside(folder: &Path) -> Result<Connection, StoreError> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| StoreError::NotWritable { path: folder.to_owned(), reason: error.to_string() })?;
+    crate::connection::open_writer(&folder.join(crate::FILE_NAME))
+}
+
 impl Store {
-    /// Adds a key; false when the name is taken.
-    pub fn add_key(
-        &self,
-        name: String,
+    /// Adds a key to the store in a folder, also while a server uses it; false when the name is taken.
+    pub fn add_key_beside(
+        folder: &Path,
+        name: &str,
         key: &str,
         scopes: KeyScopes,
         now_ns: i64,
-    ) -> Result<Written<bool>, StoreError> {
-        let hash = hash(key);
-        self.writer()?.submit(100, move |writing| {
-            let added = writing.sql.execute(
-                "INSERT INTO api_key (name, hash, scopes, created_ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                params![name, &hash[..], scopes.names(), now_ns],
-            )?;
-            Ok(added == 1)
-        })
+    ) -> Result<bool, StoreError> {
+        let added = open_beside(folder)?.execute(
+            "INSERT INTO api_key (name, hash, scopes, created_ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            params![name, &hash(key)[..], scopes.names(), now_ns],
+        )?;
+        Ok(added == 1)
     }
 
     /// False when there is no such key, or it was revoked before.
-    pub fn revoke_key(&self, name: String, now_ns: i64) -> Result<Written<bool>, StoreError> {
-        self.writer()?.submit(100, move |writing| {
-            let changed = writing.sql.execute(
-                "UPDATE api_key SET revoked_ns = ? WHERE name = ? AND revoked_ns IS NULL",
-                params![now_ns, name],
-            )?;
-            Ok(changed == 1)
-        })
+    pub fn revoke_key_beside(folder: &Path, name: &str, now_ns: i64) -> Result<bool, StoreError> {
+        let path = folder.join(crate::FILE_NAME);
+        if !path.is_file() {
+            return Err(StoreError::Missing { path });
+        }
+        let changed = open_beside(folder)?.execute(
+            "UPDATE api_key SET revoked_ns = ? WHERE name = ? AND revoked_ns IS NULL",
+            params![now_ns, name],
+        )?;
+        Ok(changed == 1)
     }
 
     pub fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {

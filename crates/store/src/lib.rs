@@ -27,7 +27,10 @@ pub use grading::{Digest, OutcomeRecord, RecordedKind, Spend, TrajectoryRecord, 
 pub use ingest::{BlockSignal, Chunk, Ingested, LinkKind, Root, SpanKey};
 pub use keys::{KeyRow, KeyScopes, new_key};
 pub use notes::AlertEvent;
-pub use query::*;
+pub use query::{
+    BUCKET_NS, Block, Cursor, ExampleRow, MetricFilter, MetricGroup, MetricRow, Moments, Page,
+    ProjectPosition, ProjectRow, ScoreBound, ScoreRow, Story, TraceFilter, TraceRow, TrajectoryRow, Window,
+};
 pub use retention::{Removed, Retention};
 pub use transfer::Transferred;
 pub use writer::{WriterStatus, Written};

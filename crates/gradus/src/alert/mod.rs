@@ -21,3 +21,8 @@ pub use rule::{ClearAt, Rule, RuleSection};
 pub use state::{Example, Measured, State, advance};
 pub use subject::{Percentile, Subject, Unit};
 pub use target::{Target, TargetKind, WebhookUrl};
+
+/// Reads `90s`, `15m`, `1h` or `7d`.
+pub fn duration(text: &str) -> Option<std::time::Duration> {
+    duration::parse(text)
+}

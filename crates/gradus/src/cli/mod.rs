@@ -1,16 +1,22 @@
 //! The command line: what can be said, and what each outcome's exit code is.
 
+mod doctor;
 mod eval;
+mod keys;
 mod outputs;
 mod report;
 mod rubrics;
+mod serve;
 mod sources;
+mod store;
 mod traces;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+pub(crate) use sources::complain;
 
 /// Exit codes, the same for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +47,14 @@ enum Command {
     Report(report::Arguments),
     /// Lists, shows and checks rubrics: what is asked, and what the answers are worth.
     Rubrics(rubrics::Arguments),
+    /// Receives traces, keeps them and grades them as they come.
+    Serve(serve::Arguments),
+    /// Looks after a server's store: check, compact, export, import, backup.
+    Store(store::Arguments),
+    /// API keys of a server that others can reach.
+    Keys(keys::Arguments),
+    /// Checks what a server needs: ports, disk, settings, the judge's endpoint and key, the clock.
+    Doctor(doctor::Arguments),
 }
 
 /// Runs the command line.
@@ -58,6 +72,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Eval(arguments) => eval::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Rubrics(arguments) => rubrics::run(arguments),
+        Command::Serve(arguments) => Ok(serve::run(arguments)),
+        Command::Store(arguments) => store::run(arguments),
+        Command::Keys(arguments) => keys::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
     };
     match done {
         Ok(exit) => ExitCode::from(exit as u8),

@@ -8,9 +8,9 @@ use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::rubric::{Library, Origin, Piece, Rubric, Subject};
 
 use super::Exit;
-use super::eval::library;
 use super::sources::complain;
 use crate::config::{Environment, File};
+use crate::judging::library;
 
 #[derive(Args)]
 pub(super) struct Arguments {

@@ -103,6 +103,6 @@ fn read_folder(inputs: &[Input], intake: &mut Intake<'_>) -> usize {
 }
 
 /// One line on standard error, safe to show whatever it quotes.
-pub(super) fn complain(text: &str) {
+pub(crate) fn complain(text: &str) {
     anstream::eprintln!("gradus: {}", crate::output::printable_line(text));
 }

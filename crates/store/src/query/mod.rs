@@ -3,10 +3,13 @@
 mod metrics;
 mod spans;
 mod traces;
+mod watch;
 
 pub use metrics::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow, Moments};
 pub use spans::{Block, ProjectPosition, Story};
 pub use traces::{Cursor, Page, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
+
+pub use watch::{ExampleRow, Window};
 
 use gradus_core::span::{SpanId, TraceId};
 use rusqlite::{OptionalExtension, params};
@@ -49,6 +52,10 @@ impl Store {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    pub fn has_project(&self, name: &str) -> Result<bool, StoreError> {
+        Ok(project_number(&*self.readers.take()?, name)?.is_some())
     }
 
     /// The trace that holds a span.

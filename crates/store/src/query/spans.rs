@@ -26,6 +26,8 @@ pub struct Block {
 pub struct Story {
     pub no: i64,
     pub traces: Vec<TraceId>,
+    /// The projects of the traces.
+    pub projects: HashMap<TraceId, String>,
     pub blocks: Vec<Block>,
     /// Of traces that hold spans in several versions: which block has the one that counts.
     pub versions: HashMap<(i64, SpanId), i64>,
@@ -58,20 +60,24 @@ impl Store {
     pub fn story(&self, story: i64) -> Result<Story, StoreError> {
         let reader = self.readers.take()?;
         let sql: &Connection = &reader;
-        let traces: Vec<(i64, [u8; 16], bool)> = sql
+        let traces: Vec<(i64, [u8; 16], bool, String)> = sql
             .prepare_cached(
-                "SELECT no, trace_id, has_versions FROM trace WHERE no = ?1 AND story = ?1 \
-                 UNION ALL SELECT no, trace_id, has_versions FROM trace WHERE story = ?1 AND story <> no",
+                "SELECT t.no, trace_id, has_versions, project.name FROM ( \
+                 SELECT no, trace_id, has_versions, project FROM trace WHERE no = ?1 AND story = ?1 UNION ALL \
+                 SELECT no, trace_id, has_versions, project FROM trace WHERE story = ?1 AND story <> no) t \
+                 JOIN project ON project.no = t.project",
             )?
-            .query_map([story], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .query_map([story], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
             .collect::<Result<_, _>>()?;
         let mut found = Story { no: story, ..Story::default() };
         found.due_ns = sql
             .prepare_cached("SELECT max(arrived_ns) FROM due WHERE story = ?")?
             .query_row([story], |row| row.get(0))?;
         let mut left = MOST_BYTES;
-        for (trace, id, has_versions) in traces {
-            found.traces.push(TraceId(u128::from_be_bytes(id)));
+        for (trace, id, has_versions, project) in traces {
+            let id = TraceId(u128::from_be_bytes(id));
+            found.traces.push(id);
+            found.projects.insert(id, project);
             found.is_cut |= !read_blocks(sql, trace, &mut left, &mut found.blocks)?;
             if has_versions {
                 read_versions(sql, trace, &mut found.versions)?;

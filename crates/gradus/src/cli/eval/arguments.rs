@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::super::outputs::Outputs;
+use crate::judging::JudgeOptions;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -13,42 +14,8 @@ pub(in crate::cli) struct Arguments {
     #[arg(value_name = "SOURCE", required = true)]
     pub(super) sources: Vec<String>,
 
-    /// Who judges: `offline` (rules, no network), a model's name (`gpt-4o`), or `openai:MODEL` / `anthropic:MODEL`.
-    /// Without it: gpt-4o if OPENAI_API_KEY or OPENAI_BASE_URL is set, claude-sonnet-5-5 if ANTHROPIC_API_KEY is, else
-    /// `offline`.
-    #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
-    pub(super) judge: Option<String>,
-    /// The endpoint's address; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
-    #[arg(long, value_name = "URL", help_heading = "Judge")]
-    pub(super) base_url: Option<String>,
-    /// Questions in flight at most; the endpoint's own limit is found below that [default: 200].
-    #[arg(long, value_name = "N", help_heading = "Judge")]
-    pub(super) concurrency: Option<usize>,
-    /// How long one call may take, in seconds [default: 120].
-    #[arg(long, value_name = "SECONDS", help_heading = "Judge")]
-    pub(super) timeout: Option<f64>,
-    /// How often a call that failed is tried again.
-    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Judge")]
-    pub(super) retries: u32,
-    /// How often an answer that cannot be read is asked for again.
-    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Judge")]
-    pub(super) ask_again: u32,
-    /// Length of an answer at most [default: 1024].
-    #[arg(long, value_name = "TOKENS", help_heading = "Judge")]
-    pub(super) max_tokens: Option<u32>,
-    /// The judge's context: what does not fit is shortened, and marked [default: 100000].
-    #[arg(long, value_name = "TOKENS", help_heading = "Judge")]
-    pub(super) context_tokens: Option<usize>,
-    /// The model's temperature; `none` sends none [default: 0]. Anthropic takes none.
-    #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Judge")]
-    pub(super) temperature: Option<Temperature>,
-    /// Ask for plain text, even if the endpoint could answer in JSON.
-    #[arg(long, help_heading = "Judge")]
-    pub(super) text_answers: bool,
-    /// Prices of models (TOML: `["model"]`, input, output, cached_input in dollars for a million tokens); they win over
-    /// those that are built in.
-    #[arg(long, value_name = "FILE", help_heading = "Judge")]
-    pub(super) prices: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) judge: JudgeOptions,
 
     /// Which evaluations to run, by name [default: all].
     #[arg(long, short, value_name = "NAME", value_delimiter = ',', help_heading = "What is judged")]
@@ -111,16 +78,3 @@ A run that was cut off is taken up by the same command. Verdicts are kept: the s
 
 Exit codes: 0 done (gates passed or inconclusive), 1 the run broke off or nothing was answered, 2 bad input or settings, 3 a gate failed,
 4 nothing to judge, 130 interrupted; what was judged by then is reported in every case.";
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Temperature(pub(super) Option<f64>);
-
-fn temperature(text: &str) -> Result<Temperature, String> {
-    if text == "none" {
-        return Ok(Temperature(None));
-    }
-    match text.parse::<f64>() {
-        Ok(value) if (0.0..=2.0).contains(&value) => Ok(Temperature(Some(value))),
-        _ => Err("a number from 0 to 2, or none".to_owned()),
-    }
-}

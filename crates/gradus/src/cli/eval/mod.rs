@@ -2,13 +2,11 @@
 
 mod arguments;
 mod dry_run;
-mod file_limit;
 mod judge_source;
 mod progress;
 mod settings;
 
 pub(super) use arguments::Arguments;
-pub(super) use settings::library;
 
 use std::io::IsTerminal;
 
@@ -143,7 +141,7 @@ fn judge_all(
         ignore_cache: arguments.fresh,
     };
     if settings.judge.is_some() {
-        file_limit::raise(settings.limits.concurrency);
+        crate::file_limit::raise(settings.limits.concurrency);
     }
     let mut watcher = progress::Bar::new(arguments.quiet, settings.judge.is_some());
     // One thread: a call to a judge is all waiting, and handing it between threads costs more than it gains.
@@ -264,7 +262,7 @@ fn endpoint_advice(failure: &Failure, settings: &Settings) -> String {
     let Some(judge) = &settings.judge else { return failure.to_string() };
     let endpoint = judge.client.endpoint();
     let (url, model) = (judge.client.shown_url(), &endpoint.model);
-    let variable = settings::key_variable(endpoint.provider);
+    let variable = crate::judging::key_variable(endpoint.provider);
     match &failure.error {
         CallError::Unauthorized { status: 402 | 429, .. } => {
             format!(

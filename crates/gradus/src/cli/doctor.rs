@@ -1,0 +1,175 @@
+//! `gradus doctor`: what a server needs, looked at before it is missed.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use gradus_store::{FILE_NAME, Store};
+
+use super::Exit;
+use crate::serve::{Given, Summary as ServeSummary};
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// As for `gradus serve`.
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
+    /// As for `gradus serve`.
+    #[arg(long, value_name = "ADDRESS")]
+    grpc: Option<String>,
+    /// As for `gradus serve`.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// As for `gradus serve`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// What was looked at, and how it is.
+enum Finding {
+    Good(String),
+    /// It works, and could be better.
+    Warning(String),
+    /// It does not work.
+    Bad(String),
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let given = Given {
+        http: arguments.http.clone(),
+        grpc: arguments.grpc.clone(),
+        data: arguments.data.clone(),
+        config: arguments.config.clone(),
+    };
+    let mut findings = Vec::new();
+    match given.summary() {
+        Ok(summary) => {
+            findings.push(("settings", Finding::Good(summary.text.clone())));
+            look(&summary, &mut findings);
+        }
+        Err(reason) => findings.push(("settings", Finding::Bad(reason))),
+    }
+    let mut exit = Exit::Pass;
+    for (what, finding) in findings {
+        let (mark, text) = match finding {
+            Finding::Good(text) => ("ok  ", text),
+            Finding::Warning(text) => ("warn", text),
+            Finding::Bad(text) => {
+                exit = Exit::BadInput;
+                ("FAIL", text)
+            }
+        };
+        anstream::println!("{mark} {what}: {}", crate::output::printable_line(&text));
+    }
+    Ok(exit)
+}
+
+fn look(summary: &ServeSummary, findings: &mut Vec<(&'static str, Finding)>) {
+    findings.push(("http port", port(&summary.http.to_string(), "--http")));
+    findings.push(("grpc port", port(&summary.grpc.to_string(), "--grpc")));
+    findings.push(("folder", folder(&summary.data)));
+    findings.push(("store", store(&summary.data)));
+    if summary.needs_key {
+        findings.push(("keys", keys(&summary.data)));
+    }
+    findings.push(("disk", disk(&summary.data)));
+    findings.push(("clock", clock()));
+    for (rule, judge) in &summary.judges {
+        findings.push(("judge", endpoint(rule, judge)));
+    }
+}
+
+fn port(address: &str, option: &str) -> Finding {
+    match TcpListener::bind(address) {
+        Ok(_) => Finding::Good(format!("{address} is free")),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Finding::Bad(format!(
+            "something listens on {address} already: stop it (another gradus? a collector?), or choose another port with {option}"
+        )),
+        Err(error) => Finding::Bad(format!("{address}: {error}; choose another address with {option}")),
+    }
+}
+
+fn folder(data: &Path) -> Finding {
+    let probe = || {
+        std::fs::create_dir_all(data)?;
+        tempfile::NamedTempFile::new_in(data).map(drop)
+    };
+    match probe() {
+        Ok(()) => Finding::Good(format!("{} can be written to", data.display())),
+        Err(error) => Finding::Bad(format!("{}: {error}; choose another with --data", data.display())),
+    }
+}
+
+fn store(data: &Path) -> Finding {
+    let path = data.join(FILE_NAME);
+    if !path.exists() {
+        return Finding::Good("none yet; it is made at the first start".to_owned());
+    }
+    let read = Store::open_to_read(&path).and_then(|store| Ok((store.size()?, store.projects()?.len())));
+    match read {
+        Ok(((used, free), projects)) => {
+            Finding::Good(format!("{projects} projects, {used} bytes in use, {free} bytes free in the file"))
+        }
+        Err(error) => Finding::Bad(error.to_string()),
+    }
+}
+
+fn keys(data: &Path) -> Finding {
+    let keys = Store::open_to_read(&data.join(FILE_NAME)).and_then(|store| store.keys()).unwrap_or_default();
+    match keys.iter().filter(|key| key.revoked_ns.is_none()).count() {
+        0 => Finding::Bad(
+            "others can reach the server, and there is no key: make one with `gradus keys add NAME`"
+                .to_owned(),
+        ),
+        count => Finding::Good(format!("{count} valid")),
+    }
+}
+
+fn disk(data: &Path) -> Finding {
+    const LITTLE: u64 = 1 << 30;
+    match rustix::fs::statvfs(data) {
+        Ok(found) => {
+            let free = found.f_bavail.saturating_mul(found.f_frsize);
+            let text = format!("{:.1} GB free at {}", free as f64 / 1e9, data.display());
+            if free < LITTLE {
+                Finding::Warning(format!("{text}: make room, or keep less with serve.retention"))
+            } else {
+                Finding::Good(text)
+            }
+        }
+        Err(error) => Finding::Warning(format!("how much room there is cannot be told: {error}")),
+    }
+}
+
+fn clock() -> Finding {
+    // Spans are judged and kept by their times; a clock that was never set is far off.
+    let now = jiff::Timestamp::now();
+    let year = now.to_zoned(jiff::tz::TimeZone::UTC).year();
+    if (2025..2100).contains(&year) {
+        Finding::Good(format!("{}", now.round(jiff::Unit::Second).unwrap_or(now)))
+    } else {
+        Finding::Bad(format!("it says {now}: set it, or times of traces and daily budgets mean nothing"))
+    }
+}
+
+fn endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::ModelJudge>) -> Finding {
+    let url = judge.client.shown_url().to_owned();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Finding::Bad(error.to_string()),
+    };
+    let request = gradus_llm::Request {
+        system: "You are asked whether you are there.",
+        user: "Say yes.",
+        answer: gradus_llm::AnswerForm::Text,
+        max_tokens: 16,
+        temperature: judge.settings.temperature,
+    };
+    let (_, answer) = runtime.block_on(judge.client.ask(&request));
+    match answer {
+        Ok(_) => Finding::Good(format!("rule {rule:?}: {} answers at {url}", judge.name())),
+        Err(failure) => {
+            Finding::Bad(format!("rule {rule:?}: {url}: {failure}; check the address, the key and the model"))
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `gradus keys`: who may talk to a server that others can reach.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use gradus_store::{FILE_NAME, KeyScopes, Store, StoreError, new_key};
+
+use super::{Exit, complain};
+use crate::config::data_folder;
+use crate::output::printable_line;
+use crate::serve::now_ns;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// The server's folder [default: .gradus].
+    #[arg(long, value_name = "DIR", global = true)]
+    data: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Makes a key and prints it, this once: only its digest is kept.
+    Add {
+        /// What it is for, so that it can be revoked by that name.
+        name: String,
+        /// What it may do: ingest (send traces and annotations), read (ask), admin (all).
+        #[arg(long, value_name = "SCOPES", default_value = "ingest,read")]
+        scopes: String,
+    },
+    /// Lists the keys there are.
+    List,
+    /// Makes a key useless, within five seconds also for a server that runs.
+    Revoke { name: String },
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    Ok(carry_out(arguments).unwrap_or_else(|reason| {
+        complain(&reason);
+        Exit::BadInput
+    }))
+}
+
+fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
+    let folder = data_folder(arguments.data.as_deref())?;
+    let said = |error: StoreError| error.to_string();
+    match &arguments.command {
+        Command::Add { name, scopes } => {
+            if name.trim().is_empty() || name.chars().any(char::is_control) {
+                return Err("a key needs a name of printable characters".to_owned());
+            }
+            let scopes = KeyScopes::parse(scopes)
+                .map_err(|wrong| format!("there is no scope {wrong:?}; there are ingest, read and admin"))?;
+            if scopes == KeyScopes::default() {
+                return Err("a key without a scope may do nothing; give --scopes ingest,read".to_owned());
+            }
+            let key = new_key().map_err(said)?;
+            if !Store::add_key_beside(&folder, name, &key, scopes, now_ns()).map_err(said)? {
+                return Err(format!("there is, or was, a key called {name:?}; choose another name"));
+            }
+            complain(&format!("key {name:?} may {}; it is not shown again:", scopes.names()));
+            anstream::println!("{key}");
+        }
+        Command::List => {
+            let store = Store::open_to_read(&folder.join(FILE_NAME)).map_err(said)?;
+            for key in store.keys().map_err(said)? {
+                let created =
+                    jiff::Timestamp::from_nanosecond(i128::from(key.created_ns)).unwrap_or_default();
+                let created = created.round(jiff::Unit::Second).unwrap_or(created);
+                let state = if key.revoked_ns.is_some() { "revoked" } else { "valid" };
+                anstream::println!(
+                    "{}\t{}\t{created}\t{state}",
+                    printable_line(&key.name),
+                    key.scopes.names()
+                );
+            }
+        }
+        Command::Revoke { name } => {
+            if !Store::revoke_key_beside(&folder, name, now_ns()).map_err(said)? {
+                return Err(format!(
+                    "there is no valid key called {name:?}; `gradus keys list` shows those there are"
+                ));
+            }
+            anstream::println!("{} is revoked", printable_line(name));
+        }
+    }
+    Ok(Exit::Pass)
+}

@@ -1,0 +1,54 @@
+//! `gradus serve`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Exit, complain};
+use crate::serve::{self, Given, LogFormat};
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// Where HTTP is answered: OTLP, the API and the page [default: 127.0.0.1:4318].
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
+    /// Where OTLP over gRPC is answered [default: 127.0.0.1:4317].
+    #[arg(long, value_name = "ADDRESS")]
+    grpc: Option<String>,
+    /// Where everything is kept [default: .gradus].
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Settings; else gradus.toml if it is here.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How the log on standard error is written.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradus serve                                     on the ports that exporters look for, 4318 and 4317
+  gradus serve --http 0.0.0.0:4318 --grpc 0.0.0.0:4317     reachable by others; needs `gradus keys add` first
+  curl localhost:4318/api/v1/traces                what is there
+
+A request is acknowledged when its spans are on disk. SIGTERM finishes what is under way, SIGHUP reads the settings again.
+
+Exit codes: 0 stopped, 1 it cannot run, 2 bad settings.";
+
+pub(super) fn run(arguments: &Arguments) -> Exit {
+    let given = Given {
+        http: arguments.http.clone(),
+        grpc: arguments.grpc.clone(),
+        data: arguments.data.clone(),
+        config: arguments.config.clone(),
+    };
+    match serve::run(&given, arguments.log_format) {
+        Ok(()) => Exit::Pass,
+        Err(reason) => {
+            complain(&reason);
+            Exit::BadInput
+        }
+    }
+}

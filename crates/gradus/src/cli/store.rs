@@ -1,0 +1,173 @@
+//! `gradus store`: looks after a server's store.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions};
+
+use super::{Exit, complain};
+use crate::config::data_folder;
+use crate::serve;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args)]
+struct Data {
+    /// The server's folder [default: .gradus].
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Reads everything and says whether it is what it should be. Works while a server runs.
+    Check(Data),
+    /// Puts together what came in pieces, and gives back room that is not needed. The server must be stopped.
+    Compact(Data),
+    /// Writes everything but API keys as lines of JSON, packed with zstd. Works while a server runs.
+    Export {
+        /// The file to write; - for standard output.
+        file: PathBuf,
+        #[command(flatten)]
+        data: Data,
+    },
+    /// Reads an export into an empty store. The server must be stopped.
+    Import {
+        /// The file to read; - for standard input.
+        file: PathBuf,
+        #[command(flatten)]
+        data: Data,
+    },
+    /// Copies the store into a new file. Works while a server runs.
+    Backup {
+        /// The copy.
+        file: PathBuf,
+        #[command(flatten)]
+        data: Data,
+    },
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let done = match &arguments.command {
+        Command::Check(data) => check(data),
+        Command::Compact(data) => compact(data),
+        Command::Export { file, data } => export(file, data),
+        Command::Import { file, data } => import(file, data),
+        Command::Backup { file, data } => backup(file, data),
+    };
+    Ok(done.unwrap_or_else(|reason| {
+        complain(&reason);
+        Exit::BadInput
+    }))
+}
+
+fn read_only(data: &Data) -> Result<Store, String> {
+    Store::open_to_read(&data_folder(data.data.as_deref())?.join(FILE_NAME))
+        .map_err(|error| error.to_string())
+}
+
+fn exclusive(data: &Data) -> Result<Store, String> {
+    Store::open(&data_folder(data.data.as_deref())?, StoreOptions::default())
+        .map_err(|error| error.to_string())
+}
+
+fn check(data: &Data) -> Result<Exit, String> {
+    let report = match read_only(data)?.check(&mut serve::span_ids) {
+        Ok(report) => report,
+        Err(error @ StoreError::Missing { .. }) => return Err(error.to_string()),
+        Err(error) => {
+            complain(&format!("the store cannot be read to its end: {error}; restore a backup"));
+            return Ok(Exit::Unexpected);
+        }
+    };
+    for problem in &report.problems {
+        complain(problem);
+    }
+    anstream::println!(
+        "{} traces, {} spans in {} blocks, {} trajectories, {} verdicts: {}",
+        report.traces,
+        report.spans,
+        report.blocks,
+        report.trajectories,
+        report.outcomes,
+        match report.problems.len() {
+            0 => "all is well".to_owned(),
+            problems => format!("{problems} problems; restore a backup, or export what can be read"),
+        }
+    );
+    Ok(if report.problems.is_empty() { Exit::Pass } else { Exit::Unexpected })
+}
+
+fn compact(data: &Data) -> Result<Exit, String> {
+    let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
+    if !path.is_file() {
+        return Err(StoreError::Missing { path }.to_string());
+    }
+    let before = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
+    let store = exclusive(data)?;
+    let merged = store.compact().map_err(|error| error.to_string())?;
+    drop(store);
+    let after = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
+    anstream::println!("{before} bytes before, {after} after; {merged} pieces put together");
+    Ok(Exit::Pass)
+}
+
+fn export(file: &Path, data: &Data) -> Result<Exit, String> {
+    let store = read_only(data)?;
+    let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
+    if file == Path::new("-") {
+        let out = zstd::Encoder::new(std::io::stdout().lock(), 3).map_err(wrong)?;
+        return write_export(&store, out).map(|_| Exit::Pass);
+    }
+    // What is half written has another name.
+    let part = file.with_added_extension("part");
+    let out = BufWriter::new(File::create(&part).map_err(wrong)?);
+    let done = write_export(&store, zstd::Encoder::new(out, 3).map_err(wrong)?)
+        .and_then(|rows| std::fs::rename(&part, file).map_err(wrong).map(|()| rows));
+    match done {
+        Ok(rows) => {
+            anstream::println!("{rows} rows in {}", file.display());
+            Ok(Exit::Pass)
+        }
+        Err(reason) => {
+            let _ = std::fs::remove_file(&part);
+            Err(reason)
+        }
+    }
+}
+
+fn write_export(store: &Store, mut out: zstd::Encoder<'_, impl Write>) -> Result<u64, String> {
+    let done = store.export(&mut out).map_err(|error| error.to_string())?;
+    let mut inner = out.finish().map_err(|error| error.to_string())?;
+    inner.flush().map_err(|error| error.to_string())?;
+    Ok(done.rows)
+}
+
+fn import(file: &Path, data: &Data) -> Result<Exit, String> {
+    let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
+    let input: Box<dyn BufRead + Send> = if file == Path::new("-") {
+        Box::new(BufReader::new(zstd::Decoder::new(std::io::stdin()).map_err(wrong)?))
+    } else {
+        Box::new(BufReader::new(zstd::Decoder::new(File::open(file).map_err(wrong)?).map_err(wrong)?))
+    };
+    let store = exclusive(data)?;
+    let done =
+        store.import(input, serve::words_of).map_err(|error| format!("{}: {error}", file.display()))?;
+    anstream::println!("{} traces, {} rows", done.traces, done.rows);
+    Ok(Exit::Pass)
+}
+
+fn backup(file: &Path, data: &Data) -> Result<Exit, String> {
+    if file.exists() {
+        return Err(format!("{} is there already; a backup is a new file", file.display()));
+    }
+    read_only(data)?.backup(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    anstream::println!("copied to {}", file.display());
+    Ok(Exit::Pass)
+}

@@ -1,0 +1,101 @@
+//! What goes wrong with a request, as JSON; and parameters that are read with an error a caller understands.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use gradus_store::StoreError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
+
+use crate::serve::state::Server;
+
+#[derive(Debug)]
+pub(in crate::serve) struct ApiError {
+    status: StatusCode,
+    message: String,
+}
+
+/// What went wrong, and what to do about it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ErrorBody {
+    error: String,
+}
+
+impl ApiError {
+    pub(in crate::serve) fn new(status: StatusCode, message: impl Into<String>) -> ApiError {
+        ApiError { status, message: message.into() }
+    }
+
+    pub(super) fn bad(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub(super) fn missing(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, message)
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> ApiError {
+        let status = match &error {
+            StoreError::Busy | StoreError::DiskFull | StoreError::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        tracing::error!(%error, "the store failed");
+        ApiError::new(status, error.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.status, Json(ErrorBody { error: self.message })).into_response()
+    }
+}
+
+/// Reads from the store without keeping others waiting.
+pub(super) async fn blocking<T: Send + 'static>(
+    server: &Arc<Server>,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let server = Arc::clone(server);
+    let done = tokio::task::spawn_blocking(move || read(&server)).await;
+    done.unwrap_or_else(|_| {
+        Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered"))
+    })
+}
+
+/// Query parameters; those that are not known are an error, not something to pass over.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Params<T>, ApiError> {
+        let query = Query::<T>::try_from_uri(&parts.uri);
+        query.map(|Query(value)| Params(value)).map_err(|rejection| {
+            let text = rejection.body_text();
+            let reason = text.rsplit_once("query string: ").map_or(text.as_str(), |(_, reason)| reason);
+            ApiError::bad(format!("the parameters cannot be read: {reason}"))
+        })
+    }
+}
+
+pub(super) async fn not_found(uri: Uri) -> ApiError {
+    let advice = match uri.path() {
+        "/v1/metrics" => "metrics are not kept here; /v1/traces and /v1/logs are",
+        _ => "see /openapi.json for what there is",
+    };
+    ApiError::missing(format!("there is nothing at this address; {advice}"))
+}
+
+pub(super) async fn wrong_method(method: Method) -> ApiError {
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        format!("{method} is not for this address; see /openapi.json"),
+    )
+}

@@ -1,0 +1,66 @@
+//! The JSON API. What it can be asked is described by the code itself: `/openapi.json` is made from these functions.
+
+mod alerts;
+mod annotations;
+mod error;
+mod health;
+mod metrics;
+mod projects;
+mod rubrics;
+mod runs;
+mod schema;
+mod spans;
+mod time;
+mod traces;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::receive;
+use super::state::Server;
+pub(super) use error::ApiError;
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Gradus",
+    description = "Traces of agents, the trajectories in them, and how they were graded. Times are RFC 3339."
+))]
+struct Description;
+
+/// All that the server answers, and its description.
+pub(super) fn router(server: Arc<Server>) -> Router {
+    let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(projects::list))
+        .routes(routes!(traces::list))
+        .routes(routes!(traces::one))
+        .routes(routes!(spans::of_project))
+        .routes(routes!(spans::export))
+        .routes(routes!(metrics::list))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::one))
+        .routes(routes!(annotations::list, annotations::add))
+        .routes(routes!(annotations::remove))
+        .routes(routes!(rubrics::list))
+        .routes(routes!(alerts::list))
+        .routes(routes!(alerts::rules))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .split_for_parts();
+    let description = description.to_pretty_json().unwrap_or_default();
+    router
+        .route("/openapi.json", get(move || health::openapi(description.clone())))
+        .route("/v1/traces", post(receive::traces))
+        .route("/v1/logs", post(receive::logs))
+        .route("/opentelemetry.proto.collector.trace.v1.TraceService/Export", post(receive::export_traces))
+        .route("/opentelemetry.proto.collector.logs.v1.LogsService/Export", post(receive::export_logs))
+        .route("/", get(health::index))
+        .fallback(error::not_found)
+        .method_not_allowed_fallback(error::wrong_method)
+        .with_state(server)
+}

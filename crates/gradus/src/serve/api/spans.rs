@@ -1,0 +1,282 @@
+//! Spans of a project, as lines: for tables and for other programs. They are read and sent page by page, so neither side
+//! has to hold them all.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use gradus_core::dialect;
+use gradus_core::span::{Attributes, Span, StatusCode, Value};
+use gradus_otlp::{Limits, Signal, decode_span, read_export};
+use gradus_store::{BlockSignal, ProjectPosition, Story};
+use http_body_util::StreamBody;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Deserialize, Serialize, Serializer};
+use tokio::sync::mpsc;
+use utoipa::{IntoParams, ToSchema};
+
+use super::error::{ApiError, Params, blocking};
+use super::time;
+use crate::serve::state::Server;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SpanParams {
+    /// `LLM`, `TOOL`, `AGENT`, `CHAIN`, ...: the kind that OpenInference gives it, or what it comes to.
+    kind: Option<String>,
+    /// Only these attributes, by their names with commas between; all without it.
+    attributes: Option<String>,
+}
+
+/// A span; a line of the answer.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SpanLine<'a> {
+    trace_id: String,
+    span_id: String,
+    parent_id: Option<String>,
+    name: &'a str,
+    kind: Option<&'a str>,
+    start: String,
+    end: String,
+    /// `OK`, `ERROR` or `UNSET`.
+    status: &'static str,
+    status_message: Option<&'a str>,
+    #[schema(value_type = Object)]
+    attributes: AttributeMap<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events: Vec<EventLine<'a>>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct EventLine<'a> {
+    name: &'a str,
+    time: String,
+    #[schema(value_type = Object)]
+    attributes: AttributeMap<'a>,
+}
+
+/// Attributes as an object, without a copy.
+pub(super) struct AttributeMap<'a> {
+    attributes: &'a Attributes<'a>,
+    only: &'a [String],
+}
+
+impl Serialize for AttributeMap<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.attributes.iter() {
+            if self.only.is_empty() || self.only.iter().any(|wanted| wanted == name) {
+                map.serialize_entry(name, &Attribute(value))?;
+            }
+        }
+        map.end()
+    }
+}
+
+struct Attribute<'a>(&'a Value<'a>);
+
+impl Serialize for Attribute<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(value) => serializer.serialize_bool(*value),
+            Value::Int(value) => serializer.serialize_i64(*value),
+            Value::Double(value) => serializer.serialize_f64(*value),
+            Value::Str(text) => serializer.serialize_str(text),
+            Value::Bytes(bytes) => serializer.serialize_str(&String::from_utf8_lossy(bytes)),
+            Value::Array(items) => {
+                let mut list = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    list.serialize_element(&Attribute(item))?;
+                }
+                list.end()
+            }
+            Value::Map(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                for (name, value) in entries {
+                    map.serialize_entry(name, &Attribute(value))?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+/// The spans of a project, a line of JSON each, in order of their traces.
+#[utoipa::path(get, path = "/api/v1/projects/{project}/spans", tag = "projects",
+    params(("project" = String, Path), SpanParams),
+    responses((status = 200, body = SpanLine, content_type = "application/x-ndjson"),
+              (status = 404, body = super::error::ErrorBody)))]
+pub(super) async fn of_project(
+    State(server): State<Arc<Server>>,
+    Path(project): Path<String>,
+    Params(params): Params<SpanParams>,
+) -> Result<Response, ApiError> {
+    known_project(&server, &project).await?;
+    let names = params.attributes.unwrap_or_default();
+    let only: Vec<String> =
+        names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let kind = params.kind;
+    let body = stream(server, project, move |story, out| {
+        write_spans(story, kind.as_deref(), &only, out);
+    });
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+}
+
+/// All records of a project as OTLP: export requests one behind the other, which are one export request. `gradus traces`
+/// and `gradus eval` read this.
+#[utoipa::path(get, path = "/api/v1/projects/{project}/otlp", tag = "projects",
+    params(("project" = String, Path)),
+    responses((status = 200, body = Vec<u8>, content_type = "application/x-protobuf"),
+              (status = 404, body = super::error::ErrorBody)))]
+pub(super) async fn export(
+    State(server): State<Arc<Server>>,
+    Path(project): Path<String>,
+) -> Result<Response, ApiError> {
+    known_project(&server, &project).await?;
+    let body = stream(server, project, |story, out| crate::serve::write_otlp(story, out));
+    Ok(([(CONTENT_TYPE, "application/x-protobuf")], body).into_response())
+}
+
+async fn known_project(server: &Arc<Server>, project: &str) -> Result<(), ApiError> {
+    let name = project.to_owned();
+    let is_known = blocking(server, move |server| Ok(server.store.has_project(&name)?)).await?;
+    if is_known { Ok(()) } else { Err(ApiError::missing(format!("there is no project {project:?}"))) }
+}
+
+/// What waits to be sent, at most: pages of some hundred kilobytes.
+const PIECES: usize = 4;
+const PIECE_BYTES: usize = 128 << 10;
+
+type Piece = Result<http_body::Frame<Bytes>, std::io::Error>;
+
+/// Sends what `write` makes of each page, as fast as it is taken.
+fn stream(
+    server: Arc<Server>,
+    project: String,
+    write: impl Fn(&Story, &mut dyn FnMut(&[u8])) + Send + 'static,
+) -> Body {
+    let (sender, mut receiver) = mpsc::channel::<Piece>(PIECES);
+    tokio::task::spawn_blocking(move || {
+        let mut after: Option<ProjectPosition> = None;
+        loop {
+            let (page, last) = match server.store.project_page(&project, after) {
+                Ok(Some(found)) => found,
+                Ok(None) => return,
+                Err(error) => {
+                    // Whoever reads must see that this is not the end.
+                    tracing::error!(%error, "spans could not be read");
+                    let _ = sender.blocking_send(Err(std::io::Error::other(error.to_string())));
+                    return;
+                }
+            };
+            let mut piece = Vec::with_capacity(PIECE_BYTES);
+            let mut is_gone = false;
+            write(&page, &mut |bytes| {
+                piece.extend_from_slice(bytes);
+                if piece.len() >= PIECE_BYTES && !is_gone {
+                    let full = std::mem::replace(&mut piece, Vec::with_capacity(PIECE_BYTES));
+                    is_gone = sender.blocking_send(Ok(http_body::Frame::data(full.into()))).is_err();
+                }
+            });
+            is_gone = is_gone || sender.blocking_send(Ok(http_body::Frame::data(piece.into()))).is_err();
+            if is_gone {
+                return;
+            }
+            after = Some(last);
+        }
+    });
+    Body::new(StreamBody::new(futures_core_stream(move |context| receiver.poll_recv(context))))
+}
+
+/// A stream from a function that polls.
+fn futures_core_stream<F>(poll: F) -> PollStream<F>
+where
+    F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<Piece>>,
+{
+    PollStream(poll)
+}
+
+struct PollStream<F>(F);
+
+impl<F> futures_core::Stream for PollStream<F>
+where
+    F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<Piece>> + Unpin,
+{
+    type Item = Piece;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Piece>> {
+        (self.0)(context)
+    }
+}
+
+fn write_spans(story: &Story, kind: Option<&str>, only: &[String], out: &mut dyn FnMut(&[u8])) {
+    let limits = Limits::default();
+    let mut line = Vec::new();
+    for block in story.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
+        let _ = read_export(&block.export, &limits, &mut |record| {
+            if record.signal != Signal::Span {
+                return Ok(());
+            }
+            let span = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits)?;
+            if !story.counts(block, span.span_id) {
+                return Ok(());
+            }
+            let found = span_kind(&span);
+            if kind.is_none_or(|wanted| found.is_some_and(|found| found.eq_ignore_ascii_case(wanted))) {
+                line.clear();
+                if serde_json::to_writer(&mut line, &span_line(&span, found, only)).is_ok() {
+                    line.push(b'\n');
+                    out(&line);
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The kind that the span says it has, else the one it comes to.
+fn span_kind<'s>(span: &'s Span<'_>) -> Option<&'s str> {
+    span.text("openinference.span.kind").or_else(|| match dialect::read(span).kind {
+        dialect::Kind::Model => Some("LLM"),
+        dialect::Kind::Tool => Some("TOOL"),
+        dialect::Kind::Agent => Some("AGENT"),
+        _ => None,
+    })
+}
+
+fn span_line<'a>(span: &'a Span<'a>, kind: Option<&'a str>, only: &'a [String]) -> SpanLine<'a> {
+    let time = |ns: u64| time::show(i64::try_from(ns).unwrap_or(i64::MAX));
+    SpanLine {
+        trace_id: span.trace_id.to_string(),
+        span_id: span.span_id.to_string(),
+        parent_id: span.parent_id.map(|id| id.to_string()),
+        name: &span.name,
+        kind,
+        start: time(span.start_ns),
+        end: time(span.end_ns),
+        status: match span.status.code {
+            StatusCode::Ok => "OK",
+            StatusCode::Error => "ERROR",
+            StatusCode::Unset => "UNSET",
+        },
+        status_message: Some(&*span.status.message).filter(|message| !message.is_empty()),
+        attributes: AttributeMap { attributes: &span.attributes, only },
+        events: if only.is_empty() {
+            let event = |event: &'a gradus_core::span::Event<'a>| EventLine {
+                name: &event.name,
+                time: time(event.time_ns),
+                attributes: AttributeMap { attributes: &event.attributes, only },
+            };
+            span.events.iter().map(event).collect()
+        } else {
+            Vec::new()
+        },
+    }
+}

@@ -1,0 +1,270 @@
+//! Traces: the list, and one of them with all that is known of it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use gradus_core::span::TraceId;
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::OutcomeLine;
+use gradus_store::{AnnotationFilter, Cursor, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use super::annotations::AnnotationBody;
+use super::error::{ApiError, Params, blocking};
+use super::{schema, time};
+use crate::serve::live::story_trajectories;
+use crate::serve::state::Server;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListParams {
+    project: Option<String>,
+    /// Begun at or after this time.
+    from: Option<String>,
+    /// Begun before this time.
+    to: Option<String>,
+    agent: Option<String>,
+    model: Option<String>,
+    /// Calls this tool.
+    tool: Option<String>,
+    /// Was given this label: `incorrect`, or `thought_to_tool=incorrect`.
+    label: Option<String>,
+    /// A trajectory's mean score: `thought_to_tool<0.5` or `thought_to_tool>=0.9`.
+    score: Option<String>,
+    /// Holds an error, or none.
+    error: Option<bool>,
+    /// Words that the trajectory holds, all of them.
+    q: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// From 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<usize>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TracePage {
+    items: Vec<TraceSummary>,
+    /// Null at the end. A page may be short, or empty, and still have a next one.
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TraceSummary {
+    trace_id: String,
+    project: String,
+    /// The root span's name.
+    name: String,
+    start: String,
+    end: String,
+    duration_ms: f64,
+    spans: i64,
+    /// Spans that ended in an error.
+    errors: i64,
+    is_error: bool,
+    /// Stored bytes.
+    bytes: i64,
+    /// False while the root span is missing.
+    has_root: bool,
+    /// When something of it came last.
+    arrived: String,
+    /// Those that begin in this trace; empty until the trace is complete.
+    trajectories: Vec<TrajectorySummary>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TrajectorySummary {
+    trajectory_id: String,
+    agent: Option<String>,
+    version: Option<String>,
+    model: Option<String>,
+    /// Its beginning.
+    query: Option<String>,
+    steps: i64,
+    is_error: bool,
+    start: String,
+    end: String,
+    tokens: i64,
+    cost_usd: Option<f64>,
+    scores: Vec<Score>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Score {
+    evaluator: String,
+    /// Null when nothing was scored: that is neither 0 nor 1.
+    mean: Option<f64>,
+    scored: i64,
+    /// Could not be judged.
+    failed: i64,
+    /// The question did not arise.
+    not_applicable: i64,
+}
+
+/// Traces, newest first.
+#[utoipa::path(get, path = "/api/v1/traces", tag = "traces", params(ListParams),
+    responses((status = 200, body = TracePage), (status = 400, body = super::error::ErrorBody)))]
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<TracePage>, ApiError> {
+    let limit = params.limit.unwrap_or(50);
+    if !(1..=500).contains(&limit) {
+        return Err(ApiError::bad(format!("limit={limit}: from 1 to 500")));
+    }
+    let cursor: Option<Cursor> = match &params.cursor {
+        Some(text) => Some(
+            text.parse().map_err(|()| ApiError::bad("cursor: give the next_cursor of the page before"))?,
+        ),
+        None => None,
+    };
+    let filter = TraceFilter {
+        project: params.project,
+        from_ns: time::read("from", params.from.as_deref())?,
+        to_ns: time::read("to", params.to.as_deref())?,
+        agent: params.agent,
+        model: params.model,
+        tool: params.tool,
+        label: params.label,
+        score: params.score.as_deref().map(score_bound).transpose()?,
+        error: params.error,
+        text: params.q.filter(|text| !text.trim().is_empty()),
+    };
+    blocking(&server, move |server| {
+        let page = server.store.traces(&filter, cursor, limit)?;
+        let items = page.traces.into_iter().map(TraceSummary::of).collect();
+        Ok(Json(TracePage { items, next_cursor: page.next.map(|cursor| cursor.to_string()) }))
+    })
+    .await
+}
+
+fn score_bound(text: &str) -> Result<ScoreBound, ApiError> {
+    let wrong =
+        || ApiError::bad(format!("score={text}: write it as thought_to_tool<0.5 or thought_to_tool>=0.9"));
+    let (evaluator, bound, is_low) = match (text.split_once(">="), text.split_once('<')) {
+        (Some((evaluator, bound)), _) => (evaluator, bound, true),
+        (None, Some((evaluator, bound))) => (evaluator, bound, false),
+        (None, None) => return Err(wrong()),
+    };
+    let bound: f64 = bound.trim().parse().ok().filter(|bound: &f64| bound.is_finite()).ok_or_else(wrong)?;
+    let evaluator = evaluator.trim().to_owned();
+    Ok(ScoreBound { evaluator, at_least: is_low.then_some(bound), below: (!is_low).then_some(bound) })
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TraceDetail {
+    trace: TraceSummary,
+    /// As `gradus traces --format jsonl` writes them.
+    #[schema(schema_with = trajectories_schema)]
+    trajectories: Vec<Box<RawValue>>,
+    /// As `gradus eval --jsonl` writes them.
+    #[schema(schema_with = outcomes_schema)]
+    outcomes: Vec<Box<RawValue>>,
+    annotations: Vec<AnnotationBody>,
+    /// True while the trace may still grow: the trajectories are then made for this answer, and not judged yet.
+    is_open: bool,
+}
+
+fn trajectories_schema() -> utoipa::openapi::schema::Array {
+    utoipa::openapi::schema::Array::new(schema::of::<Trajectory>())
+}
+
+fn outcomes_schema() -> utoipa::openapi::schema::Array {
+    utoipa::openapi::schema::Array::new(schema::of::<OutcomeLine>())
+}
+
+/// One trace with its trajectories, the verdicts on them, and what people said.
+#[utoipa::path(get, path = "/api/v1/traces/{trace_id}", tag = "traces",
+    params(("trace_id" = String, Path, description = "32 hexadecimal digits")),
+    responses((status = 200, body = TraceDetail), (status = 404, body = super::error::ErrorBody)))]
+pub(super) async fn one(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<String>,
+) -> Result<Json<TraceDetail>, ApiError> {
+    let missing = || ApiError::missing("there is no trace with this id");
+    let number = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).ok_or_else(missing)?;
+    blocking(&server, move |server| {
+        let row = server.store.trace(TraceId(number))?.ok_or_else(missing)?;
+        let (trajectories, outcomes, is_open) = trajectories(server, &row)?;
+        let filter =
+            AnnotationFilter { trace_id: Some(number), limit: 10_000, ..AnnotationFilter::default() };
+        let annotations = server.store.annotations(&filter)?.into_iter().map(AnnotationBody::of).collect();
+        Ok(Json(TraceDetail { trace: TraceSummary::of(row), trajectories, outcomes, annotations, is_open }))
+    })
+    .await
+}
+
+type Lines = Vec<Box<RawValue>>;
+
+/// The stored trajectories of a trace with their verdicts; while there are none, those that can be made of what is there.
+fn trajectories(server: &Server, row: &TraceRow) -> Result<(Lines, Lines, bool), ApiError> {
+    let story = server.store.story(row.story)?;
+    let id = row.trace_id.to_string();
+    let (mut trajectories, mut outcomes) = (Vec::new(), Vec::new());
+    for trajectory in story_trajectories(&story) {
+        if !trajectory.trace_ids.contains(&id) {
+            continue;
+        }
+        let lines = server.store.outcome_lines(&trajectory.trajectory_id)?;
+        outcomes.extend(lines.into_iter().filter_map(|line| RawValue::from_string(line).ok()));
+        trajectories.extend(serde_json::value::to_raw_value(&trajectory).ok());
+    }
+    Ok((trajectories, outcomes, story.due_ns.is_some()))
+}
+
+impl TraceSummary {
+    fn of(row: TraceRow) -> TraceSummary {
+        let is_error = row.errors > 0 || row.trajectories.iter().any(|trajectory| trajectory.is_error);
+        TraceSummary {
+            trace_id: row.trace_id.to_string(),
+            project: row.project,
+            name: row.name,
+            start: time::show(row.start_ns),
+            end: time::show(row.end_ns),
+            duration_ms: row.end_ns.saturating_sub(row.start_ns) as f64 / 1e6,
+            spans: row.spans,
+            errors: row.errors,
+            is_error,
+            bytes: row.bytes,
+            has_root: row.has_root,
+            arrived: time::show(row.arrived_ns),
+            trajectories: row.trajectories.into_iter().map(TrajectorySummary::of).collect(),
+        }
+    }
+}
+
+impl TrajectorySummary {
+    fn of(row: TrajectoryRow) -> TrajectorySummary {
+        let text = |text: String| (!text.is_empty()).then_some(text);
+        TrajectorySummary {
+            trajectory_id: row.trajectory_id,
+            agent: text(row.agent),
+            version: text(row.version),
+            model: text(row.model),
+            query: text(row.query),
+            steps: row.steps,
+            is_error: row.is_error,
+            start: time::show(row.start_ns),
+            end: time::show(row.end_ns),
+            tokens: row.tokens,
+            cost_usd: row.cost_usd,
+            scores: row.scores.into_iter().map(Score::of).collect(),
+        }
+    }
+}
+
+impl Score {
+    fn of(row: ScoreRow) -> Score {
+        Score {
+            evaluator: row.evaluator,
+            mean: (row.scored > 0).then(|| row.sum / row.scored as f64),
+            scored: row.scored,
+            failed: row.failed,
+            not_applicable: row.not_applicable,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Who may do what: keys and their scopes, rates, hosts, and the headers that every answer carries.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::{
+    AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, RETRY_AFTER,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use gradus_store::KeyScopes;
+
+use super::api::ApiError;
+use super::receive;
+use super::state::Server;
+
+/// Who asks: the name of the key, or nobody in particular.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Caller {
+    pub(super) name: String,
+}
+
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    Nothing,
+    Ingest,
+    Read,
+    Admin,
+}
+
+impl Need {
+    fn of(method: &Method, path: &str) -> Need {
+        match path {
+            "/healthz" | "/readyz" => Need::Nothing,
+            _ if path.starts_with("/v1/") || path.starts_with("/opentelemetry.") => Need::Ingest,
+            _ if method == Method::GET || method == Method::HEAD => Need::Read,
+            // Who may add spans may add what is said of them.
+            "/api/v1/annotations" => Need::Ingest,
+            _ => Need::Admin,
+        }
+    }
+
+    fn is_met(self, scopes: KeyScopes) -> bool {
+        scopes.admin
+            || match self {
+                Need::Nothing => true,
+                Need::Ingest => scopes.ingest,
+                Need::Read => scopes.read,
+                Need::Admin => false,
+            }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Need::Nothing => "nothing",
+            Need::Ingest => "ingest",
+            Need::Read => "read",
+            Need::Admin => "admin",
+        }
+    }
+}
+
+/// Stands before everything else.
+pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let is_grpc = is_grpc(request.headers());
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let (mut parts, body) = request.into_parts();
+    let mut response = match guard.admit(&parts).await {
+        Ok(caller) => {
+            parts.extensions.insert(caller);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Err(refusal) if is_grpc => refusal.grpc(),
+        Err(refusal) => refusal.http(),
+    };
+    guard.add_headers(response.headers_mut(), origin.as_ref());
+    response
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+pub(super) struct Guard {
+    server: Arc<Server>,
+    rates: Rates,
+    keys: Mutex<HashMap<String, (Instant, Caller, KeyScopes)>>,
+}
+
+/// How long a key that was looked up is believed: a revoked one works no longer than this.
+const KEY_IS_FRESH: Duration = Duration::from_secs(5);
+const MOST_KEYS: usize = 1000;
+
+struct Refused {
+    status: StatusCode,
+    grpc_code: u16,
+    message: String,
+    retry_after_s: Option<u32>,
+}
+
+impl Refused {
+    fn new(status: StatusCode, grpc_code: u16, message: impl Into<String>) -> Refused {
+        Refused { status, grpc_code, message: message.into(), retry_after_s: None }
+    }
+
+    fn http(self) -> Response {
+        let mut response = ApiError::new(self.status, self.message).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+
+    fn grpc(self) -> Response {
+        receive::grpc_error(self.grpc_code, &self.message, self.retry_after_s)
+    }
+}
+
+impl Guard {
+    pub(super) fn new(server: Arc<Server>) -> Guard {
+        Guard { rates: Rates::new(server.settings.requests_per_second), server, keys: Mutex::default() }
+    }
+
+    async fn admit(&self, request: &Parts) -> Result<Caller, Refused> {
+        let need = Need::of(&request.method, request.uri.path());
+        let peer = request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+        if need == Need::Nothing {
+            return Ok(Caller::default());
+        }
+        let caller = if self.server.settings.needs_key {
+            self.caller_of_key(&request.headers, need).await?
+        } else {
+            check_host(request)?;
+            Caller::default()
+        };
+        let who = if caller.name.is_empty() {
+            peer.map(|ip| ip.to_string()).unwrap_or_default()
+        } else {
+            caller.name.clone()
+        };
+        self.rates.take(&who)?;
+        Ok(caller)
+    }
+
+    async fn caller_of_key(&self, headers: &HeaderMap, need: Need) -> Result<Caller, Refused> {
+        let Some(key) = given_key(headers) else {
+            return Err(Refused::new(
+                StatusCode::UNAUTHORIZED,
+                16,
+                "an API key is needed here: send it as `Authorization: Bearer KEY`; `gradus keys add` makes one",
+            ));
+        };
+        let fresh = {
+            let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            keys.get(key)
+                .filter(|(at, _, _)| at.elapsed() < KEY_IS_FRESH)
+                .map(|(_, caller, scopes)| (caller.clone(), *scopes))
+        };
+        let (caller, scopes) = match fresh {
+            Some(known) => known,
+            None => self.look_up(key).await?,
+        };
+        if !need.is_met(scopes) {
+            let message = format!("this key may not do that: it needs the scope {}", need.name());
+            return Err(Refused::new(StatusCode::FORBIDDEN, 7, message));
+        }
+        Ok(caller)
+    }
+
+    async fn look_up(&self, key: &str) -> Result<(Caller, KeyScopes), Refused> {
+        let (store, wanted) = (Arc::clone(&self.server.store), key.to_owned());
+        let found = tokio::task::spawn_blocking(move || store.scopes_of(&wanted)).await;
+        match found {
+            Ok(Ok(Some((name, scopes)))) => {
+                let caller = Caller { name };
+                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+                if keys.len() >= MOST_KEYS {
+                    keys.clear();
+                }
+                keys.insert(key.to_owned(), (Instant::now(), caller.clone(), scopes));
+                Ok((caller, scopes))
+            }
+            Ok(Ok(None)) => Err(Refused::new(
+                StatusCode::UNAUTHORIZED,
+                16,
+                "this API key is not known, or it was revoked",
+            )),
+            _ => Err(Refused::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                14,
+                "keys cannot be looked up at the moment",
+            )),
+        }
+    }
+
+    fn add_headers(&self, headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(
+                "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+            ),
+        );
+        if let Some(origin) = origin
+            && self.server.settings.cors_origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
+        {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            headers.insert(header::VARY, HeaderValue::from_static("origin"));
+        }
+    }
+}
+
+/// A key as OTLP exporters, Phoenix's clients and people send it.
+fn given_key(headers: &HeaderMap) -> Option<&str> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
+        let (scheme, key) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
+    });
+    bearer.or_else(|| text("api_key")).or_else(|| text("x-api-key")).filter(|key| !key.is_empty())
+}
+
+/// Without keys, only this machine may ask: a page from elsewhere that has its name point here may not.
+fn check_host(request: &Parts) -> Result<(), Refused> {
+    let authority = request.uri.authority().map(|authority| authority.as_str().to_owned());
+    let host =
+        request.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned).or(authority);
+    let Some(host) = host else { return Ok(()) };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => &host,
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let is_local = bare.eq_ignore_ascii_case("localhost")
+        || bare.to_ascii_lowercase().ends_with(".localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if is_local {
+        return Ok(());
+    }
+    Err(Refused::new(
+        StatusCode::FORBIDDEN,
+        7,
+        "without keys this server answers to localhost only; bind it wider with --http and make keys with `gradus keys add`",
+    ))
+}
+
+/// So many requests a second for each client, with twice that at once.
+struct Rates {
+    per_second: Option<f64>,
+    clients: Mutex<HashMap<String, (Instant, f64)>>,
+}
+
+const MOST_CLIENTS: usize = 10_000;
+
+impl Rates {
+    fn new(per_second: Option<f64>) -> Rates {
+        Rates { per_second, clients: Mutex::default() }
+    }
+
+    fn take(&self, client: &str) -> Result<(), Refused> {
+        let Some(per_second) = self.per_second else { return Ok(()) };
+        let most = (per_second * 2.0).max(1.0);
+        let now = Instant::now();
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if clients.len() >= MOST_CLIENTS {
+            // Whoever was quiet for a while has all his requests again anyway.
+            clients.retain(|_, (at, _)| at.elapsed() < Duration::from_secs(10));
+        }
+        let (at, left) = clients.entry(client.to_owned()).or_insert((now, most));
+        *left = (*left + now.duration_since(*at).as_secs_f64() * per_second).min(most);
+        *at = now;
+        if *left < 1.0 {
+            let mut refused =
+                Refused::new(StatusCode::TOO_MANY_REQUESTS, 8, "too many requests; try again later");
+            refused.retry_after_s = Some(((1.0 - *left) / per_second).ceil().max(1.0) as u32);
+            return Err(refused);
+        }
+        *left -= 1.0;
+        Ok(())
+    }
+}

@@ -1,0 +1,328 @@
+//! Models judge here: for each rule with a model, one run that goes on for as long as there is something to judge and
+//! money to pay for it. What waits is in the store, so a restart goes on where it stopped.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::OutcomeLine;
+use gradus_eval::prompt::Shortened;
+use gradus_eval::run::{CachedVerdict, Key, RunFileError, StateFolder, VerdictCache};
+use gradus_eval::runner::{self, Done, Ledger, RunEnd, RunLimits, RunPlan};
+use gradus_eval::verdict::Reading;
+use gradus_store::{OutcomeRecord, Spend, Store, StoreError, Ungraded};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::assemble::{outcome_record, run_id, trajectory_again};
+use super::rule::Rule;
+use crate::serve::settings::Reloadable;
+use crate::serve::state::{Server, now_ns};
+
+/// One task for each rule that asks a model.
+pub(super) struct Graders {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+const POLL: Duration = Duration::from_millis(200);
+const BATCH: usize = 32;
+const SHORTEST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const DAY_NS: i64 = 86_400_000_000_000;
+
+impl Graders {
+    pub(super) fn start(server: &Arc<Server>) -> Graders {
+        let stop = Arc::new(AtomicBool::new(false));
+        let reloadable = server.reloadable();
+        let mut tasks = Vec::new();
+        for number in 0..reloadable.rules.len() {
+            if reloadable.rules[number].asks_a_model() {
+                let grader = Grader {
+                    server: Arc::clone(server),
+                    reloadable: Arc::clone(&reloadable),
+                    number,
+                    stop: Arc::clone(&stop),
+                };
+                tasks.push(tokio::spawn(grader.run()));
+            }
+        }
+        Graders { stop, tasks }
+    }
+
+    /// The old rules finish what they have asked; the new ones begin with what waits.
+    pub(super) fn restart(&mut self, server: &Arc<Server>) {
+        self.stop.store(true, Ordering::Relaxed);
+        *self = Graders::start(server);
+    }
+
+    pub(super) async fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+struct Grader {
+    server: Arc<Server>,
+    reloadable: Arc<Reloadable>,
+    number: usize,
+    stop: Arc<AtomicBool>,
+}
+
+impl Grader {
+    fn rule(&self) -> &Rule {
+        &self.reloadable.rules[self.number]
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.server.is_stopping.load(Ordering::Relaxed)
+    }
+
+    async fn run(self) {
+        let rule = self.rule().name.clone();
+        let mut pause = SHORTEST_PAUSE;
+        while !self.is_stopping() {
+            match self.run_once().await {
+                Ok(RunEnd::Finished) => pause = SHORTEST_PAUSE,
+                Ok(RunEnd::Limit(reason)) => {
+                    tracing::warn!(rule, %reason, "judging rests; what waits is judged when there is money again");
+                    self.sleep(LONGEST_PAUSE).await;
+                }
+                Ok(RunEnd::Interrupted) => {}
+                Ok(RunEnd::Endpoint(failure)) => {
+                    tracing::error!(rule, %failure, pause_s = pause.as_secs(), "the judge cannot be asked");
+                    self.sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Ok(RunEnd::EndpointDied(reason)) => {
+                    tracing::error!(rule, %reason, pause_s = pause.as_secs(), "the judge stopped answering");
+                    self.sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(error) => {
+                    tracing::error!(rule, %error, "judging failed");
+                    self.sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    async fn sleep(&self, pause: Duration) {
+        let until = tokio::time::Instant::now() + pause;
+        while tokio::time::Instant::now() < until && !self.is_stopping() {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Judges what waits until nothing does, or the rule's money for today is spent.
+    async fn run_once(&self) -> anyhow::Result<RunEnd> {
+        let rule = self.rule();
+        if self.waiting(0, 1).await?.is_empty() {
+            self.sleep(POLL).await;
+            return Ok(RunEnd::Finished);
+        }
+        let max_cost_usd = match rule.daily_budget_usd {
+            None => None,
+            Some(budget) => {
+                let today = now_ns().div_euclid(DAY_NS) * DAY_NS;
+                let (store, name) = (Arc::clone(&self.server.store), rule.name.clone());
+                let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None))
+                    .await??;
+                if spent >= budget {
+                    return Ok(RunEnd::Limit(format!("today's budget of ${budget} is spent")));
+                }
+                Some(budget - spent)
+            }
+        };
+        let plan = RunPlan {
+            evaluators: rule.evaluators.iter().filter(|one| one.asks_a_model()).cloned().collect(),
+            judge: rule.judge.clone(),
+            tools: rule.tool_texts(),
+            limits: RunLimits {
+                concurrency: rule.concurrency,
+                max_calls: None,
+                max_cost_usd,
+                max_time: None,
+            },
+            ignore_cache: false,
+        };
+        let at_work = AtWork::default();
+        let mut ledger = StoreLedger {
+            server: Arc::clone(&self.server),
+            rule: rule.name.clone(),
+            cache: open_cache(&self.server.settings.data)?,
+            at_work: at_work.clone(),
+        };
+        let (sender, receiver) = mpsc::channel(2);
+        let (interrupt, interrupts) = mpsc::unbounded_channel();
+        let feeding = self.feed(at_work, sender, interrupt);
+        let id = run_id(rule);
+        let mut nobody = ();
+        let judging =
+            runner::run_with(plan, &id, Done::default(), &mut ledger, receiver, interrupts, &mut nobody);
+        let (end, fed) = tokio::join!(judging, feeding);
+        fed?;
+        Ok(end?)
+    }
+
+    async fn waiting(&self, after: i64, limit: usize) -> anyhow::Result<Vec<Ungraded>> {
+        let (store, rule) = (Arc::clone(&self.server.store), self.rule().name.clone());
+        Ok(tokio::task::spawn_blocking(move || store.ungraded(&rule, after, limit)).await??)
+    }
+
+    /// Hands over what waits, until nothing does.
+    async fn feed(
+        &self,
+        at_work: AtWork,
+        sender: mpsc::Sender<Vec<Trajectory>>,
+        interrupt: mpsc::UnboundedSender<()>,
+    ) -> anyhow::Result<()> {
+        let mut after = 0;
+        loop {
+            if self.is_stopping() {
+                let _ = interrupt.send(());
+                return Ok(());
+            }
+            let waiting = self.waiting(after, BATCH).await?;
+            let Some(last) = waiting.last() else {
+                // All were handed over. The run ends when they are judged, and the next one looks again.
+                return Ok(());
+            };
+            after = last.no;
+            let mut batch = Vec::with_capacity(waiting.len());
+            for one in waiting {
+                let (store, wanted) = (Arc::clone(&self.server.store), one.clone());
+                let found = tokio::task::spawn_blocking(move || {
+                    trajectory_again(&store, wanted.story, &wanted.trajectory_id)
+                });
+                match found.await?? {
+                    Some(trajectory) => {
+                        at_work.begin(one, &trajectory);
+                        batch.push(trajectory);
+                    }
+                    None => give_up(&self.server.store, &one)?,
+                }
+            }
+            if sender.send(batch).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A trajectory that its records do not give any more: nothing is left to judge.
+fn give_up(store: &Store, one: &Ungraded) -> Result<(), StoreError> {
+    store.judged(one, Vec::new(), Spend::default(), true, now_ns()).map(drop)
+}
+
+fn open_cache(data: &Path) -> Result<VerdictCache, RunFileError> {
+    VerdictCache::open(&StateFolder::open(data)?.cache_path())
+}
+
+/// The trajectories that are being judged.
+#[derive(Clone, Default)]
+struct AtWork(Arc<Mutex<HashMap<String, Judging>>>);
+
+struct Judging {
+    ungraded: Ungraded,
+    tools: HashMap<u32, String>,
+    /// Outcomes that are still to come; not known before the trajectory is planned.
+    left: Option<usize>,
+    outcomes: Vec<OutcomeRecord>,
+    spend: Spend,
+}
+
+impl AtWork {
+    fn begin(&self, ungraded: Ungraded, trajectory: &Trajectory) {
+        let tools = trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
+        let spend = Spend { rule: ungraded.rule.clone(), ..Spend::default() };
+        let judging = Judging { ungraded, tools, left: None, outcomes: Vec::new(), spend };
+        self.lock().insert(trajectory.trajectory_id.clone(), judging);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Judging>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes a run's outcomes to the store.
+struct StoreLedger {
+    server: Arc<Server>,
+    rule: String,
+    cache: VerdictCache,
+    at_work: AtWork,
+}
+
+impl StoreLedger {
+    fn failed(&self, error: &StoreError) -> RunFileError {
+        RunFileError {
+            path: self.server.store.path().display().to_string(),
+            reason: std::io::Error::other(error.to_string()),
+        }
+    }
+}
+
+impl Ledger for StoreLedger {
+    fn trajectory(&mut self, _trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
+        Ok(false)
+    }
+
+    fn planned(&mut self, trajectory_id: &str, questions: usize) {
+        if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
+            judging.left = Some(questions);
+        }
+    }
+
+    fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
+        self.server.meters.outcome(line);
+        if let Some(judging) = self.at_work.lock().get_mut(&*line.trajectory_id) {
+            judging.outcomes.push(outcome_record(line, &judging.tools));
+            judging.spend.calls += u64::from(line.calls);
+            judging.spend.cost_usd += line.cost_usd.unwrap_or(0.0);
+            judging.left = judging.left.map(|left| left.saturating_sub(1));
+        }
+        Ok(())
+    }
+
+    fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
+        self.cache.get(key)
+    }
+
+    fn cache(&mut self, key: Key, reading: &Reading, shortened: &[Shortened]) -> Result<(), RunFileError> {
+        let verdict = CachedVerdict {
+            label: reading.label.clone(),
+            explanation: reading.explanation.clone(),
+            shortened: shortened.to_vec(),
+        };
+        self.cache.add(key, verdict)
+    }
+
+    /// Verdicts go to the cache first: they were paid for, and from there they are never lost.
+    fn write(&mut self) -> Result<(), RunFileError> {
+        self.cache.write()?;
+        let mut finished: HashSet<String> = HashSet::new();
+        for (id, judging) in self.at_work.lock().iter_mut() {
+            let is_done = judging.left == Some(0);
+            if judging.outcomes.is_empty() && !is_done {
+                continue;
+            }
+            let outcomes = std::mem::take(&mut judging.outcomes);
+            let spend =
+                std::mem::replace(&mut judging.spend, Spend { rule: self.rule.clone(), ..Spend::default() });
+            let written = self.server.store.judged(&judging.ungraded, outcomes, spend, is_done, now_ns());
+            written.map_err(|error| self.failed(&error))?;
+            if is_done {
+                finished.insert(id.clone());
+            }
+        }
+        let mut at_work = self.at_work.lock();
+        finished.iter().for_each(|id| drop(at_work.remove(id)));
+        Ok(())
+    }
+}

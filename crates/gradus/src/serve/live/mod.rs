@@ -1,0 +1,48 @@
+//! Live grading: traces are assembled when they are complete, judged by the rule of their project, and watched by alerts.
+
+mod assemble;
+mod grade;
+mod rule;
+mod watch;
+
+pub(super) use assemble::story_trajectories;
+pub(crate) use assemble::words_of;
+pub(crate) use rule::RuleSection;
+pub(super) use rule::{Rule, rules};
+
+use std::sync::Arc;
+
+use super::state::Server;
+
+/// The threads that work beside the receivers.
+pub(super) struct Live {
+    assembler: std::thread::JoinHandle<()>,
+    graders: grade::Graders,
+    watch: tokio::task::JoinHandle<()>,
+}
+
+impl Live {
+    pub(super) fn start(server: &Arc<Server>) -> std::io::Result<Live> {
+        let assembling = Arc::clone(server);
+        let assembler = std::thread::Builder::new()
+            .name("assembler".to_owned())
+            .spawn(move || assemble::run(&assembling))?;
+        Ok(Live {
+            assembler,
+            graders: grade::Graders::start(server),
+            watch: tokio::spawn(watch::run(Arc::clone(server))),
+        })
+    }
+
+    /// Rules may have changed.
+    pub(super) fn reload(&mut self, server: &Arc<Server>) {
+        self.graders.restart(server);
+    }
+
+    /// Waits for what is under way. The server must have been told to stop.
+    pub(super) async fn stop(self) {
+        self.graders.stop().await;
+        self.watch.abort();
+        let _ = tokio::task::spawn_blocking(move || self.assembler.join()).await;
+    }
+}

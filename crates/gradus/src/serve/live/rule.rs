@@ -1,0 +1,159 @@
+//! Which project is judged by what, how much of it, and for how much money.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::evaluator::Evaluator;
+use gradus_eval::judge::ModelJudge;
+use gradus_eval::prompt::ToolTexts;
+use gradus_eval::rubric::Library;
+use serde::Deserialize;
+
+use crate::config::{Environment, File};
+use crate::judging::{JudgeChoice, JudgeOptions, concurrency, evaluators, model_judge};
+use crate::tool_file;
+
+/// A `[[rule]]` of `gradus.toml`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RuleSection {
+    name: Option<String>,
+    /// The project's name; `*` at its end stands for anything. Without it: every project.
+    project: Option<String>,
+    evaluators: Option<Vec<String>>,
+    /// As `gradus eval --judge`. Without it: `offline`, so that no traffic costs money by accident.
+    judge: Option<String>,
+    base_url: Option<String>,
+    /// The share of trajectories that are judged.
+    sample: Option<f64>,
+    /// Judge every trajectory with an error, whatever the share.
+    errors: Option<bool>,
+    daily_budget_usd: Option<f64>,
+    pub(crate) tools: Option<PathBuf>,
+    pub(crate) tool_notes: Option<PathBuf>,
+}
+
+/// How the trajectories of a project are judged.
+#[derive(Debug)]
+pub(in crate::serve) struct Rule {
+    pub(in crate::serve) name: String,
+    project: Option<String>,
+    pub(in crate::serve) evaluators: Vec<Evaluator>,
+    pub(in crate::serve) judge: Option<Arc<ModelJudge>>,
+    pub(in crate::serve) concurrency: usize,
+    pub(in crate::serve) sample: f64,
+    pub(in crate::serve) all_errors: bool,
+    pub(in crate::serve) daily_budget_usd: Option<f64>,
+    tools: Vec<gradus_core::trajectory::ToolDefinition>,
+    notes: std::collections::BTreeMap<String, String>,
+}
+
+/// The rules of the file; without any, everything is judged by rules that cost nothing.
+pub(in crate::serve) fn rules(
+    file: &File,
+    environment: &Environment,
+    library: &Library,
+) -> Result<Vec<Rule>, String> {
+    let default = [RuleSection { evaluators: file.eval.evaluators.clone(), ..RuleSection::default() }];
+    let sections = if file.rule.is_empty() { &default[..] } else { &file.rule };
+    let mut rules: Vec<Rule> = Vec::new();
+    for (number, section) in sections.iter().enumerate() {
+        let rule = Rule::of(section, number, file, environment, library)?;
+        if rules.iter().any(|known| known.name == rule.name) {
+            return Err(format!("two rules are called {:?}: give them different names", rule.name));
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+impl Rule {
+    fn of(
+        section: &RuleSection,
+        number: usize,
+        file: &File,
+        environment: &Environment,
+        library: &Library,
+    ) -> Result<Rule, String> {
+        let project = section.project.clone().filter(|project| project != "*");
+        let name = section.name.clone().or_else(|| project.clone()).unwrap_or_else(|| match number {
+            0 => "default".to_owned(),
+            _ => format!("rule-{}", number + 1),
+        });
+        let wrong = |reason: String| format!("rule {name:?}: {reason}");
+        let options = JudgeOptions {
+            judge: Some(section.judge.clone().unwrap_or_else(|| "offline".to_owned())),
+            base_url: section.base_url.clone(),
+            ..JudgeOptions::default()
+        };
+        let judge = match JudgeChoice::of(&options, environment, file).map_err(&wrong)? {
+            JudgeChoice::Offline { .. } => None,
+            JudgeChoice::Model(endpoint) => {
+                Some(Arc::new(model_judge(&endpoint, &options, file).map_err(&wrong)?))
+            }
+        };
+        let sample = section.sample.unwrap_or(1.0);
+        if !(0.0..=1.0).contains(&sample) {
+            return Err(wrong(format!("sample = {sample}: give a share from 0 to 1")));
+        }
+        if let Some(budget) = section.daily_budget_usd {
+            if !(budget.is_finite() && budget >= 0.0) {
+                return Err(wrong(format!("daily_budget_usd = {budget}: give an amount of dollars")));
+            }
+            if let Some(judge) = judge.as_ref().filter(|judge| judge.price.is_none()) {
+                let model = &judge.client.endpoint().model;
+                return Err(wrong(format!(
+                    "daily_budget_usd: the price of {model:?} is not known; give it with eval.prices"
+                )));
+            }
+        }
+        let names = section.evaluators.clone().or_else(|| file.eval.evaluators.clone()).unwrap_or_default();
+        let tools = section.tools.as_ref().or(file.eval.tools.as_ref());
+        let notes = section.tool_notes.as_ref().or(file.eval.tool_notes.as_ref());
+        Ok(Rule {
+            evaluators: evaluators(library, &names, judge.as_deref(), true).map_err(&wrong)?,
+            judge,
+            concurrency: concurrency(&options, file).map_err(&wrong)?,
+            sample,
+            all_errors: section.errors.unwrap_or(true),
+            daily_budget_usd: section.daily_budget_usd,
+            tools: tools.map(|path| tool_file::read_tools(path)).transpose()?.unwrap_or_default(),
+            notes: notes.map(|path| tool_file::read_notes(path)).transpose()?.unwrap_or_default(),
+            project,
+            name,
+        })
+    }
+
+    pub(in crate::serve) fn fits(&self, project: &str) -> bool {
+        match &self.project {
+            None => true,
+            Some(pattern) => match pattern.strip_suffix('*') {
+                Some(beginning) => project.starts_with(beginning),
+                None => pattern == project,
+            },
+        }
+    }
+
+    pub(in crate::serve) fn tool_texts(&self) -> ToolTexts {
+        ToolTexts::new(self.tools.clone(), self.notes.clone())
+    }
+
+    /// Whether a trajectory is in the share that is judged: the same one always is, or never.
+    pub(in crate::serve) fn takes(&self, trajectory: &Trajectory) -> bool {
+        let has_error = trajectory.is_error || trajectory.steps.iter().any(|step| step.is_error);
+        if self.sample >= 1.0 || (self.all_errors && has_error) {
+            return true;
+        }
+        let lot = gradus_core::digest(trajectory.trajectory_id.as_bytes()) >> 64;
+        (lot as f64) < self.sample * 2f64.powi(64)
+    }
+
+    pub(in crate::serve) fn asks_a_model(&self) -> bool {
+        self.judge.is_some() && self.evaluators.iter().any(Evaluator::asks_a_model)
+    }
+
+    pub(in crate::serve) fn project_pattern(&self) -> &str {
+        self.project.as_deref().unwrap_or("*")
+    }
+}

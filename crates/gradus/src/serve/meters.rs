@@ -1,0 +1,171 @@
+//! What the server counts, for `/metrics`.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_otlp::{Rejected, Signal};
+use gradus_store::Ingested;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::state::Server;
+use crate::alert::Counts;
+
+type Labels = Vec<(&'static str, String)>;
+type Counters = Family<Labels, Counter>;
+
+#[derive(Debug, Default)]
+pub(super) struct Meters {
+    requests: Counters,
+    records: Counters,
+    bytes: Counters,
+    outcomes: Counters,
+    judge_calls: Counter,
+    cost: Counter<f64, AtomicU64>,
+    assembled: Counter,
+    alerts: Counters,
+    /// Deliveries of notices so far, as the dispatcher counts them.
+    deliveries: Mutex<Counts>,
+}
+
+fn name(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Span => "span",
+        Signal::Log => "log",
+    }
+}
+
+impl Meters {
+    pub(super) fn answered(&self, signal: Signal, transport: &'static str, status: u16) {
+        let labels = vec![
+            ("signal", name(signal).to_owned()),
+            ("transport", transport.to_owned()),
+            ("status", status.to_string()),
+        ];
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    pub(super) fn received(&self, signal: Signal, bytes: usize, rejected: &Rejected) {
+        self.bytes.get_or_create(&vec![("signal", name(signal).to_owned())]).inc_by(bytes as u64);
+        self.count_records(signal, "rejected", rejected.count);
+    }
+
+    pub(super) fn ingested(&self, signal: Signal, ingested: &Ingested) {
+        self.count_records(signal, "new", ingested.new);
+        self.count_records(signal, "repeated", ingested.repeated);
+        self.count_records(signal, "replaced", ingested.replaced);
+    }
+
+    fn count_records(&self, signal: Signal, result: &str, count: u64) {
+        if count > 0 {
+            let labels = vec![("signal", name(signal).to_owned()), ("result", result.to_owned())];
+            self.records.get_or_create(&labels).inc_by(count);
+        }
+    }
+
+    pub(super) fn assembled(&self, trajectories: usize) {
+        self.assembled.inc_by(trajectories as u64);
+    }
+
+    pub(super) fn outcome(&self, line: &OutcomeLine) {
+        let kind = match line.outcome {
+            OutcomeKind::Scored => "scored",
+            OutcomeKind::NotApplicable => "not_applicable",
+            OutcomeKind::Failed => "failed",
+        };
+        let labels = vec![("evaluator", line.evaluator.to_string()), ("outcome", kind.to_owned())];
+        self.outcomes.get_or_create(&labels).inc();
+        self.judge_calls.inc_by(u64::from(line.calls));
+        self.cost.inc_by(line.cost_usd.unwrap_or(0.0).max(0.0));
+    }
+
+    pub(super) fn alert(&self, rule: &str, kind: &str) {
+        self.alerts.get_or_create(&vec![("rule", rule.to_owned()), ("kind", kind.to_owned())]).inc();
+    }
+}
+
+impl Meters {
+    pub(super) fn delivered(&self, counts: &Counts) {
+        *self.deliveries.lock().unwrap_or_else(PoisonError::into_inner) = *counts;
+    }
+}
+
+/// All of it in Prometheus' text form.
+pub(super) fn exposition(server: &Server) -> String {
+    let mut registry = Registry::with_prefix("gradus");
+    let meters = &server.meters;
+    registry.register("ingest_requests", "OTLP requests by answer", meters.requests.clone());
+    registry.register(
+        "ingest_records",
+        "Spans and log records by what became of them",
+        meters.records.clone(),
+    );
+    registry.register("ingest_bytes", "Bytes of OTLP requests, unpacked", meters.bytes.clone());
+    registry.register(
+        "trajectories_assembled",
+        "Trajectories that were new or changed",
+        meters.assembled.clone(),
+    );
+    registry.register("outcomes", "Verdicts by evaluator", meters.outcomes.clone());
+    registry.register("judge_calls", "Requests to judges", meters.judge_calls.clone());
+    registry.register("judge_cost_usd", "Dollars spent on judges", meters.cost.clone());
+    registry.register("alerts", "Notices by rule", meters.alerts.clone());
+    register_state(server, &mut registry);
+    let mut text = String::new();
+    if encode(&mut text, &registry).is_err() {
+        let _ = writeln!(text, "# EOF");
+    }
+    text
+}
+
+fn register_state(server: &Server, registry: &mut Registry) {
+    let mut gauge = |name: &str, help: &str, value: f64| {
+        let gauge: Gauge<f64, AtomicU64> = Gauge::default();
+        gauge.set(value);
+        registry.register(name, help, gauge);
+    };
+    gauge("uptime_seconds", "Since the server started", server.started.elapsed().as_secs_f64());
+    gauge(
+        "request_memory_bytes",
+        "Held by requests that are being taken in",
+        server.admission.used_bytes() as f64,
+    );
+    if let Some(status) = server.store.status() {
+        let number = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
+        gauge(
+            "store_queue_bytes",
+            "Waiting to be written",
+            status.queued_bytes.load(Ordering::Relaxed) as f64,
+        );
+        gauge(
+            "store_queue_tasks",
+            "Waiting to be written",
+            status.queued_tasks.load(Ordering::Relaxed) as f64,
+        );
+        gauge("store_commits", "Transactions so far", number(&status.commits));
+        gauge("store_failed_commits", "Transactions that failed so far", number(&status.failed_commits));
+        gauge("store_commit_seconds", "Time spent in transactions so far", number(&status.commit_ns) / 1e9);
+    }
+    let deliveries = *server.meters.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+    for (kind, counts) in deliveries.iter() {
+        let kind = kind.name();
+        gauge(&format!("alert_{kind}_sent"), "Notices that went out so far", counts.sent as f64);
+        gauge(&format!("alert_{kind}_failed"), "Notices that were given up so far", counts.failed as f64);
+        gauge(&format!("alert_{kind}_dropped"), "Notices that found no room so far", counts.dropped as f64);
+    }
+    if let Ok((used, free)) = server.store.size() {
+        gauge("store_used_bytes", "Of the store's file, in use", used as f64);
+        gauge("store_free_bytes", "Of the store's file, free", free as f64);
+    }
+    if let Ok(due) = server.store.due_count() {
+        gauge("traces_due", "Traces that something came for since they were assembled", due as f64);
+    }
+    if let Ok(ungraded) = server.store.ungraded_count() {
+        gauge("trajectories_ungraded", "Trajectories that wait for a model", ungraded as f64);
+    }
+}

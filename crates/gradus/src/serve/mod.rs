@@ -1,0 +1,179 @@
+//! `gradus serve`: receives OTLP, keeps it, grades what agents did, and answers questions about it.
+
+mod admission;
+mod api;
+mod auth;
+mod listen;
+mod live;
+mod logging;
+mod meters;
+mod receive;
+mod settings;
+mod state;
+
+pub(crate) use live::{RuleSection, words_of};
+pub(crate) use logging::LogFormat;
+pub(crate) use settings::{Given, Summary};
+pub(crate) use state::now_ns;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gradus_core::span::SpanId;
+use gradus_otlp::{Limits, Signal, regroup};
+use gradus_store::{Block, BlockSignal, Store, StoreOptions, Story};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+
+use live::Live;
+use settings::{Reloadable, Settings};
+use state::Server;
+
+/// Runs until it is told to stop. The error is for the user.
+pub(crate) fn run(given: &Given, format: LogFormat) -> Result<(), String> {
+    let (settings, reloadable) = given.settings()?;
+    logging::start(format);
+    let store = Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
+        .map_err(|error| error.to_string())?;
+    if settings.needs_key && store.keys().is_ok_and(|keys| keys.iter().all(|key| key.revoked_ns.is_some())) {
+        return Err(format!(
+            "a server that others can reach needs keys, and there is none: make one with `gradus keys add NAME --data {}`",
+            settings.data.display()
+        ));
+    }
+    crate::file_limit::raise(settings.connections);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
+        .max_blocking_threads(32)
+        .build()
+        .map_err(|error| format!("the server cannot start: {error}"))?;
+    runtime.block_on(serve(given, settings, reloadable, store))
+}
+
+async fn serve(
+    given: &Given,
+    settings: Settings,
+    reloadable: Reloadable,
+    store: Store,
+) -> Result<(), String> {
+    let http = listen::bind(settings.http, "--http").await?;
+    let grpc = if settings.http == settings.grpc {
+        None
+    } else {
+        Some(listen::bind(settings.grpc, "--grpc").await?)
+    };
+    let failed = |error: std::io::Error| format!("the server cannot start: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
+    let server = Arc::new(Server::new(store, settings, reloadable));
+    let guard = Arc::new(auth::Guard::new(Arc::clone(&server)));
+    let router =
+        api::router(Arc::clone(&server)).layer(axum::middleware::from_fn_with_state(guard, auth::guard));
+    let mut live = Live::start(&server).map_err(failed)?;
+    let (stop, stopped) = watch::channel(false);
+    let connections = Arc::new(Semaphore::new(server.settings.connections));
+    let mut listening = Vec::new();
+    let address = |listener: &tokio::net::TcpListener| {
+        listener.local_addr().map(|address| address.to_string()).unwrap_or_default()
+    };
+    tracing::info!(
+        http = address(&http),
+        grpc = grpc.as_ref().map_or_else(|| address(&http), address),
+        data = %server.settings.data.display(),
+        keys = server.settings.needs_key,
+        "listening"
+    );
+    for listener in [Some(http), grpc].into_iter().flatten() {
+        let (router, connections, stopped) = (router.clone(), Arc::clone(&connections), stopped.clone());
+        listening.push(tokio::spawn(listen::serve(listener, router, connections, stopped)));
+    }
+    let retaining = tokio::spawn(retain(Arc::clone(&server)));
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hang_up.recv() => reload(given, &server, &mut live),
+        }
+    }
+    tracing::info!("going down: finishing what is under way");
+    server.is_stopping.store(true, Ordering::Relaxed);
+    let _ = stop.send(true);
+    retaining.abort();
+    for task in listening {
+        let _ = task.await;
+    }
+    live.stop().await;
+    drop(router);
+    tracing::info!("stopped; everything that was acknowledged is stored");
+    Ok(())
+}
+
+fn reload(given: &Given, server: &Arc<Server>, live: &mut Live) {
+    match given.settings() {
+        Ok((settings, reloadable)) => {
+            let fixed = &server.settings;
+            if (settings.http, settings.grpc, &settings.data) != (fixed.http, fixed.grpc, &fixed.data) {
+                tracing::warn!("addresses and the folder change only with a restart");
+            }
+            server.reload(reloadable);
+            live.reload(server);
+            tracing::info!("settings read again");
+        }
+        Err(reason) => tracing::error!(%reason, "the settings are wrong; those from before stay"),
+    }
+}
+
+/// Lets go of what is not to be kept, a little at a time.
+async fn retain(server: Arc<Server>) {
+    const EVERY: Duration = Duration::from_secs(30);
+    const BETWEEN_STEPS: Duration = Duration::from_millis(50);
+    loop {
+        let retention = server.reloadable().retention;
+        let mut has_more = false;
+        if retention.max_age_ns.is_some() || retention.max_bytes.is_some() {
+            let store = Arc::clone(&server.store);
+            let step =
+                tokio::task::spawn_blocking(move || store.retain_step(retention, now_ns())?.wait()).await;
+            match step {
+                Ok(Ok(removed)) => has_more = removed.has_more && removed.traces > 0,
+                Ok(Err(error)) => tracing::error!(%error, "old traces could not be removed"),
+                Err(error) => tracing::error!(%error, "old traces could not be removed"),
+            }
+        }
+        tokio::time::sleep(if has_more { BETWEEN_STEPS } else { EVERY }).await;
+    }
+}
+
+/// The ids of the spans in a block, for checking a store.
+pub(crate) fn span_ids(block: &Block) -> Result<Vec<SpanId>, String> {
+    let signal = match block.signal {
+        BlockSignal::Spans => Signal::Span,
+        BlockSignal::Logs => Signal::Log,
+    };
+    let request = regroup(&block.export, signal, &Limits::default()).map_err(|error| error.to_string())?;
+    if let Some(reason) = request.rejected.reason {
+        return Err(reason);
+    }
+    Ok(request.parts.iter().flat_map(|part| &part.records).map(|record| record.mark.span_id).collect())
+}
+
+/// The records of a story as an OTLP export request: of spans in several versions, the one that counts.
+pub(crate) fn write_otlp(story: &Story, out: &mut dyn FnMut(&[u8])) {
+    for block in &story.blocks {
+        if story.versions.is_empty() || block.signal == BlockSignal::Logs {
+            out(&block.export);
+            continue;
+        }
+        let Ok(mut request) = regroup(&block.export, Signal::Span, &Limits::default()) else { continue };
+        let mut parts = std::mem::take(&mut request.parts);
+        for part in &mut parts {
+            part.records.retain(|record| story.counts(block, record.mark.span_id));
+            let mut export = Vec::new();
+            request.write(part, &mut export);
+            out(&export);
+        }
+    }
+}

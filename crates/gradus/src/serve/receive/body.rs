@@ -1,0 +1,107 @@
+//! Reads a request's body, and takes its compression off, within the room that there is.
+
+use std::io::Read;
+use std::time::Duration;
+
+use axum::body::Body;
+use http_body_util::BodyExt as _;
+
+use super::Refusal;
+use crate::serve::admission::{Admission, Room};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    pub(super) fn named(name: Option<&str>) -> Result<Compression, Refusal> {
+        match name.map(str::trim) {
+            None | Some("" | "identity") => Ok(Compression::None),
+            Some("gzip" | "x-gzip") => Ok(Compression::Gzip),
+            Some("zstd") => Ok(Compression::Zstd),
+            Some(other) => Err(Refusal::Unsupported(format!(
+                "the encoding {other:?} is not known here; send identity, gzip or zstd"
+            ))),
+        }
+    }
+}
+
+/// A sender that takes longer than this to send a request holds room for nothing.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Reads a body to its end.
+pub(super) async fn read(
+    body: Body,
+    length: Option<usize>,
+    limit: usize,
+    admission: &Admission,
+) -> Result<(Vec<u8>, Room), Refusal> {
+    if length.is_some_and(|length| length > limit) {
+        return Err(Refusal::TooLarge { limit });
+    }
+    let room = admission.take(length.unwrap_or(0)).map_err(|_| Refusal::Busy)?;
+    let reading = read_frames(body, length, limit, room);
+    tokio::time::timeout(LONGEST, reading).await.unwrap_or(Err(Refusal::TooSlow))
+}
+
+async fn read_frames(
+    mut body: Body,
+    length: Option<usize>,
+    limit: usize,
+    mut room: Room,
+) -> Result<(Vec<u8>, Room), Refusal> {
+    let mut bytes = Vec::with_capacity(length.unwrap_or(0));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Refusal::Bad(format!("the request broke off: {error}")))?;
+        let Some(data) = frame.data_ref() else { continue };
+        if bytes.len() + data.len() > limit {
+            return Err(Refusal::TooLarge { limit });
+        }
+        if length.is_none() {
+            room.grow(data.len()).map_err(|_| Refusal::Busy)?;
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok((bytes, room))
+}
+
+/// Takes the compression off. What it unpacks to counts against the same limit, and takes room, too.
+pub(super) fn unpack(
+    bytes: Vec<u8>,
+    compression: Compression,
+    limit: usize,
+    room: &mut Room,
+) -> Result<Vec<u8>, Refusal> {
+    match compression {
+        Compression::None => Ok(bytes),
+        Compression::Gzip => read_limited(flate2::read::MultiGzDecoder::new(bytes.as_slice()), limit, room),
+        Compression::Zstd => {
+            let decoder = zstd::Decoder::new(bytes.as_slice()).map_err(|error| broken(&error))?;
+            read_limited(decoder, limit, room)
+        }
+    }
+}
+
+fn read_limited(mut reader: impl Read, limit: usize, room: &mut Room) -> Result<Vec<u8>, Refusal> {
+    const STEP: usize = 64 << 10;
+    let mut out = Vec::new();
+    loop {
+        let before = out.len();
+        room.grow(STEP).map_err(|_| Refusal::Busy)?;
+        let read = reader.by_ref().take(STEP as u64).read_to_end(&mut out).map_err(|error| broken(&error))?;
+        if out.len() > limit {
+            return Err(Refusal::TooLarge { limit });
+        }
+        if read < STEP {
+            debug_assert_eq!(out.len(), before + read);
+            return Ok(out);
+        }
+    }
+}
+
+fn broken(error: &std::io::Error) -> Refusal {
+    Refusal::Bad(format!("the body cannot be unpacked: {error}"))
+}

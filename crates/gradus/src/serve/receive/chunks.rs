@@ -1,0 +1,134 @@
+//! From the bytes of a request to what the store takes: by trace, redacted, packed.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gradus_core::assemble::{LinkKey, TraceLink};
+use gradus_otlp::{
+    Limits, Regrouped, Rejected, Signal, TracePart, decode_resource, decode_span, export_from_json, regroup,
+    rewrite_resource_texts, rewrite_texts,
+};
+use gradus_store::{BlockSignal, Chunk, LinkKind, Root, SpanKey};
+
+use crate::redaction::Redaction;
+
+/// Where spans go that do not say.
+const DEFAULT_PROJECT: &str = "default";
+const MOST_NAME_BYTES: usize = 300;
+
+pub(super) fn prepare(
+    bytes: &[u8],
+    signal: Signal,
+    is_json: bool,
+    project: Option<&Arc<str>>,
+    redaction: &Redaction,
+    limits: &Limits,
+) -> Result<(Vec<Chunk>, Rejected), String> {
+    let (bytes, unreadable) = if is_json {
+        let (bytes, rejected) = export_from_json(bytes, signal)
+            .map_err(|error| format!("this is no OTLP request in JSON: {error}"))?;
+        (Cow::Owned(bytes), rejected)
+    } else {
+        (Cow::Borrowed(bytes), Rejected::default())
+    };
+    let mut request = regroup(&bytes, signal, limits)
+        .map_err(|error| format!("this is no OTLP request in protobuf: {error}"))?;
+    request.rejected.add(unreadable.count, || unreadable.reason.unwrap_or_default());
+    if !redaction.is_empty() {
+        redact(&mut request, signal, redaction, limits).map_err(|error| error.to_string())?;
+    }
+    let mut export = Vec::new();
+    let mut chunks = Vec::with_capacity(request.parts.len());
+    for part in &request.parts {
+        export.clear();
+        request.write(part, &mut export);
+        chunks.push(chunk(&request, part, signal, project, &export, limits));
+    }
+    Ok((chunks, request.rejected))
+}
+
+fn chunk(
+    request: &Regrouped<'_>,
+    part: &TracePart<'_>,
+    signal: Signal,
+    project: Option<&Arc<str>>,
+    export: &[u8],
+    limits: &Limits,
+) -> Chunk {
+    let root = part.records.iter().find(|record| signal == Signal::Span && record.mark.parent_id.is_none());
+    let speaker = root.or(part.records.first());
+    let project = project.cloned().unwrap_or_else(|| {
+        let said = speaker.and_then(|record| request.scope(record).resource.project());
+        said.unwrap_or(DEFAULT_PROJECT).into()
+    });
+    let block = match signal {
+        Signal::Span => BlockSignal::Spans,
+        Signal::Log => BlockSignal::Logs,
+    };
+    let mut chunk = Chunk::new(part.trace_id, project, block, export);
+    for record in &part.records {
+        let mark = &record.mark;
+        chunk.start_ns = chunk.start_ns.min(mark.start_ns);
+        chunk.end_ns = chunk.end_ns.max(mark.end_ns).max(mark.start_ns);
+        if signal == Signal::Log {
+            continue;
+        }
+        chunk.errors += u32::from(mark.is_error);
+        chunk.spans.push(SpanKey {
+            span_id: mark.span_id,
+            digest: gradus_core::digest(&record.body) as u64,
+            has_ended: mark.end_ns > 0,
+        });
+        if mark.parent_id.is_none() {
+            let scope = request.scope(record);
+            if let Ok(span) = decode_span(&record.body, &scope.resource, &scope.name, limits)
+                && let Some(link) = TraceLink::of(&span)
+            {
+                chunk.links.extend(link.keys().into_iter().map(stored));
+            }
+        }
+    }
+    chunk.name = speaker.map(|record| short(&record.mark.name)).unwrap_or_default();
+    chunk.root =
+        root.map(|record| Root { name: short(&record.mark.name), has_ended: record.mark.end_ns > 0 });
+    chunk
+}
+
+fn stored(key: LinkKey) -> (LinkKind, u64) {
+    match key {
+        LinkKey::Session(key) => (LinkKind::Session, key),
+        LinkKey::Leaves(key) => (LinkKind::Leaves, key),
+        LinkKey::Continues(key) => (LinkKind::Continues, key),
+    }
+}
+
+fn short(text: &str) -> String {
+    text[..text.floor_char_boundary(MOST_NAME_BYTES)].to_owned()
+}
+
+/// Takes out what must not be stored.
+fn redact(
+    request: &mut Regrouped<'_>,
+    signal: Signal,
+    redaction: &Redaction,
+    limits: &Limits,
+) -> Result<(), gradus_otlp::WireError> {
+    let mut change = |text: &str| redaction.apply(text);
+    for scope in request.scopes_mut() {
+        if let Some(body) = &scope.resource_body
+            && let Some(changed) = rewrite_resource_texts(body, limits, &mut change)?
+        {
+            scope.resource = Arc::new(decode_resource(&changed, limits)?);
+            scope.resource_body = Some(Cow::Owned(changed));
+        }
+    }
+    for record in request.parts.iter_mut().flat_map(|part| &mut part.records) {
+        if let Some(changed) = rewrite_texts(&record.body, signal, limits, &mut change)? {
+            record.body = Cow::Owned(changed);
+            if let Some(name) = redaction.apply(&record.mark.name) {
+                record.mark.name = Cow::Owned(name);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! From arguments, environment and file to what a server needs.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gradus_eval::judge::ModelJudge;
+use gradus_eval::rubric::Library;
+use gradus_store::Retention;
+
+use super::live::Rule;
+use crate::alert;
+use crate::config::{Environment, File, ServeSection};
+use crate::judging::{known_evaluators, library, seconds};
+use crate::redaction::Redaction;
+
+/// What a server is told at its start.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(super) http: SocketAddr,
+    pub(super) grpc: SocketAddr,
+    pub(super) data: PathBuf,
+    /// Where people reach this server, for links.
+    pub(super) public_url: String,
+    pub(super) quiet: Duration,
+    pub(super) give_up: Duration,
+    pub(super) max_request_bytes: usize,
+    pub(super) memory_bytes: usize,
+    pub(super) connections: usize,
+    pub(super) requests_per_second: Option<f64>,
+    pub(super) cors_origins: Vec<String>,
+    pub(super) limits: gradus_otlp::Limits,
+    /// Whether callers have to show a key.
+    pub(super) needs_key: bool,
+}
+
+/// What can change while it runs.
+#[derive(Debug)]
+pub(crate) struct Reloadable {
+    pub(super) rules: Vec<Rule>,
+    pub(super) alerts: Vec<alert::Rule>,
+    pub(super) redaction: Redaction,
+    pub(super) retention: Retention,
+    pub(super) library: Library,
+}
+
+/// What the command line says.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) http: Option<String>,
+    pub(crate) grpc: Option<String>,
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
+}
+
+const HTTP: &str = "127.0.0.1:4318";
+const GRPC: &str = "127.0.0.1:4317";
+
+impl Given {
+    /// Reads all settings.
+    pub(crate) fn settings(&self) -> Result<(Settings, Reloadable), String> {
+        let environment = Environment::read();
+        let file = File::read(self.config.as_deref().or(environment.config.as_deref()))?;
+        let reloadable = Reloadable::of(&file, &environment)?;
+        let serve = &file.serve;
+        let http = address(self.http.as_deref().or(serve.http.as_deref()).unwrap_or(HTTP), "--http")?;
+        let grpc = address(self.grpc.as_deref().or(serve.grpc.as_deref()).unwrap_or(GRPC), "--grpc")?;
+        let span = |value: Option<f64>, default: f64, name: &str| {
+            let value = value.unwrap_or(default);
+            seconds(value).ok_or_else(|| format!("serve.{name} = {value}: give a number of seconds above 0"))
+        };
+        let megabytes =
+            |value: Option<u32>, default: u32| value.unwrap_or(default).max(1) as usize * (1 << 20);
+        let max_request_bytes = megabytes(serve.max_request_mb, 32);
+        let memory_bytes = megabytes(serve.max_memory_mb, 128);
+        if memory_bytes < 4 * max_request_bytes {
+            return Err(format!(
+                "serve.max_memory_mb must be at least four times serve.max_request_mb ({} MB): a request is held packed, unpacked and sorted",
+                max_request_bytes >> 20
+            ));
+        }
+        let data = self.data.clone().or(environment.state_dir.clone()).or_else(|| file.state_dir.clone());
+        Ok((
+            Settings {
+                http,
+                grpc,
+                data: data.unwrap_or_else(|| PathBuf::from(".gradus")),
+                public_url: serve.public_url.clone().unwrap_or_else(|| format!("http://{http}")),
+                quiet: span(serve.quiet_s, 5.0, "quiet_s")?,
+                give_up: span(serve.give_up_s, 60.0, "give_up_s")?,
+                max_request_bytes,
+                memory_bytes,
+                connections: serve.connections.unwrap_or(2000).max(1),
+                requests_per_second: serve.requests_per_second.filter(|rate| *rate > 0.0),
+                cors_origins: serve.cors_origins.clone(),
+                limits: gradus_otlp::Limits {
+                    record_bytes: max_request_bytes,
+                    ..gradus_otlp::Limits::default()
+                },
+                needs_key: !http.ip().is_loopback() || !grpc.ip().is_loopback() || serve.require_key,
+            },
+            reloadable,
+        ))
+    }
+}
+
+/// What `gradus doctor` looks at.
+pub(crate) struct Summary {
+    pub(crate) text: String,
+    pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
+    pub(crate) data: PathBuf,
+    pub(crate) needs_key: bool,
+    /// The models that rules ask, by rule.
+    pub(crate) judges: Vec<(String, Arc<ModelJudge>)>,
+}
+
+impl Given {
+    pub(crate) fn summary(&self) -> Result<Summary, String> {
+        let (settings, reloadable) = self.settings()?;
+        let (rules, alerts) = (reloadable.rules.len(), reloadable.alerts.len());
+        let judges = reloadable.rules.iter().filter(|rule| rule.asks_a_model());
+        Ok(Summary {
+            text: format!("{rules} rules, {alerts} alerts"),
+            judges: judges.filter_map(|rule| Some((rule.name.clone(), rule.judge.clone()?))).collect(),
+            http: settings.http,
+            grpc: settings.grpc,
+            data: settings.data,
+            needs_key: settings.needs_key,
+        })
+    }
+}
+
+impl Reloadable {
+    fn of(file: &File, environment: &Environment) -> Result<Reloadable, String> {
+        let library = library(&[], file)?;
+        let known = known_evaluators(&library);
+        let alerts = file.alert.iter().map(|section| alert::Rule::from_section(section.clone(), &known));
+        Ok(Reloadable {
+            rules: super::live::rules(file, environment, &library)?,
+            alerts: alerts.collect::<Result<_, _>>()?,
+            redaction: Redaction::from_sections(&file.serve.redact).map_err(|error| error.to_string())?,
+            retention: retention(&file.serve)?,
+            library,
+        })
+    }
+}
+
+fn retention(section: &ServeSection) -> Result<Retention, String> {
+    let Some(retention) = &section.retention else { return Ok(Retention::default()) };
+    let max_age_ns = match &retention.max_age {
+        Some(text) => {
+            let age = alert::duration(text).ok_or_else(|| {
+                format!("serve.retention.max_age = {text:?}: write it as \"30d\" or \"12h\"")
+            })?;
+            Some(i64::try_from(age.as_nanos()).unwrap_or(i64::MAX))
+        }
+        None => None,
+    };
+    let max_bytes = match &retention.max_size {
+        Some(text) => Some(size(text).ok_or_else(|| {
+            format!("serve.retention.max_size = {text:?}: write it as \"20GB\" or \"500MB\"")
+        })?),
+        None => None,
+    };
+    Ok(Retention { max_age_ns, max_bytes })
+}
+
+fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+    let factor = match text[digits.len()..].trim().to_ascii_uppercase().as_str() {
+        "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "TB" => 1e12,
+        _ => return None,
+    };
+    let number: f64 = digits.parse().ok()?;
+    (number > 0.0).then_some((number * factor) as u64)
+}
+
+fn address(text: &str, name: &str) -> Result<SocketAddr, String> {
+    let mut found = text
+        .to_socket_addrs()
+        .map_err(|error| format!("{name} {text:?}: {error}; write it as 127.0.0.1:4318"))?;
+    found.next().ok_or_else(|| format!("{name} {text:?} names no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("20GB"), Some(20_000_000_000));
+        assert_eq!(size("1.5 mb"), Some(1_500_000));
+        assert_eq!(size("20"), None);
+        assert_eq!(size("-1GB"), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! What alerts look at: trajectories of a window of time.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params_from_iter};
+
+use super::project_number;
+use crate::Store;
+use crate::error::StoreError;
+
+/// Trajectories that began in a window, of one project or of all.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    pub project: Option<String>,
+    pub from_ns: i64,
+    pub to_ns: i64,
+}
+
+/// One that stands for many.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExampleRow {
+    pub trace_id: u128,
+    pub trajectory_id: String,
+    pub query: String,
+    /// `None` for the whole trajectory.
+    pub step: Option<u32>,
+    pub tool: String,
+    pub label: Option<String>,
+    pub score: Option<f64>,
+    pub duration_ns: i64,
+}
+
+/// Trajectories that one look takes in, at most: the latest.
+const MOST: i64 = 20_000;
+
+impl Store {
+    /// How many trajectories there are, and how many ended in an error.
+    pub fn error_counts(&self, window: &Window) -> Result<(u64, u64), StoreError> {
+        let reader = self.readers.take()?;
+        let Some((terms, values)) = within(&reader, window)? else { return Ok((0, 0)) };
+        Ok(reader
+            .prepare_cached(&format!(
+                "SELECT count(*), coalesce(sum(is_error), 0) FROM (SELECT is_error FROM trajectory WHERE {terms})"
+            ))?
+            .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?)
+    }
+
+    /// How long trajectories took, in no order.
+    pub fn durations_ns(&self, window: &Window) -> Result<Vec<i64>, StoreError> {
+        let reader = self.readers.take()?;
+        let Some((terms, values)) = within(&reader, window)? else { return Ok(Vec::new()) };
+        let mut statement = reader.prepare_cached(&format!(
+            "SELECT end_ns - start_ns FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}"
+        ))?;
+        Ok(statement.query_map(params_from_iter(values), |row| row.get(0))?.collect::<Result<_, _>>()?)
+    }
+
+    /// The verdicts with the lowest scores, or those that could not be given.
+    pub fn worst_verdicts(
+        &self,
+        window: &Window,
+        evaluator: Option<&str>,
+        are_failed: bool,
+        limit: usize,
+    ) -> Result<Vec<ExampleRow>, StoreError> {
+        let reader = self.readers.take()?;
+        let Some((terms, mut values)) = within(&reader, window)? else { return Ok(Vec::new()) };
+        values.push(Value::Integer(if are_failed { 2 } else { 0 }));
+        let evaluator = evaluator.map_or(Value::Null, |name| Value::Text(name.to_owned()));
+        values.extend([evaluator.clone(), evaluator, Value::Integer(limit as i64)]);
+        let mut statement = reader.prepare_cached(&format!(
+            "SELECT trace.trace_id, t.trajectory_id, t.query, outcome.step, outcome.tool, outcome.label, outcome.score, \
+             t.end_ns - t.start_ns \
+             FROM (SELECT no, trace, trajectory_id, query, start_ns, end_ns FROM trajectory WHERE {terms} \
+             ORDER BY start_ns DESC LIMIT {MOST}) t \
+             JOIN outcome ON outcome.trajectory = t.no JOIN trace ON trace.no = t.trace \
+             WHERE outcome.kind = ? AND (? IS NULL OR outcome.evaluator = ?) \
+             ORDER BY outcome.score, t.start_ns DESC LIMIT ?"
+        ))?;
+        Ok(statement.query_map(params_from_iter(values), example)?.collect::<Result<_, _>>()?)
+    }
+
+    /// Trajectories that ended in an error, the latest first, or those that took longest.
+    pub fn worst_trajectories(
+        &self,
+        window: &Window,
+        by_duration: bool,
+        limit: usize,
+    ) -> Result<Vec<ExampleRow>, StoreError> {
+        let reader = self.readers.take()?;
+        let Some((terms, mut values)) = within(&reader, window)? else { return Ok(Vec::new()) };
+        values.push(Value::Integer(limit as i64));
+        let (which, order) =
+            if by_duration { ("1", "t.end_ns - t.start_ns") } else { ("t.is_error", "t.start_ns") };
+        let mut statement = reader.prepare_cached(&format!(
+            "SELECT trace.trace_id, t.trajectory_id, t.query, 0, '', NULL, NULL, t.end_ns - t.start_ns \
+             FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}) t \
+             JOIN trace ON trace.no = t.trace WHERE {which} ORDER BY {order} DESC LIMIT ?"
+        ))?;
+        Ok(statement.query_map(params_from_iter(values), example)?.collect::<Result<_, _>>()?)
+    }
+
+    /// The tools that trajectories of the window's last `recent_ns` call and none before that in the window did, with how
+    /// many trajectories were looked at.
+    pub fn unseen_tools(&self, window: &Window, recent_ns: i64) -> Result<(Vec<String>, u64), StoreError> {
+        let reader = self.readers.take()?;
+        let recent_from = window.to_ns.saturating_sub(recent_ns);
+        let recent = Window { from_ns: recent_from, ..window.clone() };
+        let Some((terms, values)) = within(&reader, &recent)? else { return Ok((Vec::new(), 0)) };
+        let mut statement = reader.prepare_cached(&format!(
+            "SELECT project, tools FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}"
+        ))?;
+        let rows = statement
+            .query_map(params_from_iter(values), |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+        let mut tools: Vec<(i64, String)> = Vec::new();
+        let mut count = 0;
+        for row in rows {
+            let (project, names): (i64, String) = row?;
+            count += 1;
+            tools.extend(names.lines().map(|name| (project, name.to_owned())));
+        }
+        tools.sort_unstable();
+        tools.dedup();
+        let mut unseen = Vec::new();
+        let mut earlier = reader.prepare_cached(
+            "SELECT 1 FROM facet WHERE project = ? AND kind = 2 AND value = ? AND start_ns >= ? AND start_ns < ?",
+        )?;
+        for (project, tool) in tools {
+            if !tool.is_empty() && !earlier.exists((project, &tool, window.from_ns, recent_from))? {
+                unseen.push(tool);
+            }
+        }
+        Ok((unseen, count))
+    }
+}
+
+fn within(sql: &Connection, window: &Window) -> Result<Option<(&'static str, Vec<Value>)>, StoreError> {
+    let bounds = [Value::Integer(window.from_ns), Value::Integer(window.to_ns)];
+    let Some(name) = &window.project else {
+        return Ok(Some(("start_ns >= ? AND start_ns < ?", bounds.to_vec())));
+    };
+    let Some(project) = project_number(sql, name)? else { return Ok(None) };
+    let mut values = vec![Value::Integer(project)];
+    values.extend(bounds);
+    Ok(Some(("project = ? AND start_ns >= ? AND start_ns < ?", values)))
+}
+
+fn example(row: &Row<'_>) -> Result<ExampleRow, rusqlite::Error> {
+    let step: u32 = row.get(3)?;
+    Ok(ExampleRow {
+        trace_id: u128::from_be_bytes(row.get(0)?),
+        trajectory_id: row.get(1)?,
+        query: row.get(2)?,
+        step: (step > 0).then_some(step),
+        tool: row.get(4)?,
+        label: row.get(5)?,
+        score: row.get(6)?,
+        duration_ns: row.get(7)?,
+    })
+}
