@@ -74,21 +74,27 @@ class Listing:
         return {**percentiles(took), "items_on_average": round(found / len(took), 1), "for_example": first}
 
     def pages(self, project, count):
-        """One page after another, from the newest on."""
-        took, found, cursor = [], 0, None
-        for _ in range(count):
+        """One page after another from the newest on; the first, which needs no cursor, is not counted. A trace that
+        comes twice is an error."""
+        took, seen, cursor = [], set(), None
+        while len(took) < count:
             path = traces_path(project=project, limit=50, **({"cursor": cursor} if cursor else {}))
             status, body, ms = self.asker.get(path)
             if status != 200:
                 return {"error": f"GET {path}: {status} {body[:300]!r}"}
             answer = json.loads(body)
-            found, cursor = found + len(answer["items"]), answer["next_cursor"]
-            self.ids += [item["trace_id"] for item in answer["items"][:3]]
-            if took or cursor:
-                took.append(ms)
+            ids = [item["trace_id"] for item in answer["items"]]
+            if not seen.isdisjoint(ids):
+                return {"error": f"GET {path}: a trace came twice"}
+            took += [ms] if cursor else []
+            seen.update(ids)
+            self.ids += ids[:3]
+            cursor = answer["next_cursor"]
             if not cursor:
                 break
-        return {**percentiles(took), "items_on_average": round(found / len(took), 1), "for_example": path}
+        if not took:
+            return {"error": "there is only one page"}
+        return {**percentiles(took), "items_on_average": round(len(seen) / (len(took) + 1), 1), "for_example": path}
 
 
 def stamp(seconds):
@@ -136,6 +142,8 @@ def ask(server, count=REQUESTS):
 
 def opened(asker, ids):
     took, steps = [], 0
+    if not ids:
+        return {"error": "no trace was listed"}
     for trace in ids:
         status, body, ms = asker.get(f"/api/v1/traces/{trace}")
         if status != 200:

@@ -19,6 +19,7 @@ import struct
 CACHE = pathlib.Path(os.environ.get("GRADUS_TEST_CACHE") or pathlib.Path.home() / ".cache" / "gradus")
 SEED = 20_260
 BATCH = 100
+MODEL = b"\x05\n\x03LLM"  # the span kind of a model span, as bytes
 AT_ONCE = 8
 
 COMMON = """the of and to in a is that for it as was with be by on not he this are or his from at which but have an had they you
@@ -169,7 +170,7 @@ class Template:
     def __init__(self, spans, traces, bodies):
         self.spans, self.traces, self.bodies = spans, traces, bodies
         self.bytes = sum(len(body) for body, _ in bodies)
-        self.model_spans = sum(body.count(b"\x05\n\x03LLM") for body, _ in bodies)
+        self.model_spans = sum(body.count(MODEL) for body, _ in bodies)
 
     def body(self, number, mask, base_ns, spacing_ns):
         """One body as a new one: ids under another mask, trace n started at base + n * spacing."""

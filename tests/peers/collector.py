@@ -278,7 +278,9 @@ def fuzzed(server):
         for body in sorted((captures / folder).glob("*/*.bin")):
             content = body.read_bytes()
             headers = {"content-type": "application/x-protobuf"} | ({"content-encoding": "gzip"} if content.startswith(b"\x1f\x8b") else {})
-            status, reply = server.request("POST", "/v1/traces", content, headers)
+            while (answer := server.request("POST", "/v1/traces", content, headers))[0] in (429, 503):
+                time.sleep(1)
+            status, reply = answer
             if status != 200:
                 return [f"POST /v1/traces of {body.relative_to(captures)}: {status} {reply[:300]!r}"]
     with tempfile.TemporaryDirectory() as folder:
@@ -297,8 +299,12 @@ def fuzzed(server):
                     output, _ = running.communicate()
     found = [] if server.process.poll() is None else [f"the server ended with status {server.process.returncode}: {server.tail()}"]
     # Stopped for its time, it ends with a status of its own: what it found until then counts.
-    if running.returncode != 0 and ("FAILURES" in output or "ERRORS" in output or "test cases" not in output):
-        found += output.strip().splitlines()[-60:]
+    lines = output.strip().splitlines()
+    told = next((number for number, line in enumerate(lines) if line.strip("= ") in ("FAILURES", "ERRORS")), None)
+    if told is not None:
+        found += lines[told:told + 80]
+    elif running.returncode != 0 and not any(line.strip() == "Test cases:" for line in lines):
+        found += [f"schemathesis ended with status {running.returncode}", *lines[-40:]]
     return found
 
 
