@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Real agents, real instrumentations, real exporters: what they send is read by `gradus traces` and compared with what
-they did. And what `gradus eval` sends to judges is held against the official clients' own types. Each peer gets a virtual environment of its own below the cache folder.
+they did. And what `gradus eval` sends to judges is held against the official clients' own types, and `gradus serve` is
+sent to by exporters in two languages (collector.py). Each peer gets an environment of its own below the cache folder.
 
   tests/peers/run.py GRADUS
 
@@ -82,6 +83,10 @@ class NotInstalled(Exception):
     pass
 
 
+class Skipped(Exception):
+    pass
+
+
 def python_for(name, packages):
     """An environment with just these packages, made once."""
     folder = CACHE / f"peer-{name}"
@@ -132,24 +137,50 @@ def check_judges(gradus):
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
 
 
-def main():
-    gradus = os.path.abspath(sys.argv[1])
+def run_checks(checks):
+    """Runs them one after another and says what came of each; how many passed, failed and were skipped."""
     passed = failed = skipped = 0
-    checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
-    checks["judges"] = functools.partial(check_judges, gradus)
     for name, run in checks.items():
         try:
             found = run()
         except NotInstalled as reason:
-            print(f"peer {name}: SKIPPED, it could not be installed: {reason}")
+            print(f"peer {name}: SKIPPED, it could not be installed: {reason}", flush=True)
             skipped += 1
             continue
-        print(f"peer {name}: {'FAILED' if found else 'ok'}")
+        except Skipped as reason:
+            print(f"peer {name}: SKIPPED, {reason}", flush=True)
+            skipped += 1
+            continue
+        print(f"peer {name}: {'FAILED' if found else 'ok'}", flush=True)
         for difference in found:
-            print(f"  {difference}")
+            print(f"  {difference}", flush=True)
         passed, failed = passed + (not found), failed + bool(found)
+    return passed, failed, skipped
+
+
+def finish(passed, failed, skipped):
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     sys.exit(failed > 0 or (skipped > 0 and os.environ.get("CI") == "true"))
+
+
+def run_collector(gradus):
+    """The checks of collector.py, which print for themselves; their counts are in the last line."""
+    ran = subprocess.run([sys.executable, HERE / "collector.py", gradus], stdout=subprocess.PIPE, text=True)
+    *lines, last = ran.stdout.splitlines() or [""]
+    counts = [int(word) for word in last.split() if word.isdigit()]
+    if len(counts) != 3:
+        print("\n".join([*lines, last, f"peer collector: FAILED, it ended with status {ran.returncode}"]))
+        return 0, 1, 0
+    print("\n".join(lines))
+    return counts
+
+
+def main():
+    gradus = os.path.abspath(sys.argv[1])
+    checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
+    checks["judges"] = functools.partial(check_judges, gradus)
+    counts = run_checks(checks)
+    finish(*map(sum, zip(counts, run_collector(gradus))))
 
 
 if __name__ == "__main__":
