@@ -60,7 +60,7 @@ class Server:
         self.gradus, self.data, self.log = gradus, pathlib.Path(folder) / "data", pathlib.Path(folder) / "log.txt"
         self.http_port, self.grpc_port = http_port or 4318, grpc_port or 4317
         config = pathlib.Path(folder) / "gradus.toml"
-        config.write_text("[[rule]]\nquiet_s = 0.3\n")
+        config.write_text("[serve]\nquiet_s = 0.3\n")
         command = [gradus, "serve", "--data", self.data, "--config", config]
         if http_port:
             command += ["--http", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}"]
