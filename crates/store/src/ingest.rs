@@ -93,7 +93,7 @@ pub struct Ingested {
     pub replaced: u64,
 }
 
-/// The numbers of projects.
+/// The numbers of projects that are known already; the table has them all.
 #[derive(Debug, Default)]
 pub(crate) struct Projects(HashMap<Arc<str>, i64>);
 
@@ -113,8 +113,18 @@ impl Projects {
         if let Some(number) = self.0.get(name) {
             return Ok(*number);
         }
-        sql.execute("INSERT INTO project (name, created_ns) VALUES (?, ?)", params![&**name, now_ns])?;
-        let number = sql.last_insert_rowid();
+        let known: Option<i64> = sql
+            .prepare_cached("SELECT no FROM project WHERE name = ?")?
+            .query_row([&**name], |row| row.get(0))
+            .optional()?;
+        let number = match known {
+            Some(number) => number,
+            None => {
+                sql.prepare_cached("INSERT INTO project (name, created_ns) VALUES (?, ?)")?
+                    .execute(params![&**name, now_ns])?;
+                sql.last_insert_rowid()
+            }
+        };
         self.0.insert(Arc::clone(name), number);
         Ok(number)
     }

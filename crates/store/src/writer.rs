@@ -1,6 +1,7 @@
 //! The one thread that writes. Whatever is waiting is written in one transaction, and everybody is told after its commit:
 //! so one wait for the disk serves many requests, and nobody hears "done" before it is.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -16,6 +17,8 @@ use crate::ingest::Projects;
 pub(crate) struct Writing<'w> {
     pub(crate) sql: &'w Connection,
     pub(crate) projects: &'w mut Projects,
+    /// Why the database ended the whole transaction, if it did.
+    ended: &'w mut Option<StoreError>,
 }
 
 /// Tells whoever asked how the commit went.
@@ -105,8 +108,12 @@ impl Writer {
                 let _ = sender.send(result);
             })
         });
-        let tasks = self.tasks.as_ref().ok_or(StoreError::Closed)?;
-        tasks.send(Task { bytes, work }).map_err(|_| StoreError::Closed)?;
+        let sent = self.tasks.as_ref().and_then(|tasks| tasks.send(Task { bytes, work }).ok());
+        if sent.is_none() {
+            self.status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.status.queued_tasks.fetch_sub(1, Ordering::Relaxed);
+            return Err(StoreError::Closed);
+        }
         Ok(Written(receiver))
     }
 }
@@ -133,14 +140,17 @@ fn write_until_closed(
         let mut finishes = Vec::new();
         let mut next = Some(first);
         let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error));
+        let mut ended = None;
         while let Some(task) = next {
             bytes += task.bytes;
             count += 1;
-            let mut writing = Writing { sql: connection, projects: &mut projects };
+            let mut writing = Writing { sql: connection, projects: &mut projects, ended: &mut ended };
             finishes.push((task.work)(begun.as_ref().map(|()| &mut writing)));
-            next = if bytes < MOST_BYTES && count < MOST_TASKS { tasks.try_recv().ok() } else { None };
+            // Without its transaction a task would be a transaction of its own, and be told that it failed.
+            let has_room = bytes < MOST_BYTES && count < MOST_TASKS && ended.is_none();
+            next = if has_room { tasks.try_recv().ok() } else { None };
         }
-        let committed = begun.and_then(|()| commit(connection));
+        let committed = begun.and_then(|()| ended.map_or_else(|| commit(connection), Err));
         if committed.is_err() {
             // Numbers that were given in the transaction are gone with it.
             projects = Projects::read(connection).unwrap_or_default();
@@ -163,7 +173,7 @@ fn write_until_closed(
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    let _ = connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)");
+    let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
 /// A task that fails takes back its own work, and nobody else's.
@@ -172,24 +182,33 @@ fn in_savepoint<T>(
     work: impl FnOnce(&mut Writing<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     writing.sql.prepare_cached("SAVEPOINT task")?.execute([])?;
-    let result = work(writing);
-    match &result {
-        Ok(_) => writing.sql.prepare_cached("RELEASE task")?.execute([])?,
-        Err(_) => {
-            // Errors like a full disk end the whole transaction; then there is nothing to go back to.
-            let _ = writing.sql.execute_batch("ROLLBACK TO task; RELEASE task");
-            *writing.projects = Projects::read(writing.sql).unwrap_or_default();
-            0
+    // Others wait for this thread: it outlives a task that panics.
+    let result = catch_unwind(AssertUnwindSafe(|| work(writing)))
+        .unwrap_or_else(|_| Err(StoreError::Sql("a write panicked; it was taken back".to_owned())));
+    let closed = match &result {
+        Ok(_) => {
+            writing.sql.prepare_cached("RELEASE task").and_then(|mut release| release.execute([]).map(drop))
         }
+        // Errors like a full disk end the whole transaction: what was written in it is gone, the work of others, too.
+        Err(error) if writing.sql.is_autocommit() => {
+            *writing.ended = Some(again(error));
+            Ok(())
+        }
+        Err(_) => writing.sql.execute_batch("ROLLBACK TO task; RELEASE task"),
     };
+    if let Err(error) = &closed {
+        // What could not be taken back alone is taken back with the rest.
+        let _ = writing.sql.execute_batch("ROLLBACK");
+        *writing.ended = Some(StoreError::from_sql(error));
+    }
+    if result.is_err() || closed.is_err() {
+        *writing.projects = Projects::read(writing.sql).unwrap_or_default();
+    }
+    closed?;
     result
 }
 
 fn commit(connection: &Connection) -> Result<(), StoreError> {
-    if connection.is_autocommit() {
-        // The database has ended the transaction itself: what was written in it is gone.
-        return Err(StoreError::DiskFull);
-    }
     connection.execute_batch("COMMIT").map_err(|error| {
         let _ = connection.execute_batch("ROLLBACK");
         StoreError::from_sql(&error)
@@ -200,6 +219,7 @@ fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::DiskFull => StoreError::DiskFull,
         StoreError::Busy => StoreError::Busy,
+        StoreError::Sql(reason) => StoreError::Sql(reason.clone()),
         other => StoreError::Sql(other.to_string()),
     }
 }
