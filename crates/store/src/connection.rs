@@ -26,6 +26,9 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
                 | OpenFlags::SQLITE_OPEN_CREATE
                 | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
+        Ok(connection)
+    };
+    let set_up_writer = |connection: &Connection| -> Result<(), rusqlite::Error> {
         // These two count only before the first table is made.
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -34,11 +37,14 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         connection.pragma_update(None, "journal_size_limit", CHECKPOINT_PAGES * PAGE_BYTES)?;
-        connection.pragma_update(None, "cache_size", -16_000)?;
-        set_up(&connection)?;
-        Ok(connection)
+        connection.pragma_update(None, "cache_size", -16_000)
     };
-    let mut connection = open().map_err(|error| StoreError::opening(path, &error))?;
+    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    let mut connection = open().map_err(opening)?;
+    // Looked at before anything is changed: it may be somebody else's.
+    set_up(&connection).map_err(opening)?;
+    check_version(&connection, path)?;
+    set_up_writer(&connection).map_err(opening)?;
     migrate(&mut connection, path)?;
     Ok(connection)
 }
@@ -56,7 +62,14 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
         Ok(connection)
     };
     let connection = open().map_err(|error| StoreError::opening(path, &error))?;
-    check_version(&connection, path)?;
+    if check_version(&connection, path)? < MIGRATIONS.len() as i64 {
+        // Reading changes nothing, so it cannot be brought up to date here.
+        return Err(StoreError::Damaged {
+            path: path.to_owned(),
+            reason: "it is empty, or older than this version and was not opened by it for writing yet"
+                .to_owned(),
+        });
+    }
     Ok(connection)
 }
 
