@@ -17,7 +17,7 @@ CREATE TABLE trace (
     spans        INTEGER NOT NULL,
     errors       INTEGER NOT NULL,              -- spans that ended in an error
     bytes        INTEGER NOT NULL,              -- of its blocks, compressed
-    has_root     INTEGER NOT NULL,
+    has_root     INTEGER NOT NULL,              -- 2 when it has ended
     has_versions INTEGER NOT NULL,              -- some span came more than once, with different content
     story        INTEGER NOT NULL,              -- the first of the traces that are assembled together
     arrived_ns   INTEGER NOT NULL               -- when something of it came last
@@ -45,6 +45,7 @@ CREATE TABLE span (
     block   INTEGER NOT NULL,
     digest  INTEGER NOT NULL,
     ended   INTEGER NOT NULL,
+    error   INTEGER NOT NULL,
     PRIMARY KEY (trace, span_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX span_by_id ON span (span_id);
@@ -145,6 +146,7 @@ CREATE TABLE ungraded (
     rule       TEXT    NOT NULL,
     since_ns   INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX ungraded_by_rule ON ungraded (rule);
 
 -- What judging cost, by the hour it was spent in.
 CREATE TABLE spend (
