@@ -19,6 +19,7 @@ pub struct MetricFilter {
     pub model: Option<String>,
     /// Steps that call this tool only.
     pub tool: Option<String>,
+    /// Whole buckets: all that lie in the period, if only in part.
     pub from_ns: Option<i64>,
     pub to_ns: Option<i64>,
 }
@@ -101,7 +102,9 @@ impl Store {
                 values.push(Value::Text(value.clone()));
             }
         }
-        for (bound, comparison) in [(filter.from_ns, ">="), (filter.to_ns, "<")] {
+        // Of a bucket that lies in the period only partly, all counts: also of the one that is not over yet.
+        let bounds = [(filter.from_ns, ">="), (filter.to_ns.map(|bound| bound.saturating_sub(1)), "<=")];
+        for (bound, comparison) in bounds {
             if let Some(bound) = bound {
                 terms.push(format!("bucket {comparison} ?"));
                 values.push(Value::Integer(bound.div_euclid(BUCKET_NS)));
