@@ -102,8 +102,10 @@ CREATE TABLE facet (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX facet_by_trace ON facet (trace, kind, value);
 
--- The words of a trajectory; its row number is the trajectory's.
-CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1, detail = none, tokenize = 'unicode61');
+-- The words of a trajectory; its row number is the trajectory's. Signs that belong to a letter are part of a word.
+CREATE VIRTUAL TABLE words USING fts5 (
+    text, content = '', contentless_delete = 1, detail = none, tokenize = "unicode61 categories 'L* N* M* Co'"
+);
 
 -- The verdicts that count: one for each question.
 CREATE TABLE outcome (

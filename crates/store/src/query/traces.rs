@@ -386,34 +386,26 @@ fn walk(
     Ok(walk)
 }
 
-/// The words of a search, as the index knows them. Where it splits a word that we do not (at signs that are part of a
-/// letter), it would look for neighbours, and it does not know those: then it is asked for the letters, `by_letter`.
-fn search_terms(text: &str, by_letter: bool) -> String {
-    const MOST: usize = 20;
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let mut terms: Vec<String> = Vec::new();
-    for word in words.take(MOST) {
-        if by_letter && !word.is_ascii() {
-            terms.extend(word.chars().take(MOST).map(|letter| format!("\"{letter}\"*")));
-        } else {
-            terms.push(format!("\"{word}\"*"));
+/// What a search looks for, in the words of the index; `None` when it has no words. The index does not know which words
+/// are neighbours, so each must be a word to it, too; where it would split one, words are split further.
+fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, StoreError> {
+    let splits: [fn(char) -> bool; 2] =
+        [|c| c.is_whitespace() || (c.is_ascii() && !c.is_ascii_alphanumeric()), |c| !c.is_alphanumeric()];
+    let mut is_known = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1")?;
+    for split in splits {
+        let terms = search_terms(text.split(split));
+        if terms.is_empty() || is_known.exists([&terms]).is_ok() {
+            return Ok(Some(terms).filter(|terms| !terms.is_empty()));
         }
     }
-    terms.join(" AND ")
+    let letters = text.split(|c: char| !c.is_alphanumeric()).flat_map(|word| word.split("").map(str::trim));
+    Ok(Some(search_terms(letters)))
 }
 
-/// What a search looks for, in the words of the index; `None` when it has no words.
-fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, StoreError> {
-    let terms = search_terms(text, false);
-    if terms.is_empty() {
-        return Ok(None);
-    }
-    let is_understood = sql
-        .prepare_cached("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1")?
-        .query_row([&terms], |_| Ok(()))
-        .optional()
-        .is_ok();
-    Ok(Some(if is_understood { terms } else { search_terms(text, true) }))
+fn search_terms<'t>(words: impl Iterator<Item = &'t str>) -> String {
+    const MOST: usize = 20;
+    let words = words.filter(|word| word.contains(char::is_alphanumeric)).take(MOST);
+    words.map(|word| format!("\"{word}\"*")).collect::<Vec<_>>().join(" AND ")
 }
 
 fn found(
