@@ -161,12 +161,17 @@ fn write_until_closed(
         status.commit_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
         status.queued_tasks.fetch_sub(count, Ordering::Relaxed);
+        let is_full = matches!(committed, Err(StoreError::DiskFull));
         let failed = committed.is_err();
         for finish in finishes {
             finish(match &committed {
                 Ok(()) => Ok(()),
                 Err(error) => Err(error),
             });
+        }
+        if is_full {
+            // What the log holds may have room in the file, and the log is room.
+            let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         }
         if failed {
             // A full disk does not get better by asking it all the time.
@@ -221,5 +226,127 @@ fn again(error: &StoreError) -> StoreError {
         StoreError::Busy => StoreError::Busy,
         StoreError::Sql(reason) => StoreError::Sql(reason.clone()),
         other => StoreError::Sql(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::open_writer;
+
+    fn writer(folder: &tempfile::TempDir) -> Writer {
+        Writer::start(open_writer(&folder.path().join("store.db")).unwrap(), 1 << 20).unwrap()
+    }
+
+    /// Lets the file grow by so many pages and no further; a full disk, as far as the database can tell.
+    fn limit(writer: &Writer, more: Option<i64>) {
+        let set = move |writing: &mut Writing<'_>| {
+            let pages: i64 = writing.sql.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+            let most = more.map_or(i64::from(u32::MAX - 1), |more| pages + more);
+            writing.sql.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
+            Ok(())
+        };
+        writer.submit(0, set).unwrap().wait().unwrap();
+    }
+
+    fn put(writer: &Writer, project: &str, bytes: usize) -> Written<i64> {
+        let project: Arc<str> = project.into();
+        let put = move |writing: &mut Writing<'_>| {
+            let number = writing.projects.number(&project, writing.sql, 1)?;
+            writing.sql.execute(
+                "INSERT INTO alert_state (rule, state) VALUES (?, ?)",
+                rusqlite::params![&*project, "x".repeat(bytes)],
+            )?;
+            Ok(number)
+        };
+        writer.submit(bytes, put).unwrap()
+    }
+
+    /// Holds the writer up, so that what is submitted meanwhile shares a transaction.
+    fn hold(writer: &Writer) -> mpsc::Sender<()> {
+        let (release, held) = mpsc::channel();
+        drop(writer.submit(0, move |_| held.recv().map_err(|_| StoreError::Closed)).unwrap());
+        release
+    }
+
+    fn names(writer: &Writer) -> Vec<String> {
+        let read = |writing: &mut Writing<'_>| {
+            let mut statement = writing.sql.prepare("SELECT name FROM project ORDER BY no")?;
+            let names = statement.query_map([], |row| row.get(0))?;
+            Ok(names.collect::<Result<_, _>>()?)
+        };
+        writer.submit(0, read).unwrap().wait().unwrap()
+    }
+
+    #[test]
+    fn who_shares_a_transaction_with_a_full_disk_is_told_and_can_come_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        limit(&writer, Some(4));
+        let release = hold(&writer);
+        let writes = [put(&writer, "a", 10), put(&writer, "b", 200_000), put(&writer, "c", 10)];
+        release.send(()).unwrap();
+        let told: Vec<bool> = writes.into_iter().map(|write| write.wait().is_ok()).collect();
+        assert!(!told[0] && !told[1], "{told:?}");
+        // Who was told that he failed has left nothing, and who was not is there.
+        let expected: Vec<&str> = if told[2] { vec!["c"] } else { vec![] };
+        assert_eq!(names(&writer), expected);
+        limit(&writer, None);
+        for name in ["b", "a"] {
+            put(&writer, name, 200_000).wait().unwrap();
+        }
+        assert_eq!(put(&writer, "d", 10).wait().unwrap(), names(&writer).len() as i64);
+        assert_eq!(writer.status.queued_bytes.load(Ordering::Relaxed), 0);
+        assert!(!writer.status.is_failing.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_task_that_fails_or_panics_takes_back_its_own_work_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        let release = hold(&writer);
+        let first = put(&writer, "a", 10);
+        let fails = writer
+            .submit(10, |writing| -> Result<(), StoreError> {
+                writing.projects.number(&"failed".into(), writing.sql, 1)?;
+                Err(StoreError::Busy)
+            })
+            .unwrap();
+        let panics = writer
+            .submit(10, |writing| -> Result<(), StoreError> {
+                writing.projects.number(&"panicked".into(), writing.sql, 1)?;
+                panic!("on purpose")
+            })
+            .unwrap();
+        let last = put(&writer, "b", 10);
+        release.send(()).unwrap();
+        assert!(matches!(fails.wait(), Err(StoreError::Busy)));
+        assert!(panics.wait().unwrap_err().to_string().contains("panicked"));
+        assert_eq!((first.wait().unwrap(), last.wait().unwrap()), (1, 2));
+        assert_eq!(names(&writer), ["a", "b"]);
+        assert_eq!(writer.status.queued_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_project_that_the_cache_forgot_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        put(&writer, "a", 1).wait().unwrap();
+        let forget = |writing: &mut Writing<'_>| {
+            *writing.projects = Projects::default();
+            writing.projects.number(&"a".into(), writing.sql, 2)
+        };
+        assert_eq!(writer.submit(0, forget).unwrap().wait().unwrap(), 1);
+    }
+
+    #[test]
+    fn what_is_queued_is_written_before_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = writer(&folder);
+        let writes: Vec<_> = (0..20).map(|n| put(&first, &format!("p{n}"), 10)).collect();
+        drop(first);
+        assert!(writes.into_iter().all(|write| write.wait().is_ok()));
+        assert_eq!(names(&writer(&folder)).len(), 20);
+        assert!(!folder.path().join("store.db-wal").exists(), "its log was moved into the file");
     }
 }
