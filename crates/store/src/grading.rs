@@ -532,8 +532,7 @@ fn facets(sql: &Connection, trace: i64, has_errors: bool) -> Result<BTreeSet<(i6
         if row.get(4)? {
             put(FacetKind::Error, "");
         }
-        let mut labels =
-            sql.prepare_cached("SELECT DISTINCT evaluator, label FROM outcome WHERE trajectory = ?")?;
+        let mut labels = sql.prepare_cached("SELECT evaluator, label FROM outcome WHERE trajectory = ?")?;
         let labels = labels.query_map([row.get::<_, i64>(0)?], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
         })?;

@@ -317,18 +317,8 @@ fn walk_traces(
 ) -> Result<Walk, StoreError> {
     let mut values = Vec::new();
     let fits = conditions(filter, "trace.no", &mut values);
-    let (index, within) = match project {
-        Some(project) => {
-            values.push(Value::Integer(project));
-            ("trace_by_project", "project = ? AND ")
-        }
-        None => ("trace_by_start", ""),
-    };
-    let statement = format!(
-        "SELECT start_ns, no, {fits} FROM trace INDEXED BY {index} WHERE {within} start_ns >= ? \
-         AND (start_ns, no) < (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?"
-    );
-    walk(sql, &statement, values, filter, before, limit)
+    values.extend(project.map(Value::Integer));
+    walk(sql, &trace_walk(&fits, project.is_some()), values, filter, before, limit)
 }
 
 fn walk_facet(
@@ -343,12 +333,33 @@ fn walk_facet(
     let mut values = Vec::new();
     let fits = conditions(filter, "f.trace", &mut values);
     values.extend([Value::Integer(project), Value::Integer(kind as i64), Value::Text(value.to_owned())]);
-    let statement = format!(
+    walk(sql, &facet_walk(&fits), values, filter, before, limit)
+}
+
+fn trace_walk(fits: &str, of_project: bool) -> String {
+    let (index, within) =
+        if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
+    format!(
+        "SELECT start_ns, no, {fits} FROM trace INDEXED BY {index} WHERE {within} start_ns >= ? \
+         AND (start_ns, no) < (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?"
+    )
+}
+
+fn facet_walk(fits: &str) -> String {
+    format!(
         "SELECT f.start_ns, f.trace, {fits} FROM facet f WHERE f.project = ? AND f.kind = ? AND f.value = ? \
          AND f.start_ns >= ? AND (f.start_ns, f.trace) < (?, ?) \
          ORDER BY f.start_ns DESC, f.trace DESC LIMIT ?"
-    );
-    walk(sql, &statement, values, filter, before, limit)
+    )
+}
+
+fn found_walk(fits: &str, of_project: bool) -> String {
+    let within = if of_project { "AND trace.project = ?" } else { "" };
+    format!(
+        "SELECT words.rowid, trace.no, {fits} {within} AND trace.start_ns >= ? AND trace.start_ns < ? \
+         FROM words CROSS JOIN trajectory ON trajectory.no = words.rowid CROSS JOIN trace ON trace.no = trajectory.trace \
+         WHERE words MATCH ? AND words.rowid < ? ORDER BY words.rowid DESC LIMIT ?"
+    )
 }
 
 /// Walks down a list until there is a page and one more, or enough was looked at.
@@ -422,13 +433,7 @@ fn found(
     };
     let mut values = Vec::new();
     let fits = conditions(filter, "trace.no", &mut values);
-    let within = match project {
-        Some(project) => {
-            values.push(Value::Integer(project));
-            "AND trace.project = ?"
-        }
-        None => "",
-    };
+    values.extend(project.map(Value::Integer));
     values.extend([
         Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
         Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
@@ -436,11 +441,7 @@ fn found(
         Value::Integer(before),
         Value::Integer(LOOKED_AT as i64),
     ]);
-    let mut statement = sql.prepare_cached(&format!(
-        "SELECT words.rowid, trace.no, {fits} {within} AND trace.start_ns >= ? AND trace.start_ns < ? \
-         FROM words CROSS JOIN trajectory ON trajectory.no = words.rowid CROSS JOIN trace ON trace.no = trajectory.trace \
-         WHERE words MATCH ? AND words.rowid < ? ORDER BY words.rowid DESC LIMIT ?"
-    ))?;
+    let mut statement = sql.prepare_cached(&found_walk(&fits, project.is_some()))?;
     let mut rows = statement.query(params_from_iter(values))?;
     let mut numbers: Vec<i64> = Vec::new();
     let mut looked_at = 0;
@@ -548,4 +549,43 @@ fn scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{assert_plan, open_writer};
+
+    #[test]
+    fn lists_are_walked_through_indexes_and_never_sorted() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        let name = || Some("x".to_owned());
+        let score = ScoreBound { evaluator: "x".to_owned(), at_least: Some(0.0), below: Some(1.0) };
+        let filter = TraceFilter {
+            agent: name(),
+            model: name(),
+            tool: name(),
+            label: name(),
+            score: Some(score),
+            error: Some(false),
+            ..TraceFilter::default()
+        };
+        let fits = conditions(&filter, "trace.no", &mut Vec::new());
+        assert_plan(
+            &sql,
+            &trace_walk(&fits, true),
+            "trace_by_project (project=? AND start_ns>? AND start_ns<?)",
+        );
+        assert_plan(&sql, &trace_walk(&fits, false), "trace_by_start (start_ns>? AND start_ns<?)");
+        let fits_facet = conditions(&filter, "f.trace", &mut Vec::new());
+        assert_plan(
+            &sql,
+            &facet_walk(&fits_facet),
+            "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>?",
+        );
+        for of_project in [false, true] {
+            assert_plan(&sql, &found_walk(&fits, of_project), "SCAN words VIRTUAL TABLE INDEX");
+        }
+    }
 }
