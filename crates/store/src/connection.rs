@@ -121,6 +121,7 @@ fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError
 
 /// Holds what a statement does against what it should: no sorting, no reading of whole tables.
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 pub(crate) fn assert_plan(sql: &Connection, statement: &str, way: &str) {
     let mut explained = sql.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
     let count = explained.parameter_count();

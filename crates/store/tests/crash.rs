@@ -1,5 +1,7 @@
 //! A process that is killed in the middle of writing: what it was told is stored is stored.
 
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
 mod lab;
 
 use std::io::{BufRead, BufReader, Write};

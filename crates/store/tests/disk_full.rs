@@ -1,5 +1,7 @@
 //! A real full disk: a file system of a few megabytes, mounted in a namespace of its own.
 
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
 mod lab;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Trajectories and the verdicts on them, as they come, change and go.
 
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
 mod lab;
 
 use gradus_store::*;

@@ -1,5 +1,7 @@
 //! What becomes of spans that come once, twice, late, changed, or without a root.
 
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
 mod lab;
 
 use std::sync::atomic::Ordering::Relaxed;

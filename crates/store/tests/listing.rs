@@ -1,5 +1,7 @@
 //! Lists of traces: every filter, alone and mixed, against a list that is made the simple way; page by page.
 
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
 mod lab;
 
 use gradus_store::*;

@@ -1,5 +1,7 @@
 //! The sums behind metrics against sums over everything there is, after whatever happened to it.
 
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
 mod lab;
 
 use std::collections::BTreeMap;

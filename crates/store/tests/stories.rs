@@ -1,5 +1,7 @@
 //! Traces that belong together.
 
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
 mod lab;
 
 use gradus_core::span::TraceId;

@@ -1,5 +1,7 @@
 //! A store as a whole: moved, copied, compacted, let go of.
 
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
 mod lab;
 
 use std::sync::Arc;

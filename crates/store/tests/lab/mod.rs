@@ -2,7 +2,7 @@
 //!
 //! A body is a line a span: its id in hexadecimal, and a text.
 
-#![allow(dead_code, unreachable_pub)] // Each test file uses its part.
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)] // Each test file uses its part.
 
 use std::sync::Arc;
 
