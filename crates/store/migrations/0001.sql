@@ -17,7 +17,7 @@ CREATE TABLE trace (
     spans        INTEGER NOT NULL,
     errors       INTEGER NOT NULL,              -- spans that ended in an error
     bytes        INTEGER NOT NULL,              -- of its blocks, compressed
-    has_root     INTEGER NOT NULL,
+    has_root     INTEGER NOT NULL,              -- 2 when it has ended
     has_versions INTEGER NOT NULL,              -- some span came more than once, with different content
     story        INTEGER NOT NULL,              -- the first of the traces that are assembled together
     arrived_ns   INTEGER NOT NULL               -- when something of it came last
@@ -45,6 +45,7 @@ CREATE TABLE span (
     block   INTEGER NOT NULL,
     digest  INTEGER NOT NULL,
     ended   INTEGER NOT NULL,
+    error   INTEGER NOT NULL,
     PRIMARY KEY (trace, span_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX span_by_id ON span (span_id);
@@ -102,8 +103,10 @@ CREATE TABLE facet (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX facet_by_trace ON facet (trace, kind, value);
 
--- The words of a trajectory; its row number is the trajectory's.
-CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1, detail = none, tokenize = 'unicode61');
+-- The words of a trajectory; its row number is the trajectory's. Signs that belong to a letter are part of a word.
+CREATE VIRTUAL TABLE words USING fts5 (
+    text, content = '', contentless_delete = 1, detail = none, tokenize = "unicode61 categories 'L* N* M* Co'"
+);
 
 -- The verdicts that count: one for each question.
 CREATE TABLE outcome (
@@ -146,6 +149,7 @@ CREATE TABLE ungraded (
     rule       TEXT    NOT NULL,
     since_ns   INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX ungraded_by_rule ON ungraded (rule);
 
 -- What judging cost, by the hour it was spent in.
 CREATE TABLE spend (

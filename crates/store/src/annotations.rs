@@ -78,7 +78,8 @@ impl Store {
                          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12) \
                          ON CONFLICT (target, name, identifier) DO UPDATE SET annotator = excluded.annotator, \
                          label = excluded.label, score = excluded.score, explanation = excluded.explanation, \
-                         metadata = excluded.metadata, author = excluded.author, updated_ns = excluded.updated_ns \
+                         metadata = excluded.metadata, author = excluded.author, updated_ns = excluded.updated_ns, \
+                         project = coalesce(excluded.project, project), trace = coalesce(excluded.trace, trace) \
                          RETURNING no",
                     )?
                     .query_row(

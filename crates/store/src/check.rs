@@ -46,8 +46,15 @@ impl Store {
         let view = sql.unchecked_transaction()?;
         let mut report = CheckReport::default();
         check_structure(&view, &mut report)?;
-        check_traces(&view, &mut report, span_ids)?;
-        check_verdicts(&view, &mut report)?;
+        // What cannot be read at all is one more problem, not the end of looking.
+        let looked_at = [
+            check_traces(&view, &mut report, span_ids),
+            check_verdicts(&view, &mut report),
+            check_ties(&view, &mut report),
+        ];
+        for error in looked_at.into_iter().filter_map(Result::err) {
+            report.problem(|| error.to_string());
+        }
         Ok(report)
     }
 }
@@ -136,6 +143,35 @@ fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), Stor
             report.problem(|| format!("a verdict is about trajectory {trajectory}, which is not there"));
         } else if let Err(reason) = serde_json::from_str::<serde::de::IgnoredAny>(&line) {
             report.problem(|| format!("a verdict on trajectory {trajectory} cannot be read: {reason}"));
+        }
+    }
+    Ok(())
+}
+
+/// What names a row must find it.
+fn check_ties(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
+    const TIES: &[(&str, &str, &str)] = &[
+        ("block", "trace", "trace"),
+        ("span", "trace", "trace"),
+        ("link", "trace", "trace"),
+        ("facet", "trace", "trace"),
+        ("trajectory", "trace", "trace"),
+        ("annotation", "trace", "trace"),
+        ("ungraded", "trajectory", "trajectory"),
+        ("trace", "project", "project"),
+        ("trajectory", "project", "project"),
+    ];
+    for (table, column, of) in TIES {
+        let count: i64 = sql.query_row(
+            &format!(
+                "SELECT count(*) FROM {table} WHERE {column} IS NOT NULL \
+                 AND NOT EXISTS (SELECT 1 FROM {of} named WHERE named.no = {table}.{column})"
+            ),
+            [],
+            |row| row.get(0),
+        )?;
+        if count > 0 {
+            report.problem(|| format!("{count} rows of {table} name a {of} that is not there"));
         }
     }
     Ok(())

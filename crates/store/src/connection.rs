@@ -26,6 +26,9 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
                 | OpenFlags::SQLITE_OPEN_CREATE
                 | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
+        Ok(connection)
+    };
+    let set_up_writer = |connection: &Connection| -> Result<(), rusqlite::Error> {
         // These two count only before the first table is made.
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -34,11 +37,14 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         connection.pragma_update(None, "journal_size_limit", CHECKPOINT_PAGES * PAGE_BYTES)?;
-        connection.pragma_update(None, "cache_size", -16_000)?;
-        set_up(&connection)?;
-        Ok(connection)
+        connection.pragma_update(None, "cache_size", -16_000)
     };
-    let mut connection = open().map_err(|error| StoreError::opening(path, &error))?;
+    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    let mut connection = open().map_err(opening)?;
+    // Looked at before anything is changed: it may be somebody else's.
+    set_up(&connection).map_err(opening)?;
+    check_version(&connection, path)?;
+    set_up_writer(&connection).map_err(opening)?;
     migrate(&mut connection, path)?;
     Ok(connection)
 }
@@ -56,7 +62,14 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
         Ok(connection)
     };
     let connection = open().map_err(|error| StoreError::opening(path, &error))?;
-    check_version(&connection, path)?;
+    if check_version(&connection, path)? < MIGRATIONS.len() as i64 {
+        // Reading changes nothing, so it cannot be brought up to date here.
+        return Err(StoreError::Damaged {
+            path: path.to_owned(),
+            reason: "it is empty, or older than this version and was not opened by it for writing yet"
+                .to_owned(),
+        });
+    }
     Ok(connection)
 }
 
@@ -104,4 +117,70 @@ fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError
         return Err(StoreError::TooNew { path: path.to_owned(), found: version, known });
     }
     Ok(version)
+}
+
+/// Holds what a statement does against what it should: no sorting, no reading of whole tables.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) fn assert_plan(sql: &Connection, statement: &str, way: &str) {
+    let mut explained = sql.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+    let count = explained.parameter_count();
+    let values = vec![rusqlite::types::Null; count];
+    let lines =
+        explained.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+    let lines: Vec<String> = lines.collect::<Result<_, _>>().unwrap();
+    let is_bad = |line: &String| {
+        line.contains("TEMP B-TREE")
+            || line.contains("AUTOMATIC")
+            || (line.starts_with("SCAN")
+                && !line.contains("VIRTUAL TABLE INDEX")
+                && !line.contains("CONSTANT ROW"))
+    };
+    assert!(
+        !lines.iter().any(is_bad) && lines.iter().any(|line| line.contains(way)),
+        "{statement}\n{lines:#?}"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The statements that are run all the time, as they stand in this crate's files.
+    #[test]
+    fn what_is_asked_all_the_time_goes_through_indexes() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        let is_new = sql.pragma_query_value(None, "page_size", |row| row.get::<_, i64>(0)).unwrap();
+        let vacuum = sql.pragma_query_value(None, "auto_vacuum", |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!((is_new, vacuum), (PAGE_BYTES, 2));
+        let mut looked_at = 0;
+        for source in [
+            include_str!("ingest.rs"),
+            include_str!("grading.rs"),
+            include_str!("rollup.rs"),
+            include_str!("retention.rs"),
+            include_str!("query/spans.rs"),
+        ] {
+            let parts = source.split("prepare_cached(").skip(1);
+            for statement in
+                parts.filter_map(literal).filter(|statement| !statement.contains("count(*) FROM"))
+            {
+                // Inserting is no question; the sums of what was spent are a few rows an hour.
+                if statement.starts_with("INSERT") || statement.contains("FROM spend") {
+                    continue;
+                }
+                assert_plan(&sql, &statement, "");
+                looked_at += 1;
+            }
+        }
+        assert!(looked_at > 25, "{looked_at}");
+    }
+
+    /// The text of the string that a piece of source begins with.
+    fn literal(source: &str) -> Option<String> {
+        let text = source.trim_start().strip_prefix('"')?;
+        let text = &text[..text.find('"')?];
+        Some(text.split("\\\n").map(str::trim_start).collect())
+    }
 }

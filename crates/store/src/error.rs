@@ -16,6 +16,8 @@ pub enum StoreError {
     TooNew { path: PathBuf, found: i64, known: i64 },
     #[error("{path}: {reason}; the folder must exist and be writable")]
     NotWritable { path: PathBuf, reason: String },
+    #[error("{path}: there is something already; choose another name")]
+    Exists { path: PathBuf },
     #[error(
         "the disk is full; nothing that was acknowledged is lost, and writing goes on when there is room"
     )]

@@ -1,6 +1,6 @@
 //! Keeps what was made of a story: its trajectories, the verdicts on them, and all that lists and metrics need of both.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use gradus_core::span::TraceId;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -116,11 +116,13 @@ impl Store {
     ) -> Result<Vec<i64>, StoreError> {
         let reader = self.readers.take()?;
         let mut statement = reader.prepare_cached(
-            "SELECT story FROM due WHERE is_ended = 1 AND arrived_ns <= ?1 \
-             UNION ALL SELECT story FROM due WHERE is_ended = 0 AND arrived_ns <= ?2 LIMIT ?3",
+            "SELECT story FROM due INDEXED BY due_by_time WHERE is_ended = 1 AND arrived_ns <= ?1 \
+             UNION ALL SELECT story FROM due INDEXED BY due_by_time WHERE is_ended = 0 AND arrived_ns <= ?2 LIMIT ?3",
         )?;
-        let rows = statement
-            .query_map(params![now_ns - quiet_ns, now_ns - give_up_ns, limit as i64], |row| row.get(0))?;
+        let rows = statement.query_map(
+            params![now_ns.saturating_sub(quiet_ns), now_ns.saturating_sub(give_up_ns), limit as i64],
+            |row| row.get(0),
+        )?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -184,8 +186,9 @@ impl Store {
         let reader = self.readers.take()?;
         let mut statement = reader.prepare_cached(
             "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest \
-             FROM ungraded JOIN trajectory ON trajectory.no = ungraded.trajectory \
-             JOIN project ON project.no = trajectory.project \
+             FROM ungraded INDEXED BY ungraded_by_rule \
+             CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
+             CROSS JOIN project ON project.no = trajectory.project \
              WHERE ungraded.rule = ? AND ungraded.trajectory > ? ORDER BY ungraded.trajectory LIMIT ?",
         )?;
         let rows = statement.query_map(params![rule, after, limit as i64], |row| {
@@ -248,68 +251,141 @@ fn assembled(
     now_ns: i64,
 ) -> Result<usize, StoreError> {
     let sql = writing.sql;
-    let mut old: HashMap<String, (i64, [u8; 16], i64)> = sql
-        .prepare_cached("SELECT trajectory_id, no, digest, trace FROM trajectory WHERE story = ?")?
-        .query_map([story], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?))))?
+    let due: Option<i64> = sql
+        .prepare_cached("SELECT arrived_ns FROM due WHERE story = ?")?
+        .query_row([story], |row| row.get(0))
+        .optional()?;
+    // Something came while it was assembled: it is due again, and what is missing here may only not have been seen.
+    let is_outdated = due.is_some() && due_ns.is_some() && due != due_ns;
+    let traces: HashMap<TraceId, (i64, i64)> = sql
+        .prepare_cached(
+            "SELECT trace_id, no, project FROM trace WHERE no = ?1 AND story = ?1 \
+             UNION ALL SELECT trace_id, no, project FROM trace WHERE story = ?1 AND story <> no",
+        )?
+        .query_map([story], |row| {
+            Ok((TraceId(u128::from_be_bytes(row.get(0)?)), (row.get(1)?, row.get(2)?)))
+        })?
         .collect::<Result<_, _>>()?;
-    let mut touched: HashSet<i64> = HashSet::new();
+    let mut old: HashMap<String, (i64, [u8; 16])> = sql
+        .prepare_cached("SELECT trajectory_id, no, digest FROM trajectory WHERE story = ?")?
+        .query_map([story], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?
+        .collect::<Result<_, _>>()?;
     let mut changed = 0;
     for (record, digest, body) in records {
+        // Its trace is gone, or belongs to another story by now, which is due.
+        let Some(&(trace, project)) = traces.get(&record.trace_id) else { continue };
         let known = match old.remove(&record.trajectory_id) {
             Some(known) => Some(known),
             None => elsewhere(sql, &record.trajectory_id)?,
         };
+        let place = Place { story, trace, project };
         match known {
-            Some((_, known, _)) if known == digest.0 => continue,
-            Some((no, _, trace)) => {
-                touched.insert(trace);
-                remove_trajectory(sql, no)?;
+            Some((no, known)) if known == digest.0 => move_trajectory(sql, no, place, record)?,
+            known => {
+                let number = known.map(|(no, _)| no);
+                if let Some(no) = number {
+                    remove_trajectory(sql, no)?;
+                }
+                insert_trajectory(sql, place, number, record, digest, body, now_ns)?;
+                changed += 1;
             }
-            None => {}
         }
-        changed += 1;
-        let number = known.map(|(no, _, _)| no);
-        touched.extend(insert_trajectory(sql, story, number, record, digest, body, now_ns)?);
     }
-    for (no, _, trace) in old.into_values() {
-        touched.insert(trace);
-        remove_trajectory(sql, no)?;
+    if !is_outdated {
+        for (no, _) in old.into_values() {
+            remove_trajectory(sql, no)?;
+        }
     }
-    for trace in touched {
+    for (trace, _) in traces.into_values() {
         write_facets(sql, trace)?;
     }
-    // What came while it was assembled makes it due again.
-    if let Some(due_ns) = due_ns {
-        sql.prepare_cached("DELETE FROM due WHERE story = ? AND arrived_ns <= ?")?
-            .execute([story, due_ns])?;
+    if !is_outdated && due_ns.is_some() {
+        sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([story])?;
     }
     Ok(changed)
 }
 
+/// Where a trajectory belongs.
+#[derive(Clone, Copy)]
+struct Place {
+    story: i64,
+    trace: i64,
+    project: i64,
+}
+
 /// A trajectory that belonged to another story until now.
-fn elsewhere(sql: &Connection, id: &str) -> Result<Option<(i64, [u8; 16], i64)>, StoreError> {
+fn elsewhere(sql: &Connection, id: &str) -> Result<Option<(i64, [u8; 16])>, StoreError> {
     Ok(sql
-        .prepare_cached("SELECT no, digest, trace FROM trajectory WHERE trajectory_id = ?")?
-        .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .prepare_cached("SELECT no, digest FROM trajectory WHERE trajectory_id = ?")?
+        .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?)
 }
 
-/// Returns the trace it was put to; `None` when that is gone.
+/// Brings up to date what is told of a trajectory that is still the same; with it go its verdicts, in the metrics, too.
+fn move_trajectory(
+    sql: &Connection,
+    no: i64,
+    place: Place,
+    record: &TrajectoryRecord,
+) -> Result<(), StoreError> {
+    let tools = record.tools.join("\n");
+    let is_as_it_was: bool = sql
+        .prepare_cached(
+            "SELECT story = ?2 AND trace = ?3 AND project = ?4 AND start_ns = ?5 AND end_ns = ?6 AND agent = ?7 \
+             AND version = ?8 AND model = ?9 AND tools = ?10 AND is_error = ?11 AND cost_usd IS ?12 \
+             FROM trajectory WHERE no = ?1",
+        )?
+        .query_row(
+            params![
+                no,
+                place.story,
+                place.trace,
+                place.project,
+                record.start_ns,
+                record.end_ns,
+                record.agent,
+                record.version,
+                record.model,
+                tools,
+                record.is_error,
+                record.cost_usd
+            ],
+            |row| row.get(0),
+        )?;
+    if is_as_it_was {
+        return Ok(());
+    }
+    rollup::subtract(sql, no, None)?;
+    sql.prepare_cached(
+        "UPDATE trajectory SET story = ?2, trace = ?3, project = ?4, start_ns = ?5, end_ns = ?6, agent = ?7, \
+         version = ?8, model = ?9, tools = ?10, is_error = ?11, cost_usd = ?12 WHERE no = ?1",
+    )?
+    .execute(params![
+        no,
+        place.story,
+        place.trace,
+        place.project,
+        record.start_ns,
+        record.end_ns,
+        record.agent,
+        record.version,
+        record.model,
+        tools,
+        record.is_error,
+        record.cost_usd
+    ])?;
+    rollup::add(sql, no, None)
+}
+
 fn insert_trajectory(
     sql: &Connection,
-    story: i64,
+    place: Place,
     number: Option<i64>,
     record: &TrajectoryRecord,
     digest: &Digest,
     body: &[u8],
     now_ns: i64,
-) -> Result<Option<i64>, StoreError> {
-    let id = record.trace_id.0.to_be_bytes();
-    let trace: Option<(i64, i64)> = sql
-        .prepare_cached("SELECT no, project FROM trace WHERE trace_id = ?")?
-        .query_row([&id[..]], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let Some((trace, project)) = trace else { return Ok(None) };
+) -> Result<(), StoreError> {
     sql.prepare_cached(
         "INSERT INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
          query, steps, is_error, tools, tokens, cost_usd, digest, body) \
@@ -318,9 +394,9 @@ fn insert_trajectory(
     .execute(params![
         number,
         record.trajectory_id,
-        story,
-        trace,
-        project,
+        place.story,
+        place.trace,
+        place.project,
         record.start_ns,
         record.end_ns,
         record.agent,
@@ -343,7 +419,7 @@ fn insert_trajectory(
         sql.prepare_cached("INSERT OR REPLACE INTO ungraded (trajectory, rule, since_ns) VALUES (?, ?, ?)")?
             .execute(params![no, rule, now_ns])?;
     }
-    Ok(Some(trace))
+    Ok(())
 }
 
 /// Takes a trajectory out, and out of the metrics.
@@ -400,23 +476,44 @@ fn put_outcomes(
     Ok(())
 }
 
-/// Writes anew what a trace is found by.
+/// Brings up to date what a trace is found by. Mostly little of it changes, and only that is written.
 pub(crate) fn write_facets(sql: &Connection, trace: i64) -> Result<(), StoreError> {
-    sql.prepare_cached("DELETE FROM facet WHERE trace = ?")?.execute([trace])?;
     let known: Option<(i64, i64, i64)> = sql
         .prepare_cached("SELECT project, start_ns, errors FROM trace WHERE no = ?")?
         .query_row([trace], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let Some((project, start_ns, errors)) = known else { return Ok(()) };
-    let mut insert = sql.prepare_cached(
-        "INSERT OR IGNORE INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)",
-    )?;
-    let mut put = |kind: FacetKind, value: &str| -> Result<(), StoreError> {
-        insert.execute(params![project, kind as i64, value, start_ns, trace])?;
-        Ok(())
+    let mut wanted = facets(sql, trace, errors > 0)?;
+    let written: Vec<(i64, i64, String, i64)> = sql
+        .prepare_cached("SELECT project, kind, value, start_ns FROM facet WHERE trace = ?")?
+        .query_map([trace], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+        .collect::<Result<_, _>>()?;
+    for (old_project, kind, value, old_start_ns) in written {
+        let key = (kind, value);
+        if (old_project, old_start_ns) == (project, start_ns) && wanted.remove(&key) {
+            continue;
+        }
+        sql.prepare_cached(
+            "DELETE FROM facet WHERE project = ? AND kind = ? AND value = ? AND start_ns = ? AND trace = ?",
+        )?
+        .execute(params![old_project, key.0, key.1, old_start_ns, trace])?;
+    }
+    let mut insert = sql
+        .prepare_cached("INSERT INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)")?;
+    for (kind, value) in wanted {
+        insert.execute(params![project, kind, value, start_ns, trace])?;
+    }
+    Ok(())
+}
+
+/// What a trace is to be found by.
+fn facets(sql: &Connection, trace: i64, has_errors: bool) -> Result<BTreeSet<(i64, String)>, StoreError> {
+    let mut facets = BTreeSet::new();
+    let mut put = |kind: FacetKind, value: &str| {
+        facets.insert((kind as i64, value.to_owned()));
     };
-    if errors > 0 {
-        put(FacetKind::Error, "")?;
+    if has_errors {
+        put(FacetKind::Error, "");
     }
     let mut statement =
         sql.prepare_cached("SELECT no, agent, model, tools, is_error FROM trajectory WHERE trace = ?")?;
@@ -424,30 +521,29 @@ pub(crate) fn write_facets(sql: &Connection, trace: i64) -> Result<(), StoreErro
     while let Some(row) = rows.next()? {
         let (agent, model, tools): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
         if !agent.is_empty() {
-            put(FacetKind::Agent, &agent)?;
+            put(FacetKind::Agent, &agent);
         }
         if !model.is_empty() {
-            put(FacetKind::Model, &model)?;
+            put(FacetKind::Model, &model);
         }
         for tool in tools.lines().filter(|tool| !tool.is_empty()) {
-            put(FacetKind::Tool, tool)?;
+            put(FacetKind::Tool, tool);
         }
         if row.get(4)? {
-            put(FacetKind::Error, "")?;
+            put(FacetKind::Error, "");
         }
-        let mut labels =
-            sql.prepare_cached("SELECT DISTINCT evaluator, label FROM outcome WHERE trajectory = ?")?;
+        let mut labels = sql.prepare_cached("SELECT evaluator, label FROM outcome WHERE trajectory = ?")?;
         let labels = labels.query_map([row.get::<_, i64>(0)?], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
         })?;
         for label in labels {
             let (evaluator, label) = label?;
-            put(FacetKind::Evaluator, &evaluator)?;
+            put(FacetKind::Evaluator, &evaluator);
             if let Some(label) = label {
-                put(FacetKind::Label, &label)?;
-                put(FacetKind::Label, &format!("{evaluator}={label}"))?;
+                put(FacetKind::Label, &label);
+                put(FacetKind::Label, &format!("{evaluator}={label}"));
             }
         }
     }
-    Ok(())
+    Ok(facets)
 }

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::compress::compress;
 use crate::error::StoreError;
+use crate::grading::FacetKind;
 use crate::writer::Writing;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +25,9 @@ pub struct Chunk {
     pub signal: BlockSignal,
     /// Of a chunk of spans, which they are.
     pub spans: Vec<SpanKey>,
+    /// `u64::MAX` when it is not known, like 0.
     pub start_ns: u64,
     pub end_ns: u64,
-    pub errors: u32,
     /// The name of the first span, for traces whose root is not there yet.
     pub name: String,
     pub root: Option<Root>,
@@ -40,6 +41,8 @@ pub struct SpanKey {
     pub span_id: SpanId,
     pub digest: u64,
     pub has_ended: bool,
+    /// It ended in an error.
+    pub is_error: bool,
 }
 
 /// A span without a parent.
@@ -68,7 +71,6 @@ impl Chunk {
             spans: Vec::new(),
             start_ns: u64::MAX,
             end_ns: 0,
-            errors: 0,
             name: String::new(),
             root: None,
             links: Vec::new(),
@@ -93,7 +95,7 @@ pub struct Ingested {
     pub replaced: u64,
 }
 
-/// The numbers of projects.
+/// The numbers of projects that are known already; the table has them all.
 #[derive(Debug, Default)]
 pub(crate) struct Projects(HashMap<Arc<str>, i64>);
 
@@ -113,21 +115,40 @@ impl Projects {
         if let Some(number) = self.0.get(name) {
             return Ok(*number);
         }
-        sql.execute("INSERT INTO project (name, created_ns) VALUES (?, ?)", params![&**name, now_ns])?;
-        let number = sql.last_insert_rowid();
+        let known: Option<i64> = sql
+            .prepare_cached("SELECT no FROM project WHERE name = ?")?
+            .query_row([&**name], |row| row.get(0))
+            .optional()?;
+        let number = match known {
+            Some(number) => number,
+            None => {
+                sql.prepare_cached("INSERT INTO project (name, created_ns) VALUES (?, ?)")?
+                    .execute(params![&**name, now_ns])?;
+                sql.last_insert_rowid()
+            }
+        };
         self.0.insert(Arc::clone(name), number);
         Ok(number)
     }
 }
 
-/// A time as the database has it. What is later than 2262 is no time of any trace.
-pub(crate) fn time(ns: u64) -> i64 {
-    i64::try_from(ns).unwrap_or(i64::MAX)
+/// A time as the database has it. What is later than 2262 is no time of any trace; the last moment is left free, so that
+/// every time lies before some other.
+fn time(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX).min(i64::MAX - 1)
+}
+
+/// When a chunk's records began and ended, if they say.
+fn times(chunk: &Chunk) -> Option<(i64, i64)> {
+    let start_ns = time(Some(chunk.start_ns).filter(|ns| !matches!(ns, 0 | &u64::MAX))?);
+    Some((start_ns, time(chunk.end_ns).max(start_ns)))
 }
 
 /// A story of more traces than this is continued in another one: a session that never ends must not be assembled anew,
 /// whole, for each of its calls.
 const MOST_TRACES_IN_A_STORY: i64 = 200;
+/// Stories that one link of a trace may tie together.
+const MOST_STORIES_TIED: usize = 8;
 
 pub(crate) fn ingest(
     writing: &mut Writing<'_>,
@@ -143,9 +164,11 @@ pub(crate) fn ingest(
 
 struct Known {
     no: i64,
-    has_root: bool,
+    /// 2 when it has ended.
+    root: i64,
     is_new: bool,
     story: i64,
+    project: i64,
 }
 
 fn ingest_chunk(
@@ -164,9 +187,9 @@ fn ingest_chunk(
         return Ok(());
     }
     let block = insert_block(sql, trace.no, chunk, now_ns)?;
-    let found = match chunk.signal {
+    let (found, errors) = match chunk.signal {
         BlockSignal::Spans => insert_spans(sql, &trace, block, &chunk.spans)?,
-        BlockSignal::Logs => Ingested { new: 1, ..Ingested::default() },
+        BlockSignal::Logs => (Ingested { new: 1, ..Ingested::default() }, 0),
     };
     ingested.new += found.new;
     ingested.repeated += found.repeated;
@@ -178,33 +201,52 @@ fn ingest_chunk(
     let story = if chunk.links.is_empty() { trace.story } else { tie(sql, &trace, &chunk.links)? };
     // The root's project and name are the trace's; of other spans, those of the first.
     let root = chunk.root.as_ref();
-    let takes_over = root.is_some() || (trace.is_new && !trace.has_root);
+    let takes_over = root.is_some() || trace.is_new;
+    let root_state = trace.root.max(root.map_or(0, |root| 1 + i64::from(root.has_ended)));
+    let (start_ns, end_ns) = times(chunk).unwrap_or((i64::MAX, 0));
     sql.prepare_cached(
         "UPDATE trace SET start_ns = min(start_ns, ?2), end_ns = max(end_ns, ?3), spans = spans + ?4, \
-         errors = errors + ?5, bytes = bytes + ?6, has_root = has_root OR ?7, \
+         errors = errors + ?5, bytes = bytes + ?6, has_root = ?7, \
          has_versions = has_versions OR ?8, arrived_ns = ?9, \
          project = iif(?10, ?11, project), name = iif(?10, ?12, name) WHERE no = ?1",
     )?
     .execute(params![
         trace.no,
-        time(chunk.start_ns),
-        time(chunk.end_ns),
+        start_ns,
+        end_ns,
         if chunk.signal == BlockSignal::Spans { found.new } else { 0 },
-        chunk.errors,
+        errors,
         chunk.body.len(),
-        root.is_some(),
+        root_state,
         found.replaced > 0 || found.repeated > 0,
         now_ns,
         takes_over,
         project,
         root.map_or(chunk.name.as_str(), |root| &root.name),
     ])?;
-    let is_ended = root.map_or(trace.has_root, |root| root.has_ended);
+    if errors > 0 {
+        find_by_error(sql, trace.no)?;
+    }
+    if takes_over && project != trace.project {
+        sql.prepare_cached("UPDATE annotation SET project = ? WHERE trace = ?")?
+            .execute([project, trace.no])?;
+    }
+    // What came while a story is assembled is known by another time, whatever the clock says.
     sql.prepare_cached(
-        "INSERT INTO due (story, arrived_ns, is_ended) VALUES (?, ?, ?) \
-         ON CONFLICT (story) DO UPDATE SET arrived_ns = excluded.arrived_ns, is_ended = excluded.is_ended",
+        "INSERT INTO due (story, arrived_ns, is_ended) VALUES (?, ?, ?) ON CONFLICT (story) DO UPDATE SET \
+         arrived_ns = excluded.arrived_ns + (excluded.arrived_ns = arrived_ns), is_ended = excluded.is_ended",
     )?
-    .execute(params![story, now_ns, is_ended])?;
+    .execute(params![story, now_ns, root_state == 2])?;
+    Ok(())
+}
+
+/// Lists a trace among those with errors before it is assembled.
+fn find_by_error(sql: &Connection, trace: i64) -> Result<(), StoreError> {
+    sql.prepare_cached(
+        "INSERT INTO facet (project, kind, value, start_ns, trace) SELECT project, ?2, '', start_ns, no FROM trace \
+         WHERE no = ?1 AND NOT EXISTS (SELECT 1 FROM facet WHERE trace = ?1 AND kind = ?2)",
+    )?
+    .execute(params![trace, FacetKind::Error as i64])?;
     Ok(())
 }
 
@@ -212,22 +254,30 @@ fn ingest_chunk(
 fn trace(sql: &Connection, chunk: &Chunk, project: i64, now_ns: i64) -> Result<Known, StoreError> {
     let id = chunk.trace_id.0.to_be_bytes();
     let known = sql
-        .prepare_cached("SELECT no, has_root, story FROM trace WHERE trace_id = ?")?
+        .prepare_cached("SELECT no, has_root, story, project FROM trace WHERE trace_id = ?")?
         .query_row([&id[..]], |row| {
-            Ok(Known { no: row.get(0)?, has_root: row.get(1)?, is_new: false, story: row.get(2)? })
+            Ok(Known {
+                no: row.get(0)?,
+                root: row.get(1)?,
+                is_new: false,
+                story: row.get(2)?,
+                project: row.get(3)?,
+            })
         })
         .optional()?;
     if let Some(known) = known {
         return Ok(known);
     }
+    // Records without a time count from when they came: else they would be the oldest of all, and the first to be let go.
+    let (start_ns, end_ns) = times(chunk).unwrap_or((now_ns, now_ns));
     sql.prepare_cached(
         "INSERT INTO trace (trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, has_versions, \
          story, arrived_ns) VALUES (?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?)",
     )?
-    .execute(params![&id[..], project, chunk.name, time(chunk.start_ns), time(chunk.end_ns), now_ns])?;
+    .execute(params![&id[..], project, chunk.name, start_ns, end_ns, now_ns])?;
     let no = sql.last_insert_rowid();
     sql.prepare_cached("UPDATE trace SET story = no WHERE no = ?")?.execute([no])?;
-    Ok(Known { no, has_root: false, is_new: true, story: no })
+    Ok(Known { no, root: 0, is_new: true, story: no, project })
 }
 
 fn is_known_block(sql: &Connection, trace: i64, chunk: &Chunk) -> Result<bool, StoreError> {
@@ -242,32 +292,45 @@ fn insert_block(sql: &Connection, trace: i64, chunk: &Chunk, now_ns: i64) -> Res
     Ok(sql.last_insert_rowid())
 }
 
+/// Returns what became of them, and how many more of the trace's spans ended in an error than did before.
 fn insert_spans(
     sql: &Connection,
     trace: &Known,
     block: i64,
     spans: &[SpanKey],
-) -> Result<Ingested, StoreError> {
+) -> Result<(Ingested, i64), StoreError> {
     let mut insert = sql.prepare_cached(
-        "INSERT INTO span (trace, span_id, block, digest, ended) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO span (trace, span_id, block, digest, ended, error) VALUES (?, ?, ?, ?, ?, ?) \
+         ON CONFLICT DO NOTHING",
     )?;
-    let mut found = Ingested::default();
+    let (mut found, mut errors) = (Ingested::default(), 0);
     for span in spans {
         let (id, digest) = (span.span_id.0 as i64, span.digest as i64);
-        if insert.execute(params![trace.no, id, block, digest, span.has_ended])? == 1 {
+        let values = params![trace.no, id, block, digest, span.has_ended, span.is_error];
+        if insert.execute(values)? == 1 {
             found.new += 1;
+            errors += i64::from(span.is_error);
             continue;
         }
         // The later version counts, but one that is still running does not undo one that has ended.
-        let replaced = sql
+        let was_error: Option<bool> = sql
             .prepare_cached(
-                "UPDATE span SET block = ?3, digest = ?4, ended = ?5 \
-                 WHERE trace = ?1 AND span_id = ?2 AND digest <> ?4 AND ended <= ?5",
+                "SELECT error FROM span WHERE trace = ? AND span_id = ? AND digest <> ? AND ended <= ?",
             )?
-            .execute(params![trace.no, id, block, digest, span.has_ended])?;
-        if replaced == 1 { found.replaced += 1 } else { found.repeated += 1 }
+            .query_row(params![trace.no, id, digest, span.has_ended], |row| row.get(0))
+            .optional()?;
+        let Some(was_error) = was_error else {
+            found.repeated += 1;
+            continue;
+        };
+        sql.prepare_cached(
+            "UPDATE span SET block = ?3, digest = ?4, ended = ?5, error = ?6 WHERE trace = ?1 AND span_id = ?2",
+        )?
+        .execute(values)?;
+        found.replaced += 1;
+        errors += i64::from(span.is_error) - i64::from(was_error);
     }
-    Ok(found)
+    Ok((found, errors))
 }
 
 /// Ties a trace to those it belongs with; returns its story.
@@ -278,18 +341,26 @@ fn tie(sql: &Connection, trace: &Known, links: &[(LinkKind, u64)]) -> Result<i64
         sql.prepare_cached("INSERT OR IGNORE INTO link (key, kind, trace) VALUES (?, ?, ?)")?
             .execute(params![key, *kind as i64, trace.no])?;
         // What one leaves, others continue. Only what somebody has left can be continued.
-        let (first, second) = match kind {
-            LinkKind::Session => (LinkKind::Session, LinkKind::Session),
-            LinkKind::Leaves => (LinkKind::Leaves, LinkKind::Continues),
-            LinkKind::Continues => (LinkKind::Leaves, LinkKind::Leaves),
+        let kinds: &[LinkKind] = match kind {
+            LinkKind::Session => &[LinkKind::Session],
+            LinkKind::Leaves => &[LinkKind::Leaves, LinkKind::Continues],
+            LinkKind::Continues => &[LinkKind::Leaves],
         };
-        let others: Vec<i64> = sql
-            .prepare_cached(
-                "SELECT DISTINCT trace.story FROM link JOIN trace ON trace.no = link.trace \
-                 WHERE link.key = ? AND link.kind IN (?, ?) AND link.trace <> ? ORDER BY link.trace DESC LIMIT 8",
-            )?
-            .query_map(params![key, first as i64, second as i64, trace.no], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+        // The latest tell: those before them were tied when they came, or their story is full. A session without an end
+        // must not be read whole for each of its traces.
+        let mut others: Vec<i64> = Vec::new();
+        for kind in kinds {
+            let mut latest = sql.prepare_cached(
+                "SELECT trace.story FROM link CROSS JOIN trace ON trace.no = link.trace \
+                 WHERE link.key = ? AND link.kind = ? AND link.trace <> ? ORDER BY link.trace DESC LIMIT 64",
+            )?;
+            for other in latest.query_map(params![key, *kind as i64, trace.no], |row| row.get(0))? {
+                let other = other?;
+                if others.len() < MOST_STORIES_TIED && !others.contains(&other) {
+                    others.push(other);
+                }
+            }
+        }
         for other in others {
             story = unite(sql, story, other)?;
         }
@@ -309,8 +380,9 @@ fn unite(sql: &Connection, a: i64, b: i64) -> Result<i64, StoreError> {
     if traces(low)? + traces(high)? > MOST_TRACES_IN_A_STORY {
         return Ok(a);
     }
-    sql.prepare_cached("UPDATE trace SET story = ?1 WHERE no = ?2 OR (story = ?2 AND story <> no)")?
+    sql.prepare_cached("UPDATE trace SET story = ?1 WHERE story = ?2 AND story <> no")?
         .execute([low, high])?;
+    sql.prepare_cached("UPDATE trace SET story = ?1 WHERE no = ?2 AND story = ?2")?.execute([low, high])?;
     sql.prepare_cached("UPDATE trajectory SET story = ?1 WHERE story = ?2")?.execute([low, high])?;
     sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([high])?;
     Ok(low)

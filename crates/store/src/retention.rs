@@ -1,6 +1,6 @@
 //! Lets go of what is too old or too much, a little at a time, so that nobody waits for it.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -25,6 +25,8 @@ pub struct Removed {
 
 /// Traces that one step removes, at most.
 const TRACES_A_STEP: i64 = 50;
+/// Bytes of records after which a step ends.
+const BYTES_A_STEP: u64 = 16 << 20;
 /// Free pages that one step gives back to the file system.
 const PAGES_A_STEP: i64 = 500;
 
@@ -40,16 +42,27 @@ impl Store {
                 (Some(age), false) => now_ns.saturating_sub(age),
                 (None, false) => return Ok(Removed::default()),
             };
-            let traces: Vec<(i64, u64)> = sql
-                .prepare_cached("SELECT no, spans FROM trace WHERE start_ns < ? ORDER BY start_ns LIMIT ?")?
-                .query_map(params![before_ns, TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?)))?
+            let traces: Vec<(i64, u64, u64)> = sql
+                .prepare_cached(
+                    "SELECT no, spans, bytes FROM trace INDEXED BY trace_by_start WHERE start_ns < ? \
+                     ORDER BY start_ns LIMIT ?",
+                )?
+                .query_map(params![before_ns, TRACES_A_STEP], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                })?
                 .collect::<Result<_, _>>()?;
             let mut removed =
                 Removed { has_more: traces.len() as i64 == TRACES_A_STEP, ..Removed::default() };
-            for (trace, spans) in traces {
+            let mut left_bytes = BYTES_A_STEP;
+            for (trace, spans, bytes) in traces {
+                if left_bytes == 0 {
+                    removed.has_more = true;
+                    break;
+                }
                 remove_trace(sql, trace)?;
                 removed.traces += 1;
                 removed.spans += spans;
+                left_bytes = left_bytes.saturating_sub(bytes);
             }
             if removed.traces > 0 {
                 let mut statement =
@@ -70,10 +83,13 @@ fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     for trajectory in trajectories {
         forget_trajectory(sql, trajectory)?;
     }
+    let story: Option<i64> = sql
+        .prepare_cached("SELECT story FROM trace WHERE no = ?")?
+        .query_row([trace], |row| row.get(0))
+        .optional()?;
     for statement in [
         "DELETE FROM facet WHERE trace = ?",
         "DELETE FROM link WHERE trace = ?",
-        "DELETE FROM due WHERE story = ?",
         "DELETE FROM annotation WHERE trace = ?",
         "DELETE FROM span WHERE trace = ?",
         "DELETE FROM block WHERE trace = ?",
@@ -81,5 +97,11 @@ fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     ] {
         sql.prepare_cached(statement)?.execute([trace])?;
     }
+    // Its story may go on without it, and be due.
+    sql.prepare_cached(
+        "DELETE FROM due WHERE story = ?1 AND NOT EXISTS (SELECT 1 FROM trace WHERE no = ?1 AND story = ?1) \
+         AND NOT EXISTS (SELECT 1 FROM trace WHERE story = ?1 AND story <> no)",
+    )?
+    .execute([story])?;
     Ok(())
 }

@@ -25,6 +25,7 @@ fn apply(sql: &Connection, trajectory: i64, evaluator: Option<&str>, sign: i64) 
         .query_row([trajectory], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))
         .optional()?;
     let Some((project, start_ns, agent, version, model)) = known else { return Ok(()) };
+    let bucket = start_ns.div_euclid(BUCKET_NS);
     let mut statement = sql.prepare_cached(
         "INSERT INTO rollup (project, evaluator, tool, bucket, agent, version, model, trajectories, scored, sum, \
          sum_sum, sum_n, n_n, failed, not_applicable) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
@@ -39,7 +40,7 @@ fn apply(sql: &Connection, trajectory: i64, evaluator: Option<&str>, sign: i64) 
             project,
             evaluator,
             tool,
-            start_ns.div_euclid(BUCKET_NS),
+            bucket,
             agent,
             version,
             model,
@@ -52,6 +53,14 @@ fn apply(sql: &Connection, trajectory: i64, evaluator: Option<&str>, sign: i64) 
             sign * part.failed,
             sign * part.not_applicable,
         ])?;
+        if sign < 0 {
+            // With its last trajectory goes the row, and what rounding left in it.
+            sql.prepare_cached(
+                "DELETE FROM rollup WHERE project = ? AND evaluator = ? AND tool = ? AND bucket = ? AND agent = ? \
+                 AND version = ? AND model = ? AND trajectories <= 0",
+            )?
+            .execute(params![project, evaluator, tool, bucket, agent, version, model])?;
+        }
     }
     Ok(())
 }

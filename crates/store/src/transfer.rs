@@ -79,12 +79,12 @@ impl Store {
     ) -> Result<Transferred, StoreError> {
         let written = self.writer()?.submit(0, move |writing| {
             let sql = writing.sql;
-            let is_empty: bool =
-                sql.query_row("SELECT NOT EXISTS (SELECT 1 FROM trace)", [], |row| row.get(0))?;
-            if !is_empty {
-                return Err(bad_line(0, "the store is not empty; import into a new folder"));
+            for table in TABLES {
+                let statement = format!("SELECT EXISTS (SELECT 1 FROM {table})");
+                if sql.query_row(&statement, [], |row| row.get(0))? {
+                    return Err(bad_line(0, "the store is not empty; import into a new folder"));
+                }
             }
-            sql.execute("DELETE FROM project", [])?;
             let mut done = Transferred::default();
             let mut line = String::new();
             let (mut number, mut has_ended) = (0, false);
@@ -96,6 +96,9 @@ impl Store {
                 }
                 let json: Json =
                     serde_json::from_str(&line).map_err(|error| bad_line(number, &error.to_string()))?;
+                if has_ended {
+                    return Err(bad_line(number, "there is more after the end"));
+                }
                 if number == 1 {
                     check_head(sql, &json)?;
                 } else if let Some(rows) = json.get("end") {
@@ -104,7 +107,10 @@ impl Store {
                     }
                     has_ended = true;
                 } else {
-                    insert(sql, &json, &words).map_err(|error| bad_line(number, &error.to_string()))?;
+                    insert(sql, &json, &words).map_err(|error| match error {
+                        StoreError::DiskFull => StoreError::DiskFull,
+                        error => bad_line(number, &error.to_string()),
+                    })?;
                     done.rows += 1;
                     done.traces += u64::from(json["table"] == "trace");
                 }
@@ -122,12 +128,21 @@ impl Store {
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let reader = self.readers.take()?;
         let name = to.to_str().ok_or_else(|| StoreError::bad_row("the name of the copy", "it is no text"))?;
+        // Ours from here on, so that half a copy can be removed.
+        std::fs::File::create_new(to).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => StoreError::Exists { path: to.to_owned() },
+            io::ErrorKind::StorageFull => StoreError::DiskFull,
+            _ => StoreError::NotWritable { path: to.to_owned(), reason: error.to_string() },
+        })?;
         // Readers may not write, and this writes: to another file.
         reader.pragma_update(None, "query_only", false)?;
         let copied = reader.execute("VACUUM INTO ?", [name]);
         reader.pragma_update(None, "query_only", true)?;
-        copied?;
-        std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(|error| io_error(&error))
+        let kept = copied.map_err(StoreError::from).and_then(|_| sync(to).map_err(|error| io_error(&error)));
+        if kept.is_err() {
+            let _ = std::fs::remove_file(to);
+        }
+        kept
     }
 
     /// Puts what came in pieces together, and gives back the room that is not needed. Nobody else may use the store.
@@ -151,9 +166,18 @@ impl Store {
     }
 }
 
+/// Waits until a new file is on the disk, and its name, too.
+fn sync(path: &Path) -> io::Result<()> {
+    std::fs::File::open(path)?.sync_all()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// Merges the blocks of the next traces that have several. Export requests one behind the other are one again.
 fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
     const TRACES: i64 = 100;
+    /// What stays in pieces, because a body must be readable at once.
+    const MOST_BYTES: usize = 32 << 20;
     let traces: Vec<i64> = sql
         .prepare_cached(
             "SELECT trace FROM block WHERE trace > ? AND signal = 0 GROUP BY trace HAVING count(*) > 1 \
@@ -176,6 +200,12 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
         let mut export = Vec::new();
         for (_, body) in &blocks {
             export.extend(decompress(body)?);
+            if export.len() > MOST_BYTES {
+                break;
+            }
+        }
+        if export.len() > MOST_BYTES {
+            continue;
         }
         let body = compress(&export);
         let first = blocks[0].0;
@@ -258,8 +288,8 @@ fn from_json(table: &str, column: &str, json: &Json) -> Result<Value, StoreError
     let bad = || StoreError::bad_row(format!("{table}.{column}"), "it has another type");
     Ok(match json {
         Json::Null => Value::Null,
-        json if (table, column) == ("trajectory", "body") => {
-            Value::Blob(compress(json.to_string().as_bytes()))
+        Json::String(text) if (table, column) == ("trajectory", "body") => {
+            Value::Blob(compress(text.as_bytes()))
         }
         Json::String(text) if is_blob => {
             let bytes = STANDARD.decode(text).map_err(|error| StoreError::bad_row(column, error))?;

@@ -1,6 +1,7 @@
 //! The one thread that writes. Whatever is waiting is written in one transaction, and everybody is told after its commit:
 //! so one wait for the disk serves many requests, and nobody hears "done" before it is.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -16,6 +17,8 @@ use crate::ingest::Projects;
 pub(crate) struct Writing<'w> {
     pub(crate) sql: &'w Connection,
     pub(crate) projects: &'w mut Projects,
+    /// Why the database ended the whole transaction, if it did.
+    ended: &'w mut Option<StoreError>,
 }
 
 /// Tells whoever asked how the commit went.
@@ -105,8 +108,12 @@ impl Writer {
                 let _ = sender.send(result);
             })
         });
-        let tasks = self.tasks.as_ref().ok_or(StoreError::Closed)?;
-        tasks.send(Task { bytes, work }).map_err(|_| StoreError::Closed)?;
+        let sent = self.tasks.as_ref().and_then(|tasks| tasks.send(Task { bytes, work }).ok());
+        if sent.is_none() {
+            self.status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.status.queued_tasks.fetch_sub(1, Ordering::Relaxed);
+            return Err(StoreError::Closed);
+        }
         Ok(Written(receiver))
     }
 }
@@ -133,14 +140,17 @@ fn write_until_closed(
         let mut finishes = Vec::new();
         let mut next = Some(first);
         let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error));
+        let mut ended = None;
         while let Some(task) = next {
             bytes += task.bytes;
             count += 1;
-            let mut writing = Writing { sql: connection, projects: &mut projects };
+            let mut writing = Writing { sql: connection, projects: &mut projects, ended: &mut ended };
             finishes.push((task.work)(begun.as_ref().map(|()| &mut writing)));
-            next = if bytes < MOST_BYTES && count < MOST_TASKS { tasks.try_recv().ok() } else { None };
+            // Without its transaction a task would be a transaction of its own, and be told that it failed.
+            let has_room = bytes < MOST_BYTES && count < MOST_TASKS && ended.is_none();
+            next = if has_room { tasks.try_recv().ok() } else { None };
         }
-        let committed = begun.and_then(|()| commit(connection));
+        let committed = begun.and_then(|()| ended.map_or_else(|| commit(connection), Err));
         if committed.is_err() {
             // Numbers that were given in the transaction are gone with it.
             projects = Projects::read(connection).unwrap_or_default();
@@ -151,6 +161,7 @@ fn write_until_closed(
         status.commit_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
         status.queued_tasks.fetch_sub(count, Ordering::Relaxed);
+        let is_full = matches!(committed, Err(StoreError::DiskFull));
         let failed = committed.is_err();
         for finish in finishes {
             finish(match &committed {
@@ -158,12 +169,16 @@ fn write_until_closed(
                 Err(error) => Err(error),
             });
         }
+        if is_full {
+            // What the log holds may have room in the file, and the log is room.
+            let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        }
         if failed {
             // A full disk does not get better by asking it all the time.
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    let _ = connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)");
+    let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
 /// A task that fails takes back its own work, and nobody else's.
@@ -172,24 +187,33 @@ fn in_savepoint<T>(
     work: impl FnOnce(&mut Writing<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     writing.sql.prepare_cached("SAVEPOINT task")?.execute([])?;
-    let result = work(writing);
-    match &result {
-        Ok(_) => writing.sql.prepare_cached("RELEASE task")?.execute([])?,
-        Err(_) => {
-            // Errors like a full disk end the whole transaction; then there is nothing to go back to.
-            let _ = writing.sql.execute_batch("ROLLBACK TO task; RELEASE task");
-            *writing.projects = Projects::read(writing.sql).unwrap_or_default();
-            0
+    // Others wait for this thread: it outlives a task that panics.
+    let result = catch_unwind(AssertUnwindSafe(|| work(writing)))
+        .unwrap_or_else(|_| Err(StoreError::Sql("a write panicked; it was taken back".to_owned())));
+    let closed = match &result {
+        Ok(_) => {
+            writing.sql.prepare_cached("RELEASE task").and_then(|mut release| release.execute([]).map(drop))
         }
+        // Errors like a full disk end the whole transaction: what was written in it is gone, the work of others, too.
+        Err(error) if writing.sql.is_autocommit() => {
+            *writing.ended = Some(again(error));
+            Ok(())
+        }
+        Err(_) => writing.sql.execute_batch("ROLLBACK TO task; RELEASE task"),
     };
+    if let Err(error) = &closed {
+        // What could not be taken back alone is taken back with the rest.
+        let _ = writing.sql.execute_batch("ROLLBACK");
+        *writing.ended = Some(StoreError::from_sql(error));
+    }
+    if result.is_err() || closed.is_err() {
+        *writing.projects = Projects::read(writing.sql).unwrap_or_default();
+    }
+    closed?;
     result
 }
 
 fn commit(connection: &Connection) -> Result<(), StoreError> {
-    if connection.is_autocommit() {
-        // The database has ended the transaction itself: what was written in it is gone.
-        return Err(StoreError::DiskFull);
-    }
     connection.execute_batch("COMMIT").map_err(|error| {
         let _ = connection.execute_batch("ROLLBACK");
         StoreError::from_sql(&error)
@@ -200,6 +224,129 @@ fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::DiskFull => StoreError::DiskFull,
         StoreError::Busy => StoreError::Busy,
+        StoreError::Sql(reason) => StoreError::Sql(reason.clone()),
         other => StoreError::Sql(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::open_writer;
+
+    fn writer(folder: &tempfile::TempDir) -> Writer {
+        Writer::start(open_writer(&folder.path().join("store.db")).unwrap(), 1 << 20).unwrap()
+    }
+
+    /// Lets the file grow by so many pages and no further; a full disk, as far as the database can tell.
+    fn limit(writer: &Writer, more: Option<i64>) {
+        let set = move |writing: &mut Writing<'_>| {
+            let pages: i64 = writing.sql.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+            let most = more.map_or(i64::from(u32::MAX - 1), |more| pages + more);
+            writing.sql.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
+            Ok(())
+        };
+        writer.submit(0, set).unwrap().wait().unwrap();
+    }
+
+    fn put(writer: &Writer, project: &str, bytes: usize) -> Written<i64> {
+        let project: Arc<str> = project.into();
+        let put = move |writing: &mut Writing<'_>| {
+            let number = writing.projects.number(&project, writing.sql, 1)?;
+            writing.sql.execute(
+                "INSERT INTO alert_state (rule, state) VALUES (?, ?)",
+                rusqlite::params![&*project, "x".repeat(bytes)],
+            )?;
+            Ok(number)
+        };
+        writer.submit(bytes, put).unwrap()
+    }
+
+    /// Holds the writer up, so that what is submitted meanwhile shares a transaction.
+    fn hold(writer: &Writer) -> mpsc::Sender<()> {
+        let (release, held) = mpsc::channel();
+        drop(writer.submit(0, move |_| held.recv().map_err(|_| StoreError::Closed)).unwrap());
+        release
+    }
+
+    fn names(writer: &Writer) -> Vec<String> {
+        let read = |writing: &mut Writing<'_>| {
+            let mut statement = writing.sql.prepare("SELECT name FROM project ORDER BY no")?;
+            let names = statement.query_map([], |row| row.get(0))?;
+            Ok(names.collect::<Result<_, _>>()?)
+        };
+        writer.submit(0, read).unwrap().wait().unwrap()
+    }
+
+    #[test]
+    fn who_shares_a_transaction_with_a_full_disk_is_told_and_can_come_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        limit(&writer, Some(4));
+        let release = hold(&writer);
+        let writes = [put(&writer, "a", 10), put(&writer, "b", 200_000), put(&writer, "c", 10)];
+        release.send(()).unwrap();
+        let told: Vec<bool> = writes.into_iter().map(|write| write.wait().is_ok()).collect();
+        assert!(!told[0] && !told[1], "{told:?}");
+        // Who was told that he failed has left nothing, and who was not is there.
+        let expected: Vec<&str> = if told[2] { vec!["c"] } else { vec![] };
+        assert_eq!(names(&writer), expected);
+        limit(&writer, None);
+        for name in ["b", "a"] {
+            put(&writer, name, 200_000).wait().unwrap();
+        }
+        assert_eq!(put(&writer, "d", 10).wait().unwrap(), names(&writer).len() as i64);
+        assert_eq!(writer.status.queued_bytes.load(Ordering::Relaxed), 0);
+        assert!(!writer.status.is_failing.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_task_that_fails_or_panics_takes_back_its_own_work_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        let release = hold(&writer);
+        let first = put(&writer, "a", 10);
+        let fails = writer
+            .submit(10, |writing| -> Result<(), StoreError> {
+                writing.projects.number(&"failed".into(), writing.sql, 1)?;
+                Err(StoreError::Busy)
+            })
+            .unwrap();
+        let panics = writer
+            .submit(10, |writing| -> Result<(), StoreError> {
+                writing.projects.number(&"panicked".into(), writing.sql, 1)?;
+                panic!("on purpose")
+            })
+            .unwrap();
+        let last = put(&writer, "b", 10);
+        release.send(()).unwrap();
+        assert!(matches!(fails.wait(), Err(StoreError::Busy)));
+        assert!(panics.wait().unwrap_err().to_string().contains("panicked"));
+        assert_eq!((first.wait().unwrap(), last.wait().unwrap()), (1, 2));
+        assert_eq!(names(&writer), ["a", "b"]);
+        assert_eq!(writer.status.queued_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_project_that_the_cache_forgot_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        put(&writer, "a", 1).wait().unwrap();
+        let forget = |writing: &mut Writing<'_>| {
+            *writing.projects = Projects::default();
+            writing.projects.number(&"a".into(), writing.sql, 2)
+        };
+        assert_eq!(writer.submit(0, forget).unwrap().wait().unwrap(), 1);
+    }
+
+    #[test]
+    fn what_is_queued_is_written_before_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = writer(&folder);
+        let writes: Vec<_> = (0..20).map(|n| put(&first, &format!("p{n}"), 10)).collect();
+        drop(first);
+        assert!(writes.into_iter().all(|write| write.wait().is_ok()));
+        assert_eq!(names(&writer(&folder)).len(), 20);
+        assert!(!folder.path().join("store.db-wal").exists(), "its log was moved into the file");
     }
 }

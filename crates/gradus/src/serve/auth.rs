@@ -235,8 +235,7 @@ fn given_key(headers: &HeaderMap) -> Option<&str> {
 /// Without keys, only this machine may ask: a page from elsewhere that has its name point here may not.
 fn check_host(request: &Parts) -> Result<(), Refused> {
     let authority = request.uri.authority().map(|authority| authority.as_str().to_owned());
-    let host =
-        request.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned).or(authority);
+    let host = request.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned).or(authority);
     let Some(host) = host else { return Ok(()) };
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -1,7 +1,9 @@
 //! Metrics over time, from sums that are kept up to date while verdicts come in.
 
-use rusqlite::params_from_iter;
+use std::collections::BTreeSet;
+
 use rusqlite::types::Value;
+use rusqlite::{Connection, params, params_from_iter};
 
 use super::project_number;
 use crate::Store;
@@ -19,6 +21,7 @@ pub struct MetricFilter {
     pub model: Option<String>,
     /// Steps that call this tool only.
     pub tool: Option<String>,
+    /// Whole buckets: all that lie in the period, if only in part.
     pub from_ns: Option<i64>,
     pub to_ns: Option<i64>,
 }
@@ -61,7 +64,7 @@ pub struct MetricRow {
 impl Store {
     pub fn metrics(&self, filter: &MetricFilter, group: MetricGroup) -> Result<Vec<MetricRow>, StoreError> {
         let reader = self.readers.take()?;
-        let mut terms = vec!["1".to_owned()];
+        let mut terms = Vec::new();
         let mut values = Vec::new();
         let key = match group {
             MetricGroup::All => "''".to_owned(),
@@ -75,11 +78,19 @@ impl Store {
             MetricGroup::Model => "model".to_owned(),
             MetricGroup::Tool => "tool".to_owned(),
         };
-        if let Some(project) = &filter.project {
-            let Some(number) = project_number(&reader, project)? else { return Ok(Vec::new()) };
-            terms.push("project = ?".to_owned());
-            values.push(Value::Integer(number));
-        }
+        // All that comes before the time in the table's order is named, so that a period is found without reading the rest.
+        let projects = match &filter.project {
+            Some(project) => project_number(&reader, project)?.into_iter().collect(),
+            None => numbers_of_projects(&reader)?,
+        };
+        let evaluators = match &filter.evaluator {
+            Some(evaluator) => BTreeSet::from([evaluator.clone()]),
+            None => evaluators(&reader, &projects)?,
+        };
+        terms.push("project IN (SELECT value FROM json_each(?))".to_owned());
+        values.push(Value::Text(serde_json::json!(projects).to_string()));
+        terms.push("evaluator IN (SELECT value FROM json_each(?))".to_owned());
+        values.push(Value::Text(serde_json::json!(evaluators).to_string()));
         // Sums over all tools and sums of one tool lie side by side; only one kind may be added up.
         match (&filter.tool, group) {
             (Some(tool), _) => {
@@ -89,19 +100,16 @@ impl Store {
             (None, MetricGroup::Tool) => terms.push("tool <> ''".to_owned()),
             (None, _) => terms.push("tool = ''".to_owned()),
         }
-        let named = [
-            ("evaluator", &filter.evaluator),
-            ("agent", &filter.agent),
-            ("version", &filter.version),
-            ("model", &filter.model),
-        ];
+        let named = [("agent", &filter.agent), ("version", &filter.version), ("model", &filter.model)];
         for (column, value) in named {
             if let Some(value) = value {
                 terms.push(format!("{column} = ?"));
                 values.push(Value::Text(value.clone()));
             }
         }
-        for (bound, comparison) in [(filter.from_ns, ">="), (filter.to_ns, "<")] {
+        // Of a bucket that lies in the period only partly, all counts: also of the one that is not over yet.
+        let bounds = [(filter.from_ns, ">="), (filter.to_ns.map(|bound| bound.saturating_sub(1)), "<=")];
+        for (bound, comparison) in bounds {
             if let Some(bound) = bound {
                 terms.push(format!("bucket {comparison} ?"));
                 values.push(Value::Integer(bound.div_euclid(BUCKET_NS)));
@@ -131,4 +139,26 @@ impl Store {
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
+}
+
+fn numbers_of_projects(sql: &Connection) -> Result<Vec<i64>, StoreError> {
+    let mut statement = sql.prepare_cached("SELECT no FROM project")?;
+    Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+}
+
+/// The evaluators that these projects have sums of: from one to the next, not row by row.
+fn evaluators(sql: &Connection, projects: &[i64]) -> Result<BTreeSet<String>, StoreError> {
+    let mut next =
+        sql.prepare_cached("SELECT min(evaluator) FROM rollup WHERE project = ? AND evaluator > ?")?;
+    let mut evaluators = BTreeSet::new();
+    for project in projects {
+        let mut last = String::new();
+        while let Some(name) =
+            next.query_row(params![project, last], |row| row.get::<_, Option<String>>(0))?
+        {
+            evaluators.insert(name.clone());
+            last = name;
+        }
+    }
+    Ok(evaluators)
 }

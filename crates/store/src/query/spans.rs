@@ -59,7 +59,8 @@ impl Store {
     /// The records of a story.
     pub fn story(&self, story: i64) -> Result<Story, StoreError> {
         let reader = self.readers.take()?;
-        let sql: &Connection = &reader;
+        // One view: what comes for the story from now on makes it due again.
+        let sql: &Connection = &*reader.unchecked_transaction()?;
         let traces: Vec<(i64, [u8; 16], bool, String)> = sql
             .prepare_cached(
                 "SELECT t.no, trace_id, has_versions, project.name FROM ( \
@@ -93,23 +94,31 @@ impl Store {
         after: Option<ProjectPosition>,
     ) -> Result<Option<(Story, ProjectPosition)>, StoreError> {
         let reader = self.readers.take()?;
-        let sql: &Connection = &reader;
+        // One view: which block counts and what is in it belong together.
+        let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_number(sql, project)? else { return Ok(None) };
         let after = after.unwrap_or(ProjectPosition { start_ns: i64::MIN, trace: 0 });
         let mut statement = sql.prepare_cached(
-            "SELECT start_ns, no, trace_id, has_versions FROM trace \
-             WHERE project = ? AND start_ns >= ? AND (start_ns, no) > (?, ?) ORDER BY start_ns, no LIMIT ?",
+            "SELECT start_ns, no, trace_id, has_versions FROM trace INDEXED BY trace_by_project \
+             WHERE project = ? AND (start_ns, no) > (?, ?) ORDER BY start_ns, no LIMIT ?",
         )?;
-        let values = params![project, after.start_ns, after.start_ns, after.trace, TRACES_A_PAGE];
+        let values = params![project, after.start_ns, after.trace, TRACES_A_PAGE];
         let mut rows = statement.query(values)?;
         let mut page = Story::default();
         let mut last = None;
         // A page of some megabytes, or of one trace.
         let mut left = MOST_BYTES;
         while let Some(row) = rows.next()? {
-            let trace: i64 = row.get(1)?;
+            let (trace, before): (i64, usize) = (row.get(1)?, page.blocks.len());
+            if !read_blocks(sql, trace, &mut left, &mut page.blocks)? {
+                if last.is_some() {
+                    // It has room on a page of its own.
+                    page.blocks.truncate(before);
+                    break;
+                }
+                page.is_cut = true;
+            }
             page.traces.push(TraceId(u128::from_be_bytes(row.get(2)?)));
-            page.is_cut |= !read_blocks(sql, trace, &mut left, &mut page.blocks)?;
             if row.get(3)? {
                 read_versions(sql, trace, &mut page.versions)?;
             }

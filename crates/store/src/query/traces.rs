@@ -142,7 +142,8 @@ impl Store {
         limit: usize,
     ) -> Result<Page, StoreError> {
         let reader = self.readers.take()?;
-        let sql: &Connection = &reader;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let limit = limit.max(1);
         let projects = match &filter.project {
             None => None,
             Some(name) => match project_number(sql, name)? {
@@ -150,11 +151,12 @@ impl Store {
                 None => return Ok(Page::default()),
             },
         };
-        let terms = filter.text.as_deref().map(search_terms);
-        let (numbers, next) = match (terms, cursor) {
-            (Some(terms), _) if terms.is_empty() => return Ok(Page::default()),
-            (Some(terms), cursor) => found(sql, filter, projects, &terms, cursor, limit)?,
-            (None, cursor) => by_time(sql, filter, projects, cursor, limit)?,
+        let (numbers, next) = match &filter.text {
+            Some(text) => match search_of(sql, text)? {
+                Some(terms) => found(sql, filter, projects, &terms, cursor, limit)?,
+                None => return Ok(Page::default()),
+            },
+            None => by_time(sql, filter, projects, cursor, limit)?,
         };
         let mut traces = Vec::with_capacity(numbers.len());
         for number in numbers {
@@ -212,9 +214,11 @@ fn by_time(
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<Numbers, StoreError> {
+    // One bound, not two: a database that took the wrong one for its way in would read all that lies between.
+    let before_ns = (filter.to_ns.unwrap_or(i64::MAX), i64::MIN);
     let before = match cursor {
-        Some(Cursor::Time { start_ns, trace }) => (start_ns, trace),
-        _ => (i64::MAX, i64::MAX),
+        Some(Cursor::Time { start_ns, trace }) => before_ns.min((start_ns, trace)),
+        _ => before_ns,
     };
     let walks = match (driver(filter), project) {
         (None, project) => vec![walk_traces(sql, filter, project, before, limit)?],
@@ -269,7 +273,7 @@ fn conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> Str
         values.push(Value::Text(value.to_owned()));
         let not = if wanted { "" } else { "NOT " };
         terms.push(format!(
-            "{not}EXISTS (SELECT 1 FROM facet x WHERE x.trace = {trace} AND x.kind = ? AND x.value = ?)"
+            "{not}EXISTS (SELECT 1 FROM facet x INDEXED BY facet_by_trace WHERE x.trace = {trace} AND x.kind = ? AND x.value = ?)"
         ));
     };
     let named = [
@@ -296,7 +300,7 @@ fn conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> Str
             }
         }
         terms.push(format!(
-            "EXISTS (SELECT 1 FROM trajectory y JOIN outcome ON outcome.trajectory = y.no \
+            "EXISTS (SELECT 1 FROM trajectory y INDEXED BY trajectory_by_trace CROSS JOIN outcome ON outcome.trajectory = y.no \
              WHERE y.trace = {trace} AND outcome.evaluator = ? GROUP BY y.no HAVING {})",
             having.join(" AND ")
         ));
@@ -313,16 +317,8 @@ fn walk_traces(
 ) -> Result<Walk, StoreError> {
     let mut values = Vec::new();
     let fits = conditions(filter, "trace.no", &mut values);
-    let mut within = String::new();
-    if let Some(project) = project {
-        within.push_str("project = ? AND ");
-        values.push(Value::Integer(project));
-    }
-    let statement = format!(
-        "SELECT start_ns, no, {fits} FROM trace WHERE {within} start_ns >= ? AND start_ns < ? \
-         AND (start_ns, no) < (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?"
-    );
-    walk(sql, &statement, values, filter, before, limit)
+    values.extend(project.map(Value::Integer));
+    walk(sql, &trace_walk(&fits, project.is_some()), values, filter, before, limit)
 }
 
 fn walk_facet(
@@ -337,12 +333,33 @@ fn walk_facet(
     let mut values = Vec::new();
     let fits = conditions(filter, "f.trace", &mut values);
     values.extend([Value::Integer(project), Value::Integer(kind as i64), Value::Text(value.to_owned())]);
-    let statement = format!(
+    walk(sql, &facet_walk(&fits), values, filter, before, limit)
+}
+
+fn trace_walk(fits: &str, of_project: bool) -> String {
+    let (index, within) =
+        if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
+    format!(
+        "SELECT start_ns, no, {fits} FROM trace INDEXED BY {index} WHERE {within} start_ns >= ? \
+         AND (start_ns, no) < (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?"
+    )
+}
+
+fn facet_walk(fits: &str) -> String {
+    format!(
         "SELECT f.start_ns, f.trace, {fits} FROM facet f WHERE f.project = ? AND f.kind = ? AND f.value = ? \
-         AND f.start_ns >= ? AND f.start_ns < ? AND (f.start_ns, f.trace) < (?, ?) \
+         AND f.start_ns >= ? AND (f.start_ns, f.trace) < (?, ?) \
          ORDER BY f.start_ns DESC, f.trace DESC LIMIT ?"
-    );
-    walk(sql, &statement, values, filter, before, limit)
+    )
+}
+
+fn found_walk(fits: &str, of_project: bool) -> String {
+    let within = if of_project { "AND trace.project = ?" } else { "" };
+    format!(
+        "SELECT words.rowid, trace.no, {fits} {within} AND trace.start_ns >= ? AND trace.start_ns < ? \
+         FROM words CROSS JOIN trajectory ON trajectory.no = words.rowid CROSS JOIN trace ON trace.no = trajectory.trace \
+         WHERE words MATCH ? AND words.rowid < ? ORDER BY words.rowid DESC LIMIT ?"
+    )
 }
 
 /// Walks down a list until there is a page and one more, or enough was looked at.
@@ -356,7 +373,6 @@ fn walk(
 ) -> Result<Walk, StoreError> {
     values.extend([
         Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-        Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
         Value::Integer(before.0),
         Value::Integer(before.1),
         Value::Integer(LOOKED_AT as i64),
@@ -381,18 +397,33 @@ fn walk(
     Ok(walk)
 }
 
-/// The words of a search, as the index knows them.
-fn search_terms(text: &str) -> Vec<String> {
+/// What a search looks for, in the words of the index; `None` when it has no words. The index does not know which words
+/// are neighbours, so each must be a word to it, too; where it would split one, words are split further.
+fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, StoreError> {
+    let splits: [fn(char) -> bool; 2] =
+        [|c| c.is_whitespace() || (c.is_ascii() && !c.is_ascii_alphanumeric()), |c| !c.is_alphanumeric()];
+    let mut is_known = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1")?;
+    for split in splits {
+        let terms = search_terms(text.split(split));
+        if terms.is_empty() || is_known.exists([&terms]).is_ok() {
+            return Ok(Some(terms).filter(|terms| !terms.is_empty()));
+        }
+    }
+    let letters = text.split(|c: char| !c.is_alphanumeric()).flat_map(|word| word.split("").map(str::trim));
+    Ok(Some(search_terms(letters)))
+}
+
+fn search_terms<'t>(words: impl Iterator<Item = &'t str>) -> String {
     const MOST: usize = 20;
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.take(MOST).map(|word| format!("\"{word}\"*")).collect()
+    let words = words.filter(|word| word.contains(char::is_alphanumeric)).take(MOST);
+    words.map(|word| format!("\"{word}\"*")).collect::<Vec<_>>().join(" AND ")
 }
 
 fn found(
     sql: &Connection,
     filter: &TraceFilter,
     project: Option<i64>,
-    terms: &[String],
+    terms: &str,
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<Numbers, StoreError> {
@@ -401,34 +432,23 @@ fn found(
         _ => i64::MAX,
     };
     let mut values = Vec::new();
-    let fits = conditions(filter, "trajectory.trace", &mut values);
-    let within = match project {
-        Some(project) => {
-            values.push(Value::Integer(project));
-            "AND trajectory.project = ?"
-        }
-        None => "",
-    };
+    let fits = conditions(filter, "trace.no", &mut values);
+    values.extend(project.map(Value::Integer));
     values.extend([
         Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
         Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
-        Value::Text(terms.join(" AND ")),
+        Value::Text(terms.to_owned()),
         Value::Integer(before),
         Value::Integer(LOOKED_AT as i64),
     ]);
-    let mut statement = sql.prepare_cached(&format!(
-        "SELECT words.rowid, trajectory.trace, \
-         {fits} {within} AND trajectory.start_ns >= ? AND trajectory.start_ns < ? \
-         FROM words JOIN trajectory ON trajectory.no = words.rowid \
-         WHERE words MATCH ? AND words.rowid < ? ORDER BY words.rowid DESC LIMIT ?"
-    ))?;
+    let mut statement = sql.prepare_cached(&found_walk(&fits, project.is_some()))?;
     let mut rows = statement.query(params_from_iter(values))?;
     let mut numbers: Vec<i64> = Vec::new();
     let mut looked_at = 0;
     while let Some(row) = rows.next()? {
         looked_at += 1;
         let (trajectory, trace): (i64, i64) = (row.get(0)?, row.get(1)?);
-        if row.get(2)? && !numbers.contains(&trace) {
+        if row.get(2)? && !numbers.contains(&trace) && !was_listed(sql, trace, before, terms)? {
             numbers.push(trace);
         }
         if numbers.len() == limit || looked_at == LOOKED_AT {
@@ -436,6 +456,21 @@ fn found(
         }
     }
     Ok((numbers, None))
+}
+
+/// Whether a trace was on an earlier page, for another of its trajectories.
+fn was_listed(sql: &Connection, trace: i64, before: i64, terms: &str) -> Result<bool, StoreError> {
+    let later: Vec<i64> = sql
+        .prepare_cached("SELECT no FROM trajectory WHERE trace = ? AND no >= ?")?
+        .query_map([trace, before], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let mut matches = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?")?;
+    for trajectory in later {
+        if matches.exists(params![terms, trajectory])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<Option<TraceRow>, StoreError> {
@@ -501,7 +536,7 @@ fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
 
 fn scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
     let mut statement = sql.prepare_cached(
-        "SELECT evaluator, sum(kind = 0), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1) \
+        "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1) \
          FROM outcome WHERE trajectory = ? GROUP BY evaluator",
     )?;
     let rows = statement.query_map(params![trajectory], |row| {
@@ -514,4 +549,43 @@ fn scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{assert_plan, open_writer};
+
+    #[test]
+    fn lists_are_walked_through_indexes_and_never_sorted() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        let name = || Some("x".to_owned());
+        let score = ScoreBound { evaluator: "x".to_owned(), at_least: Some(0.0), below: Some(1.0) };
+        let filter = TraceFilter {
+            agent: name(),
+            model: name(),
+            tool: name(),
+            label: name(),
+            score: Some(score),
+            error: Some(false),
+            ..TraceFilter::default()
+        };
+        let fits = conditions(&filter, "trace.no", &mut Vec::new());
+        assert_plan(
+            &sql,
+            &trace_walk(&fits, true),
+            "trace_by_project (project=? AND start_ns>? AND start_ns<?)",
+        );
+        assert_plan(&sql, &trace_walk(&fits, false), "trace_by_start (start_ns>? AND start_ns<?)");
+        let fits_facet = conditions(&filter, "f.trace", &mut Vec::new());
+        assert_plan(
+            &sql,
+            &facet_walk(&fits_facet),
+            "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>?",
+        );
+        for of_project in [false, true] {
+            assert_plan(&sql, &found_walk(&fits, of_project), "SCAN words VIRTUAL TABLE INDEX");
+        }
+    }
 }

@@ -73,11 +73,11 @@ fn chunk(
         if signal == Signal::Log {
             continue;
         }
-        chunk.errors += u32::from(mark.is_error);
         chunk.spans.push(SpanKey {
             span_id: mark.span_id,
             digest: gradus_core::digest(&record.body) as u64,
             has_ended: mark.end_ns > 0,
+            is_error: mark.is_error,
         });
         if mark.parent_id.is_none() {
             let scope = request.scope(record);

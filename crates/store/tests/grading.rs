@@ -1,0 +1,170 @@
+//! Trajectories and the verdicts on them, as they come, change and go.
+
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
+mod lab;
+
+use gradus_store::*;
+use lab::*;
+
+fn one_trace() -> (Lab, i64) {
+    let lab = Lab::new();
+    lab.ingest(vec![rooted(chunk(1, "shop", 10, &[span(1)]), "root", true)], 1);
+    let story = lab.trace(1).story;
+    (lab, story)
+}
+
+fn waiting(id: &str, version: u32) -> TrajectoryRecord {
+    let mut record = trajectory(id, 1, 10);
+    record.json = format!(r#"{{"id":"{id}","version":{version}}}"#).into_bytes();
+    record.ungraded_by = Some("nightly".to_owned());
+    record
+}
+
+fn judge(lab: &Lab, who: &Ungraded, label: &str, is_done: bool) {
+    let spend = Spend { rule: "nightly".to_owned(), calls: 1, cost_usd: 0.25 };
+    let outcomes = vec![scored("fit", None, label, 1.0, "")];
+    lab.store.judged(who, outcomes, spend, is_done, 50).unwrap().wait().unwrap();
+}
+
+#[test]
+fn what_waits_for_a_model_is_resumed_after_a_restart() {
+    let (lab, story) = one_trace();
+    lab.assemble(story, vec![waiting("a", 1), waiting("b", 1), waiting("c", 1)], 2);
+    let first = lab.store.ungraded("nightly", 0, 2).unwrap();
+    assert_eq!(first.iter().map(|one| one.trajectory_id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    judge(&lab, &first[0], "good", true);
+    judge(&lab, &first[1], "good", false);
+    let lab = lab.reopened();
+    let left = lab.store.ungraded("nightly", 0, 10).unwrap();
+    assert_eq!(left.iter().map(|one| one.trajectory_id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    assert_eq!(lab.store.ungraded("nightly", left[0].no, 10).unwrap(), left[1..]);
+    assert_eq!(lab.store.ungraded("hourly", 0, 10).unwrap(), []);
+    assert_eq!(lab.store.ungraded_count().unwrap(), 2);
+    assert_eq!(lab.store.spent_since(0, Some("nightly"), Some("shop")).unwrap(), 0.5);
+    assert_eq!(lab.store.spent_since(0, Some("hourly"), None).unwrap(), 0.0);
+}
+
+#[test]
+fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
+    let (lab, story) = one_trace();
+    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let old = lab.store.ungraded("nightly", 0, 10).unwrap().remove(0);
+    assert_eq!(lab.assemble(story, vec![waiting("a", 2)], 3), 1);
+    judge(&lab, &old, "good", true);
+    assert_eq!(lab.store.outcome_lines("a").unwrap(), Vec::<String>::new());
+    let new = lab.store.ungraded("nightly", 0, 10).unwrap().remove(0);
+    assert_ne!(new.digest, old.digest);
+    assert_eq!(new.no, old.no, "it keeps its number");
+    assert_eq!(lab.store.spent_since(0, None, None).unwrap(), 0.25);
+    judge(&lab, &new, "bad", true);
+    assert_eq!(lab.store.outcome_lines("a").unwrap().len(), 1);
+    assert_eq!(lab.store.ungraded_count().unwrap(), 0);
+    // A trajectory that is not there at all.
+    lab.assemble(story, vec![], 4);
+    judge(&lab, &new, "bad", true);
+    assert_eq!(lab.store.spent_since(0, None, None).unwrap(), 0.75);
+    assert_eq!(lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap(), []);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_trajectory_that_stays_the_same_keeps_its_verdicts() {
+    let (lab, story) = one_trace();
+    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let who = lab.store.ungraded("nightly", 0, 10).unwrap().remove(0);
+    judge(&lab, &who, "good", true);
+    assert_eq!(lab.assemble(story, vec![waiting("a", 1)], 3), 0);
+    assert_eq!(lab.store.outcome_lines("a").unwrap().len(), 1);
+    assert_eq!(lab.store.ungraded_count().unwrap(), 0);
+    assert_eq!(lab.list(&TraceFilter { label: Some("fit=good".into()), ..Default::default() }, 5), [1]);
+}
+
+#[test]
+fn words_are_found_as_they_are_now() {
+    let (lab, story) = one_trace();
+    let find = |text: &str| lab.list(&TraceFilter { text: Some(text.into()), ..Default::default() }, 5).len();
+    for (version, words) in [(1, "apple"), (2, "banana"), (3, "apple again"), (4, "cherry")] {
+        let mut record = waiting("a", version);
+        record.words = words.to_owned();
+        lab.assemble(story, vec![record], 2);
+        for word in ["apple", "banana", "cherry", "again"] {
+            assert_eq!(find(word), usize::from(words.contains(word)), "{word} in version {version}");
+        }
+    }
+    lab.assemble(story, vec![], 2);
+    assert_eq!(find("cherry"), 0);
+    let mut record = waiting("b", 1);
+    record.words = "new".to_owned();
+    lab.assemble(story, vec![record], 2);
+    assert_eq!((find("cherry"), find("new")), (0, 1));
+    let lab = lab.reopened();
+    assert_eq!(lab.list(&TraceFilter { text: Some("new".into()), ..Default::default() }, 5), [1]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_verdict_takes_the_place_of_the_one_before() {
+    let (lab, story) = one_trace();
+    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let who = lab.store.ungraded("nightly", 0, 10).unwrap().remove(0);
+    judge(&lab, &who, "good", false);
+    judge(&lab, &who, "bad", true);
+    let labelled =
+        |label: &str| lab.list(&TraceFilter { label: Some(label.into()), ..Default::default() }, 5).len();
+    assert_eq!((labelled("good"), labelled("bad"), labelled("fit=bad")), (0, 1, 1));
+    let metrics = lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap();
+    assert_eq!((metrics[0].moments.trajectories, metrics[0].moments.scored), (1, 1));
+}
+
+#[test]
+fn annotations_are_replaced_filtered_and_go_with_their_trace() {
+    let (lab, _) = one_trace();
+    let note = |target: &str, name: &str, label: &str, trace_id| NewAnnotation {
+        target: target.to_owned(),
+        trace_id,
+        name: name.to_owned(),
+        annotator: "HUMAN".to_owned(),
+        label: Some(label.to_owned()),
+        metadata: "{}".to_owned(),
+        ..NewAnnotation::default()
+    };
+    let put = |notes, now_ns| lab.store.annotate(notes, now_ns).unwrap().wait().unwrap();
+    let first = put(vec![note("trace:1", "right", "yes", Some(1)), note("span:9", "right", "no", None)], 5);
+    assert_eq!(put(vec![note("trace:1", "right", "no", Some(1))], 6), first[..1]);
+    // Its trace comes later.
+    put(vec![note("trace:2", "right", "yes", Some(2))], 7);
+    lab.ingest(vec![chunk(2, "shop", 10, &[span(2)])], 8);
+    put(vec![note("trace:2", "right", "yes", Some(2))], 9);
+    let all = AnnotationFilter { limit: 10, ..Default::default() };
+    let found = lab.store.annotations(&all).unwrap();
+    assert_eq!(found.len(), 3);
+    assert_eq!((found[0].label.as_deref(), found[0].created_ns, found[0].updated_ns), (Some("no"), 5, 6));
+    let of_shop = AnnotationFilter { project: Some("shop".into()), ..all.clone() };
+    assert_eq!(lab.store.annotations(&of_shop).unwrap().len(), 2);
+    let of_one = AnnotationFilter { trace_id: Some(1), ..all.clone() };
+    assert_eq!(lab.store.annotations(&of_one).unwrap().len(), 1);
+    let after = AnnotationFilter { after: found[0].no, limit: 1, ..all.clone() };
+    assert_eq!(lab.store.annotations(&after).unwrap(), found[1..2]);
+    let retention = Retention { max_age_ns: Some(1), max_bytes: None };
+    lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap();
+    assert_eq!(lab.store.annotations(&all).unwrap(), found[1..2]);
+    assert!(lab.store.remove_annotation(found[1].no).unwrap().wait().unwrap());
+    assert!(!lab.store.remove_annotation(found[1].no).unwrap().wait().unwrap());
+}
+
+#[test]
+fn keys_open_what_they_say_until_they_are_revoked() {
+    let lab = Lab::new();
+    let folder = lab.folder.path();
+    let key = new_key().unwrap();
+    let scopes = KeyScopes::parse("ingest, read").unwrap();
+    assert!(Store::add_key_beside(folder, "laptop", &key, scopes, 1).unwrap());
+    assert!(!Store::add_key_beside(folder, "laptop", &new_key().unwrap(), scopes, 2).unwrap());
+    assert_eq!(lab.store.scopes_of(&key).unwrap(), Some(("laptop".to_owned(), scopes)));
+    assert_eq!(lab.store.scopes_of("gradus_").unwrap(), None);
+    assert!(Store::revoke_key_beside(folder, "laptop", 3).unwrap());
+    assert!(!Store::revoke_key_beside(folder, "laptop", 4).unwrap());
+    assert_eq!(lab.store.scopes_of(&key).unwrap(), None);
+    assert_eq!(lab.store.keys().unwrap()[0].revoked_ns, Some(3));
+}

@@ -1,0 +1,167 @@
+//! What tests of the store work with: a store in a folder of its own, and records that are quickly written down.
+//!
+//! A body is a line a span: its id in hexadecimal, and a text.
+
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)] // Each test file uses its part.
+
+use std::sync::Arc;
+
+use gradus_core::span::{SpanId, TraceId};
+use gradus_store::*;
+use tempfile::TempDir;
+
+pub struct Lab {
+    pub folder: TempDir,
+    pub store: Store,
+}
+
+impl Lab {
+    pub fn new() -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        Lab { folder, store }
+    }
+
+    pub fn reopened(self) -> Lab {
+        let Lab { folder, store } = self;
+        drop(store);
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        Lab { folder, store }
+    }
+
+    pub fn ingest(&self, chunks: Vec<Chunk>, now_ns: i64) -> Ingested {
+        self.store.ingest(chunks, now_ns).unwrap().wait().unwrap()
+    }
+
+    pub fn trace(&self, id: u128) -> TraceRow {
+        self.store.trace(TraceId(id)).unwrap().unwrap()
+    }
+
+    pub fn assemble(&self, story: i64, records: Vec<TrajectoryRecord>, now_ns: i64) -> usize {
+        let due_ns = self.store.story(story).unwrap().due_ns;
+        self.store.assembled(story, due_ns, records, now_ns).unwrap().wait().unwrap()
+    }
+
+    /// Every page, one behind the other.
+    pub fn list(&self, filter: &TraceFilter, limit: usize) -> Vec<u128> {
+        let (mut ids, mut cursor) = (Vec::new(), None);
+        for _ in 0..10_000 {
+            let page = self.store.traces(filter, cursor, limit).unwrap();
+            assert!(page.traces.len() <= limit);
+            ids.extend(page.traces.iter().map(|trace| trace.trace_id.0));
+            let Some(next) = page.next else { return ids };
+            // It survives being written down.
+            cursor = Some(next.to_string().parse().unwrap());
+            assert_eq!(cursor, Some(next));
+        }
+        panic!("a list without an end");
+    }
+
+    pub fn assert_clean(&self) -> CheckReport {
+        let report = self.store.check(&mut |block| span_ids(&block.export)).unwrap();
+        assert_eq!(report.problems, Vec::<String>::new());
+        report
+    }
+}
+
+/// The ids in a body.
+pub fn span_ids(export: &[u8]) -> Result<Vec<SpanId>, String> {
+    let text = std::str::from_utf8(export).map_err(|error| error.to_string())?;
+    let id = |line: &str| {
+        let (id, _) = line.split_once(' ').ok_or("a line without an id")?;
+        u64::from_str_radix(id, 16).map(SpanId).map_err(|error| error.to_string())
+    };
+    text.lines().map(id).collect()
+}
+
+/// A span to be sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub id: u64,
+    pub text: String,
+    pub has_ended: bool,
+    pub is_error: bool,
+}
+
+pub fn span(id: u64) -> Sent {
+    Sent { id, text: "a step".to_owned(), has_ended: true, is_error: false }
+}
+
+impl Sent {
+    pub fn text(mut self, text: &str) -> Sent {
+        self.text = text.to_owned();
+        self
+    }
+    pub fn running(mut self) -> Sent {
+        self.has_ended = false;
+        self
+    }
+    pub fn error(mut self) -> Sent {
+        self.is_error = true;
+        self
+    }
+}
+
+pub fn chunk(trace: u128, project: &str, start_ns: u64, spans: &[Sent]) -> Chunk {
+    let lines: Vec<String> = spans.iter().map(|span| format!("{:x} {}\n", span.id, span.text)).collect();
+    let export = lines.concat();
+    let mut chunk = Chunk::new(TraceId(trace), Arc::from(project), BlockSignal::Spans, export.as_bytes());
+    chunk.start_ns = start_ns;
+    chunk.end_ns = start_ns.saturating_add(1000);
+    chunk.name = format!("span {:x}", spans.first().map_or(0, |span| span.id));
+    for (span, line) in spans.iter().zip(&lines) {
+        let seen = format!("{line}{}{}", span.has_ended, span.is_error);
+        chunk.spans.push(SpanKey {
+            span_id: SpanId(span.id),
+            digest: gradus_core::digest(seen.as_bytes()) as u64,
+            has_ended: span.has_ended,
+            is_error: span.is_error,
+        });
+    }
+    chunk
+}
+
+pub fn rooted(mut chunk: Chunk, name: &str, has_ended: bool) -> Chunk {
+    chunk.root = Some(Root { name: name.to_owned(), has_ended });
+    chunk
+}
+
+pub fn linked(mut chunk: Chunk, links: &[(LinkKind, u64)]) -> Chunk {
+    chunk.links = links.to_vec();
+    chunk
+}
+
+pub fn trajectory(id: &str, trace: u128, start_ns: i64) -> TrajectoryRecord {
+    TrajectoryRecord {
+        trajectory_id: id.to_owned(),
+        trace_id: TraceId(trace),
+        start_ns,
+        end_ns: start_ns + 1000,
+        agent: "planner".to_owned(),
+        version: "1".to_owned(),
+        model: "gpt".to_owned(),
+        query: "how far is it?".to_owned(),
+        steps: 2,
+        tools: vec!["search".to_owned()],
+        json: format!(r#"{{"id":"{id}"}}"#).into_bytes(),
+        words: "how far is it".to_owned(),
+        ..TrajectoryRecord::default()
+    }
+}
+
+pub fn scored(evaluator: &str, step: Option<u32>, label: &str, score: f64, tool: &str) -> OutcomeRecord {
+    OutcomeRecord {
+        evaluator: evaluator.to_owned(),
+        step,
+        kind: RecordedKind::Scored,
+        label: Some(label.to_owned()),
+        score: Some(score),
+        tool: tool.to_owned(),
+        run: "run".to_owned(),
+        line: format!(r#"{{"evaluator":"{evaluator}","score":{score}}}"#),
+    }
+}
+
+pub fn unscored(evaluator: &str, step: Option<u32>, kind: RecordedKind, tool: &str) -> OutcomeRecord {
+    OutcomeRecord { kind, label: None, score: None, ..scored(evaluator, step, "", 0.0, tool) }
+}

@@ -1,0 +1,275 @@
+//! The sums behind metrics against sums over everything there is, after whatever happened to it.
+
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
+mod lab;
+
+use std::collections::BTreeMap;
+
+use gradus_store::*;
+use lab::*;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// The trajectories of a trace as they are from now on: name, version, agent, tool, scores.
+    Assemble { trace: u128, made: Vec<(u8, u8, u8, Vec<Verdict>)> },
+    /// A model's word on whatever waits.
+    Judge { which: usize, verdicts: Vec<Verdict>, is_late: bool },
+    /// The root comes in another project.
+    Move { trace: u128, project: u8 },
+}
+
+#[derive(Clone, Debug)]
+struct Verdict {
+    evaluator: u8,
+    step: u32,
+    tool: u8,
+    /// Failed and not applicable beyond four.
+    score: u8,
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    (0u8..2, 0u32..4, 0u8..3, 0u8..7).prop_map(|(evaluator, step, tool, score)| Verdict {
+        evaluator,
+        step,
+        tool,
+        score,
+    })
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let verdicts = || prop::collection::vec(verdict(), 0..5);
+    let made = prop::collection::vec((0u8..3, 0u8..3, 0u8..2, verdicts()), 0..3);
+    prop_oneof![
+        4 => (1u128..4, made).prop_map(|(trace, made)| Act::Assemble { trace, made }),
+        4 => (0usize..8, verdicts(), any::<bool>())
+            .prop_map(|(which, verdicts, is_late)| Act::Judge { which, verdicts, is_late }),
+        1 => (1u128..4, 0u8..3).prop_map(|(trace, project)| Act::Move { trace, project }),
+    ]
+}
+
+fn outcome(verdict: &Verdict) -> OutcomeRecord {
+    let evaluator = format!("e{}", verdict.evaluator);
+    let step = (verdict.step > 0).then_some(verdict.step);
+    let tool = match (step, verdict.tool) {
+        (None, _) | (_, 0) => String::new(),
+        (_, tool) => format!("tool{tool}"),
+    };
+    match verdict.score {
+        5 => unscored(&evaluator, step, RecordedKind::Failed, &tool),
+        6 => unscored(&evaluator, step, RecordedKind::NotApplicable, &tool),
+        score => scored(&evaluator, step, "label", f64::from(score) / 3.0, &tool),
+    }
+}
+
+/// A trajectory and its verdicts by question, the simple way.
+#[derive(Clone, Debug)]
+struct Plain {
+    record: TrajectoryRecord,
+    project: String,
+    outcomes: BTreeMap<(String, Option<u32>), OutcomeRecord>,
+}
+
+fn key(outcome: &OutcomeRecord) -> (String, Option<u32>) {
+    (outcome.evaluator.clone(), outcome.step)
+}
+
+/// By project, evaluator, agent and tool.
+type Sums = BTreeMap<(String, String, String, String), Moments>;
+
+fn expected(plain: &BTreeMap<String, Plain>) -> Sums {
+    let mut sums = Sums::new();
+    for one in plain.values() {
+        let mut own: BTreeMap<(String, String), Moments> = BTreeMap::new();
+        for outcome in one.outcomes.values() {
+            for tool in
+                [Some(""), Some(outcome.tool.as_str()).filter(|tool| !tool.is_empty())].into_iter().flatten()
+            {
+                let part = own.entry((outcome.evaluator.clone(), tool.to_owned())).or_default();
+                match outcome.kind {
+                    RecordedKind::Scored => {
+                        part.scored += 1;
+                        part.sum += outcome.score.unwrap();
+                    }
+                    RecordedKind::Failed => part.failed += 1,
+                    RecordedKind::NotApplicable => part.not_applicable += 1,
+                }
+            }
+        }
+        for ((evaluator, tool), part) in own {
+            let n = part.scored as f64;
+            let key = (one.project.clone(), evaluator, one.record.agent.clone(), tool);
+            let sum = sums.entry(key).or_default();
+            sum.trajectories += 1;
+            sum.scored += part.scored;
+            sum.sum += part.sum;
+            sum.sum_sum += part.sum * part.sum;
+            sum.sum_n += part.sum * n;
+            sum.n_n += n * n;
+            sum.failed += part.failed;
+            sum.not_applicable += part.not_applicable;
+        }
+    }
+    sums
+}
+
+fn stored(lab: &Lab) -> Sums {
+    let mut sums = Sums::new();
+    for project in lab.store.projects().unwrap() {
+        for tool in [None, Some("tool1".to_owned()), Some("tool2".to_owned())] {
+            let filter = MetricFilter {
+                project: Some(project.name.clone()),
+                tool: tool.clone(),
+                ..Default::default()
+            };
+            for row in lab.store.metrics(&filter, MetricGroup::Agent).unwrap() {
+                let key = (project.name.clone(), row.evaluator, row.group, tool.clone().unwrap_or_default());
+                sums.insert(key, row.moments);
+            }
+        }
+    }
+    sums
+}
+
+fn assert_same(stored: &Sums, expected: &Sums) {
+    assert_eq!(stored.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (key, a) in stored {
+        let b = &expected[key];
+        let whole = |m: &Moments| (m.trajectories, m.scored, m.failed, m.not_applicable);
+        assert_eq!(whole(a), whole(b), "{key:?}");
+        for (a, b) in [(a.sum, b.sum), (a.sum_sum, b.sum_sum), (a.sum_n, b.sum_n), (a.n_n, b.n_n)] {
+            assert!((a - b).abs() < 1e-9, "{key:?}: {a} and {b}");
+        }
+    }
+}
+
+fn play(acts: &[Act]) {
+    let lab = Lab::new();
+    let mut projects: BTreeMap<u128, String> = BTreeMap::new();
+    for trace in 1..4 {
+        lab.ingest(vec![chunk(trace, "p0", 10, &[span(1)])], 1);
+        projects.insert(trace, "p0".to_owned());
+    }
+    let mut plain: BTreeMap<String, Plain> = BTreeMap::new();
+    let mut seen: Vec<Ungraded> = Vec::new();
+    let mut spans = 1;
+    for act in acts {
+        match act {
+            Act::Assemble { trace, made } => {
+                let records: BTreeMap<String, TrajectoryRecord> = made
+                    .iter()
+                    .map(|(name, version, agent, verdicts)| {
+                        let id = format!("t{trace}.{name}");
+                        let mut record = trajectory(&id, *trace, 10);
+                        record.agent = format!("a{agent}");
+                        record.json = format!(r#"{{"id":"{id}","v":{version},"a":{agent}}}"#).into_bytes();
+                        record.outcomes = verdicts.iter().map(outcome).collect();
+                        record.ungraded_by = Some("rule".to_owned());
+                        (id, record)
+                    })
+                    .collect();
+                lab.assemble(lab.trace(*trace).story, records.values().cloned().collect(), 2);
+                plain.retain(|id, one| one.record.trace_id.0 != *trace || records.contains_key(id));
+                for (id, record) in records {
+                    let project = projects[trace].clone();
+                    let same = plain.get_mut(&id).filter(|known| known.record.json == record.json);
+                    if let Some(known) = same {
+                        known.project = project;
+                        continue;
+                    }
+                    let outcomes = record.outcomes.iter().map(|one| (key(one), one.clone())).collect();
+                    plain.insert(id, Plain { record, project, outcomes });
+                }
+            }
+            Act::Judge { which, verdicts, is_late } => {
+                if !is_late || seen.is_empty() {
+                    seen = lab.store.ungraded("rule", 0, 100).unwrap();
+                }
+                let Some(who) = seen.get(which % seen.len().max(1)) else { continue };
+                let outcomes: Vec<OutcomeRecord> = verdicts.iter().map(outcome).collect();
+                let now = lab.store.ungraded("rule", 0, 100).unwrap();
+                lab.store.judged(who, outcomes.clone(), Spend::default(), false, 3).unwrap().wait().unwrap();
+                if now.iter().any(|one| one.no == who.no && one.digest == who.digest) {
+                    let known = plain.get_mut(&who.trajectory_id).unwrap();
+                    known.outcomes.extend(outcomes.iter().map(|one| (key(one), one.clone())));
+                }
+            }
+            Act::Move { trace, project } => {
+                spans += 1;
+                let project = format!("p{project}");
+                lab.ingest(vec![rooted(chunk(*trace, &project, 10, &[span(spans)]), "root", true)], 4);
+                // Seen when it is assembled again, which it is: as it was.
+                let own: Vec<TrajectoryRecord> = plain
+                    .values()
+                    .filter(|one| one.record.trace_id.0 == *trace)
+                    .map(|one| one.record.clone())
+                    .collect();
+                assert_eq!(lab.assemble(lab.trace(*trace).story, own, 5), 0);
+                for one in plain.values_mut().filter(|one| one.record.trace_id.0 == *trace) {
+                    one.project.clone_from(&project);
+                }
+                projects.insert(*trace, project);
+            }
+        }
+        assert_same(&stored(&lab), &expected(&plain));
+    }
+    lab.assert_clean();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_are_those_of_the_verdicts_there_are(acts in prop::collection::vec(act(), 1..25)) {
+        play(&acts);
+    }
+}
+
+#[test]
+fn periods_and_groups() {
+    let lab = Lab::new();
+    lab.ingest(vec![chunk(1, "shop", 10, &[span(1)])], 1);
+    let records = (0..6)
+        .map(|n| {
+            let mut record = trajectory(&format!("t{n}"), 1, n * BUCKET_NS + 7);
+            record.model = format!("m{}", n % 2);
+            record.outcomes = vec![scored("fit", Some(1), "good", n as f64, "search")];
+            record
+        })
+        .collect();
+    lab.assemble(lab.trace(1).story, records, 2);
+    let sums = |filter: &MetricFilter, group| -> Vec<(String, f64)> {
+        let rows = lab.store.metrics(filter, group).unwrap();
+        rows.into_iter().map(|row| (row.group, row.moments.sum)).collect()
+    };
+    let is = |rows: &[(&str, f64)]| -> Vec<(String, f64)> {
+        rows.iter().map(|(group, sum)| ((*group).to_owned(), *sum)).collect()
+    };
+    let all = MetricFilter::default();
+    assert_eq!(sums(&all, MetricGroup::All), is(&[("", 15.0)]));
+    assert_eq!(sums(&all, MetricGroup::Model), is(&[("m0", 6.0), ("m1", 9.0)]));
+    assert_eq!(sums(&all, MetricGroup::Tool), is(&[("search", 15.0)]));
+    let two = MetricGroup::Time { period_ns: 2 * BUCKET_NS };
+    let ns = |n: i64| (n * BUCKET_NS).to_string();
+    assert_eq!(sums(&all, two), [(ns(0), 1.0), (ns(2), 5.0), (ns(4), 9.0)]);
+    // The period ends within the bucket of the fourth.
+    let some = MetricFilter { from_ns: Some(BUCKET_NS), to_ns: Some(3 * BUCKET_NS + 8), ..all.clone() };
+    assert_eq!(sums(&some, MetricGroup::All), is(&[("", 6.0)]));
+    let whole = MetricFilter { from_ns: Some(BUCKET_NS), to_ns: Some(3 * BUCKET_NS), ..all };
+    assert_eq!(sums(&whole, MetricGroup::All), is(&[("", 3.0)]));
+}
+
+#[test]
+fn metrics_outlive_what_they_were_made_of() {
+    let lab = Lab::new();
+    lab.ingest(vec![chunk(1, "shop", 10, &[span(1)])], 1);
+    let mut record = trajectory("t", 1, 10);
+    record.outcomes = vec![scored("fit", None, "good", 1.0, "")];
+    lab.assemble(lab.trace(1).story, vec![record], 2);
+    let retention = Retention { max_age_ns: Some(1), max_bytes: None };
+    lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap();
+    assert_eq!(lab.store.trajectory_json("t").unwrap(), None);
+    assert_eq!(lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap().len(), 1);
+    lab.assert_clean();
+}

@@ -1,0 +1,175 @@
+//! Files and folders that are not what they should be: told in one line, and left as they were.
+
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
+mod lab;
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use gradus_store::*;
+use lab::*;
+
+fn open(folder: &Path) -> Result<Store, StoreError> {
+    Store::open(folder, StoreOptions::default())
+}
+
+fn assert_told(error: &StoreError, what: &str) {
+    let line = error.to_string();
+    assert!(line.contains(what) && !line.contains('\n'), "{line}");
+}
+
+#[test]
+fn one_at_a_time_and_any_number_of_readers() {
+    let lab = Lab::new();
+    lab.ingest(vec![chunk(1, "shop", 1, &[span(1)])], 1);
+    assert_told(&open(lab.folder.path()).unwrap_err(), "another gradus is using this store");
+    let read = Store::open_to_read(&lab.folder.path().join(FILE_NAME)).unwrap();
+    assert_eq!(read.projects().unwrap().len(), 1);
+    assert!(matches!(read.ingest(vec![], 1), Err(StoreError::Closed)));
+    let lab = lab.reopened();
+    assert_eq!(lab.trace(1).spans, 1);
+}
+
+#[test]
+fn another_process_is_told_that_the_store_is_in_use() {
+    if let Some(folder) = std::env::var_os("STORE_IN_USE") {
+        let error = open(Path::new(&folder)).unwrap_err();
+        assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+        return;
+    }
+    let lab = Lab::new();
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "another_process_is_told_that_the_store_is_in_use"])
+        .env("STORE_IN_USE", lab.folder.path())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn what_is_no_store_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE_NAME);
+    assert_told(&Store::open_to_read(&path).unwrap_err(), "there is no store here");
+    fs::write(&path, "dear diary, ".repeat(1_000)).unwrap();
+    assert_told(&open(folder.path()).unwrap_err(), "this is no Gradus store");
+    assert_told(&Store::open_to_read(&path).unwrap_err(), "this is no Gradus store");
+    fs::remove_file(&path).unwrap();
+    {
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.execute_batch("CREATE TABLE mine (x); INSERT INTO mine VALUES (1)").unwrap();
+    }
+    let before = fs::read(&path).unwrap();
+    assert_told(&open(folder.path()).unwrap_err(), "somebody else's database");
+    assert_told(&Store::open_to_read(&path).unwrap_err(), "somebody else's database");
+    assert_eq!(fs::read(&path).unwrap(), before);
+    fs::write(&path, "").unwrap();
+    assert_told(&Store::open_to_read(&path).unwrap_err(), "it is empty");
+    open(folder.path()).unwrap();
+}
+
+#[test]
+fn a_newer_store_is_refused() {
+    let Lab { folder, store } = Lab::new();
+    let path = store.path().to_owned();
+    drop(store);
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    assert_told(&open(folder.path()).unwrap_err(), "made by a newer Gradus (format 99");
+    assert_told(&Store::open_to_read(&path).unwrap_err(), "made by a newer Gradus");
+}
+
+fn filled() -> Lab {
+    let lab = Lab::new();
+    let text: String = (0..3_000).map(|_| fastrand::alphanumeric()).collect();
+    for n in 0..200u64 {
+        lab.store.ingest(vec![chunk(u128::from(n), "shop", n, &[span(n).text(&text)])], 1).unwrap();
+    }
+    lab.reopened().reopened()
+}
+
+#[test]
+fn a_truncated_store_is_told_at_opening() {
+    let Lab { folder, store } = filled();
+    let path = store.path().to_owned();
+    drop(store);
+    let size = fs::metadata(&path).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(size / 2).unwrap();
+    assert_told(&open(folder.path()).unwrap_err(), "damaged");
+    assert_told(&Store::open_to_read(&path).unwrap_err(), "damaged");
+}
+
+#[test]
+fn check_finds_bytes_that_were_changed() {
+    let Lab { folder, store } = filled();
+    let path = store.path().to_owned();
+    drop(store);
+    let size = fs::metadata(&path).unwrap().len();
+    let mut random = fastrand::Rng::with_seed(3);
+    let sound = fs::read(&path).unwrap();
+    for _ in 0..12 {
+        fs::write(&path, &sound).unwrap();
+        let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        // A page somewhere behind the first ones, which hold the schema.
+        file.seek(SeekFrom::Start(random.u64(20..size / 8192) * 8192)).unwrap();
+        file.write_all(&[0xA5; 8192]).unwrap();
+        drop(file);
+        let store = match open(folder.path()) {
+            Ok(store) => store,
+            Err(error) => {
+                assert_told(&error, "a");
+                continue;
+            }
+        };
+        match store.check(&mut |block| span_ids(&block.export)) {
+            Ok(report) => assert!(!report.problems.is_empty()),
+            Err(error) => assert_told(&error, "malformed"),
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_to_is_told() {
+    if let Some(folder) = std::env::var_os("STORE_READ_ONLY") {
+        let folder = Path::new(&folder);
+        for folder in [folder.join("store"), folder.join("new")] {
+            let error = open(&folder).unwrap_err();
+            assert!(matches!(error, StoreError::NotWritable { .. }), "{error}");
+            assert_told(&error, "must exist and be writable");
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("store");
+    drop(open(&inner).unwrap());
+    for path in [inner.join(FILE_NAME), inner.join("gradus.lock"), inner.join(".gitignore")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap();
+    }
+    for path in [&inner, folder.path()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "a_folder_that_may_not_be_written_to_is_told"])
+        .env("STORE_READ_ONLY", folder.path())
+        .current_dir("/");
+    // Who may do everything must become somebody else first.
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let status = command.status();
+    for path in [folder.path(), &inner] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    match status {
+        Ok(status) => assert!(status.success()),
+        Err(error) => eprintln!("skipped: the test cannot be run by another user ({error})"),
+    }
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert_told(&open(&file).unwrap_err(), "must exist and be writable");
+}
