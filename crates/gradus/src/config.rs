@@ -102,6 +102,8 @@ pub(crate) struct Environment {
     pub(crate) anthropic_base_url: Option<String>,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) config: Option<PathBuf>,
+    /// For servers that are read from.
+    pub(crate) gradus_key: Option<Secret>,
 }
 
 impl Environment {
@@ -116,6 +118,7 @@ impl Environment {
             anthropic_base_url: text("ANTHROPIC_BASE_URL"),
             state_dir: text("GRADUS_STATE_DIR").map(PathBuf::from),
             config: text("GRADUS_CONFIG").map(PathBuf::from),
+            gradus_key: text("GRADUS_API_KEY").map(Secret::new),
         }
     }
 }

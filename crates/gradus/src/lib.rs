@@ -4,6 +4,7 @@ pub mod alert;
 pub mod cli;
 mod config;
 mod file_limit;
+mod http;
 mod judging;
 mod output;
 pub mod redaction;

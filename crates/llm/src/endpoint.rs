@@ -12,7 +12,8 @@ impl Secret {
         Secret(key.into().trim().to_owned())
     }
 
-    pub(crate) fn expose(&self) -> &str {
+    /// For whoever sends it, and for nobody else.
+    pub fn expose(&self) -> &str {
         &self.0
     }
 

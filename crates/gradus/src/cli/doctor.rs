@@ -1,5 +1,6 @@
 //! `gradus doctor`: what a server needs, looked at before it is missed.
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
@@ -82,11 +83,27 @@ fn look(summary: &ServeSummary, findings: &mut Vec<(&'static str, Finding)>) {
 fn port(address: &str, option: &str) -> Finding {
     match TcpListener::bind(address) {
         Ok(_) => Finding::Good(format!("{address} is free")),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && answers(address) => {
+            Finding::Good(format!("a gradus server answers on {address} already"))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Finding::Bad(format!(
-            "something listens on {address} already: stop it (another gradus? a collector?), or choose another port with {option}"
+            "something listens on {address} already: stop it (another collector?), or choose another port with {option}"
         )),
         Err(error) => Finding::Bad(format!("{address}: {error}; choose another address with {option}")),
     }
+}
+
+/// Whether what listens there is one of us.
+fn answers(address: &str) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(2)))?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.take(4_096).read_to_string(&mut answer)?;
+        Ok(answer.contains("\"status\":\"ok\",\"version\""))
+    };
+    ask().unwrap_or(false)
 }
 
 fn folder(data: &Path) -> Finding {

@@ -79,7 +79,7 @@ const MAX_WARNINGS: usize = 5;
 fn read_source(name: &str, intake: &mut Intake<'_>) -> Result<usize, SourceError> {
     let inputs = source::expand(name)?;
     let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, intake)) };
-    if only.name() != name && name != "-" {
+    if matches!(only, Input::File { .. }) && only.name() != name {
         return Ok(read_folder(&inputs, intake));
     }
     source::read(only, intake).map(|()| 0)

@@ -17,7 +17,8 @@ pub(super) struct Arguments {
     command: Option<ArgumentsCommand>,
     /// Files, folders or - for standard input; gzip and zstd are taken off. OTLP (protobuf, JSON, JSON Lines; traces
     /// and logs), Phoenix spans, nested trace dumps, message lists (OpenAI, Anthropic) and ReAct transcripts are told
-    /// apart by their content. All sources of one call are assembled together.
+    /// apart by their content. store:PROJECT is a project of the local store, gradus://HOST:PORT/PROJECT one of a
+    /// running server; without a name, all of them. All sources of one call are assembled together.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     /// How to print the trajectories.

@@ -5,6 +5,9 @@ use std::io;
 /// A source that cannot be read at all; single bad records are defects instead.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
+    /// Whoever failed has said all there is to say.
+    #[error("{0}")]
+    Told(String),
     #[error("{name}: {reason}")]
     Unreadable { name: String, reason: String },
     #[error(
@@ -16,6 +19,19 @@ pub enum SourceError {
 impl SourceError {
     pub(super) fn io(name: &str, error: &io::Error) -> Self {
         SourceError::Unreadable { name: name.to_owned(), reason: plain_reason(error) }
+    }
+
+    pub(super) fn no_project(name: &str, project: &str, known: &[String]) -> Self {
+        const SHOWN: usize = 10;
+        let names: Vec<&str> = known.iter().take(SHOWN).map(String::as_str).collect();
+        let reason = match known.len() {
+            0 => "it holds no project yet".to_owned(),
+            count if count > SHOWN => {
+                format!("there is no project {project:?}; there are {}, ...", names.join(", "))
+            }
+            _ => format!("there is no project {project:?}; there are {}", names.join(", ")),
+        };
+        SourceError::Unreadable { name: name.to_owned(), reason }
     }
 
     /// Whether the source is just no trace, as opposed to a broken one.

@@ -61,6 +61,9 @@ pub struct Intake<'k> {
     /// How often a document's id was given, and all that were.
     documents: HashMap<String, u32>,
     given_ids: HashSet<String>,
+    /// The project that the traces that come now belong to, where that is known from outside.
+    project: Option<Arc<str>>,
+    projects: HashMap<TraceId, Arc<str>>,
 }
 
 /// What a document says of itself.
@@ -96,7 +99,14 @@ impl<'k> Intake<'k> {
             failed: None,
             documents: HashMap::new(),
             given_ids: HashSet::new(),
+            project: None,
+            projects: HashMap::new(),
         }
+    }
+
+    /// What follows belongs to this project, whatever the spans say: senders name it in a header, too.
+    pub(super) fn begin_project(&mut self, name: &str) {
+        self.project = Some(name.into());
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -106,6 +116,7 @@ impl<'k> Intake<'k> {
     /// Everything that follows is counted under this source.
     pub fn begin_source(&mut self, name: &str) {
         self.summary.sources.push(Coverage::new(name));
+        self.project = None;
     }
 
     pub(super) fn begin_input(&mut self, name: &str) {
@@ -327,6 +338,9 @@ impl<'k> Intake<'k> {
         let source = self.summary.sources.len().saturating_sub(1);
         *self.trace_numbers.entry(id).or_insert_with(|| {
             self.traces.push(Trace { id, start_ns: u64::MAX, source });
+            if let Some(project) = &self.project {
+                self.projects.insert(id, Arc::clone(project));
+            }
             if let Some(source) = self.summary.sources.get_mut(source) {
                 source.traces += 1;
             }
@@ -405,7 +419,11 @@ impl<'k> Intake<'k> {
                     self.summary.defects.push(defect);
                 }
             }
-            for trajectory in assembled.trajectories {
+            for mut trajectory in assembled.trajectories {
+                let first = trajectory.trace_ids.first().map(|id| TraceId::parse(id));
+                if let Some(project) = first.and_then(|id| self.projects.get(&id)) {
+                    trajectory.project = Some(project.to_string());
+                }
                 (self.sink)(source, trajectory)?;
             }
         }

@@ -1,4 +1,5 @@
-//! Reads sources (files, folders, standard input; compressed or not; in any known format) into trajectories.
+//! Reads sources (files, folders, standard input; compressed or not; in any known format; projects of a store or of a
+//! server) into trajectories.
 //!
 //! Two passes: while a source is read, each span is put into the spool as bytes and only its trace and its links
 //! are remembered; when all sources are read, the traces that belong together are taken out again, group by group,
@@ -10,13 +11,16 @@ mod intake;
 mod json;
 mod open;
 mod protobuf;
+mod server;
 mod shapes;
 mod spool;
+mod stored;
 mod text;
 
 pub use error::SourceError;
 pub use intake::{Intake, Sink, Summary};
 pub use open::{Input, expand};
+pub use server::ServerSource;
 
 use std::io::BufRead;
 
@@ -46,9 +50,17 @@ impl Default for Limits {
 
 /// Reads one input into the intake.
 pub fn read(input: &Input, intake: &mut Intake<'_>) -> Result<(), SourceError> {
+    match input {
+        Input::Server(server) => return server.read(intake),
+        Input::Store { path, project } => return stored::read(path, project.as_deref(), intake),
+        Input::File { .. } | Input::StandardInput => {}
+    }
     let mut reader = open::open(input, intake.limits())?;
     intake.begin_input(input.name());
     let head = reader.fill_head().map_err(|error| SourceError::io(input.name(), &error))?;
+    if let (Input::File { path, .. }, true) = (input, head.bytes.starts_with(stored::MAGIC)) {
+        return stored::read(path, None, intake);
+    }
     let format = detect::detect(head.bytes, head.whole)
         .ok_or_else(|| SourceError::unrecognised(input.name(), head.bytes))?;
     let reader: &mut dyn BufRead = &mut reader;

@@ -6,13 +6,22 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::{Limits, SourceError};
+use super::{Limits, ServerSource, SourceError};
 
 /// One thing to read.
 #[derive(Clone, Debug)]
 pub enum Input {
-    File { path: PathBuf, name: String },
+    File {
+        path: PathBuf,
+        name: String,
+    },
     StandardInput,
+    /// A project of a store, or all of them.
+    Store {
+        path: PathBuf,
+        project: Option<String>,
+    },
+    Server(ServerSource),
 }
 
 impl Input {
@@ -20,14 +29,27 @@ impl Input {
         match self {
             Input::File { name, .. } => name,
             Input::StandardInput => "standard input",
+            Input::Store { project, .. } => project.as_deref().unwrap_or("store"),
+            Input::Server(server) => server.name(),
         }
     }
 }
 
-/// The inputs that a SOURCE stands for: a file, all files below a folder, or `-`.
+/// Before the name of a project of the local store.
+const STORE: &str = "store:";
+
+/// The inputs that a SOURCE stands for: a file, all files below a folder, `-`, or projects of a store or of a server.
 pub fn expand(source: &str) -> Result<Vec<Input>, SourceError> {
     if source == "-" {
         return Ok(vec![Input::StandardInput]);
+    }
+    if let Some(server) = ServerSource::parse(source) {
+        return Ok(vec![Input::Server(server?)]);
+    }
+    if let Some(project) = source.strip_prefix(STORE) {
+        let folder = crate::config::data_folder(None).map_err(SourceError::Told)?;
+        let project = (!project.is_empty()).then(|| project.to_owned());
+        return Ok(vec![Input::Store { path: folder.join(gradus_store::FILE_NAME), project }]);
     }
     let path = Path::new(source);
     let kind = fs::metadata(path).map_err(|error| SourceError::io(source, &error))?;
@@ -108,6 +130,7 @@ pub(super) fn open(input: &Input, limits: &Limits) -> Result<Opened, SourceError
         Input::File { path, .. } => {
             Box::new(File::open(path).map_err(|error| SourceError::io(input.name(), &error))?)
         }
+        Input::Store { .. } | Input::Server(_) => Box::new(io::empty()),
     };
     let opened = decompress(raw, limits).map_err(|error| SourceError::io(input.name(), &error))?;
     Ok(Opened { inner: BufReader::with_capacity(HEAD, Box::new(Filled(opened))) })

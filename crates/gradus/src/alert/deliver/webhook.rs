@@ -10,14 +10,7 @@ use crate::alert::target::WebhookUrl;
 
 /// The client that all webhooks share.
 pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, String> {
-    // One provider of cryptography for the whole process; setting it twice is no error.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
-        .timeout(timeout)
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
-        .map_err(|error| innermost(&error))
+    crate::http::client().timeout(timeout).build().map_err(|error| innermost(&error))
 }
 
 pub(super) async fn post(http: &reqwest::Client, url: &WebhookUrl, body: &Json) -> Result<(), Failed> {

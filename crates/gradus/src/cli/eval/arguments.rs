@@ -10,7 +10,7 @@ use crate::judging::JudgeOptions;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli) struct Arguments {
-    /// Files, folders or - for standard input, as for `gradus traces`.
+    /// Files, folders, - for standard input, store:PROJECT or gradus://HOST:PORT/PROJECT, as for `gradus traces`.
     #[arg(value_name = "SOURCE", required = true)]
     pub(super) sources: Vec<String>,
 
