@@ -198,7 +198,11 @@ fn ingest_chunk(
         sql.prepare_cached("DELETE FROM block WHERE no = ?")?.execute([block])?;
         return Ok(());
     }
-    let story = if chunk.links.is_empty() { trace.story } else { tie(sql, &trace, &chunk.links)? };
+    let story = if chunk.links.is_empty() {
+        trace.story
+    } else {
+        tie(sql, trace.no, trace.story, &chunk.links)?.story
+    };
     // The root's project and name are the trace's; of other spans, those of the first.
     let root = chunk.root.as_ref();
     let takes_over = root.is_some() || trace.is_new;
@@ -333,13 +337,20 @@ fn insert_spans(
     Ok((found, errors))
 }
 
-/// Ties a trace to those it belongs with; returns its story.
-fn tie(sql: &Connection, trace: &Known, links: &[(LinkKind, u64)]) -> Result<i64, StoreError> {
-    let mut story = trace.story;
+/// What came of tying a trace.
+struct Tied {
+    story: i64,
+    /// Stories became one.
+    has_united: bool,
+}
+
+/// Ties a trace to those it belongs with.
+fn tie(sql: &Connection, trace: i64, story: i64, links: &[(LinkKind, u64)]) -> Result<Tied, StoreError> {
+    let mut tied = Tied { story, has_united: false };
     for (kind, key) in links {
         let key = *key as i64;
         sql.prepare_cached("INSERT OR IGNORE INTO link (key, kind, trace) VALUES (?, ?, ?)")?
-            .execute(params![key, *kind as i64, trace.no])?;
+            .execute(params![key, *kind as i64, trace])?;
         // What one leaves, others continue. Only what somebody has left can be continued.
         let kinds: &[LinkKind] = match kind {
             LinkKind::Session => &[LinkKind::Session],
@@ -354,7 +365,7 @@ fn tie(sql: &Connection, trace: &Known, links: &[(LinkKind, u64)]) -> Result<i64
                 "SELECT trace.story FROM link CROSS JOIN trace ON trace.no = link.trace \
                  WHERE link.key = ? AND link.kind = ? AND link.trace <> ? ORDER BY link.trace DESC LIMIT 64",
             )?;
-            for other in latest.query_map(params![key, *kind as i64, trace.no], |row| row.get(0))? {
+            for other in latest.query_map(params![key, *kind as i64, trace], |row| row.get(0))? {
                 let other = other?;
                 if others.len() < MOST_STORIES_TIED && !others.contains(&other) {
                     others.push(other);
@@ -362,28 +373,55 @@ fn tie(sql: &Connection, trace: &Known, links: &[(LinkKind, u64)]) -> Result<i64
             }
         }
         for other in others {
-            story = unite(sql, story, other)?;
+            if let Some(one) = unite(sql, tied.story, other)? {
+                tied = Tied { story: one, has_united: true };
+            }
         }
     }
-    Ok(story)
+    Ok(tied)
 }
 
-fn unite(sql: &Connection, a: i64, b: i64) -> Result<i64, StoreError> {
+/// Ties a trace by what was found out about it later; true when it belongs to another story since. That one is due.
+pub(crate) fn tie_later(
+    sql: &Connection,
+    trace_id: TraceId,
+    links: &[(LinkKind, u64)],
+    now_ns: i64,
+) -> Result<bool, StoreError> {
+    let id = trace_id.0.to_be_bytes();
+    let known = sql
+        .prepare_cached("SELECT no, story FROM trace WHERE trace_id = ?")?
+        .query_row([&id[..]], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
+        .optional()?;
+    let Some((no, before)) = known else { return Ok(false) };
+    let tied = tie(sql, no, before, links)?;
+    if tied.has_united {
+        sql.prepare_cached(
+            "INSERT INTO due (story, arrived_ns, is_ended) VALUES (?, ?, 1) \
+             ON CONFLICT (story) DO UPDATE SET arrived_ns = max(arrived_ns + 1, excluded.arrived_ns)",
+        )?
+        .execute(params![tied.story, now_ns])?;
+    }
+    Ok(tied.has_united)
+}
+
+/// Makes two stories one; `None` when they are already, or would be too many traces.
+fn unite(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
     let (low, high) = (a.min(b), a.max(b));
     if low == high {
-        return Ok(low);
+        return Ok(None);
     }
     let traces = |story: i64| -> Result<i64, rusqlite::Error> {
         sql.prepare_cached("SELECT 1 + count(*) FROM trace WHERE story = ? AND story <> no")?
             .query_row([story], |row| row.get(0))
     };
     if traces(low)? + traces(high)? > MOST_TRACES_IN_A_STORY {
-        return Ok(a);
+        return Ok(None);
     }
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE story = ?2 AND story <> no")?
         .execute([low, high])?;
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE no = ?2 AND story = ?2")?.execute([low, high])?;
     sql.prepare_cached("UPDATE trajectory SET story = ?1 WHERE story = ?2")?.execute([low, high])?;
     sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([high])?;
-    Ok(low)
+    Ok(Some(low))
 }

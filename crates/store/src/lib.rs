@@ -40,6 +40,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gradus_core::span::TraceId;
 use readers::Readers;
 use writer::Writer;
 
@@ -101,6 +102,21 @@ impl Store {
     pub fn ingest(&self, chunks: Vec<Chunk>, now_ns: i64) -> Result<Written<Ingested>, StoreError> {
         let bytes = chunks.iter().map(Chunk::bytes).sum();
         self.writer()?.submit(bytes, move |writing| ingest::ingest(writing, &chunks, now_ns))
+    }
+
+    /// Ties traces by what only their log records tell; true when stories became one, which are due then.
+    pub fn link(
+        &self,
+        links: Vec<(TraceId, LinkKind, u64)>,
+        now_ns: i64,
+    ) -> Result<Written<bool>, StoreError> {
+        self.writer()?.submit(links.len() * 32, move |writing| {
+            let mut has_united = false;
+            for (trace, kind, key) in &links {
+                has_united |= ingest::tie_later(writing.sql, *trace, &[(*kind, *key)], now_ns)?;
+            }
+            Ok(has_united)
+        })
     }
 
     pub fn path(&self) -> &Path {

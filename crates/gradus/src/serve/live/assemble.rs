@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use gradus_core::assemble::LinkKey;
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::runner::RulesJudge;
-use gradus_store::{OutcomeRecord, RecordedKind, Store, StoreError, Story, TrajectoryRecord};
+use gradus_store::{LinkKind, OutcomeRecord, RecordedKind, Store, StoreError, Story, TrajectoryRecord};
 
 use super::rule::Rule;
 use crate::serve::settings::Reloadable;
@@ -51,7 +52,11 @@ fn assemble_due(server: &Server, judges: &mut Judges) -> Result<usize, StoreErro
     let mut written = Vec::with_capacity(due.len());
     for number in &due {
         let story = server.store.story(*number)?;
-        let trajectories = story_trajectories(&story);
+        let (trajectories, links) = read_story(&story);
+        if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
+            // It belongs to others, and is assembled with them.
+            continue;
+        }
         let mut records = Vec::with_capacity(trajectories.len());
         for trajectory in trajectories {
             let rule = reloadable.rules.iter().find(|rule| rule.fits(project(&trajectory)));
@@ -134,6 +139,13 @@ pub(super) fn outcome_record(line: &OutcomeLine, tools: &HashMap<u32, String>) -
 
 /// The trajectories of a story, as `gradus traces` would find them in a file.
 pub(in crate::serve) fn story_trajectories(story: &Story) -> Vec<Trajectory> {
+    read_story(story).0
+}
+
+type Links = Vec<(TraceId, LinkKind, u64)>;
+
+/// The same, with what ties its traces to others beyond what spans alone say.
+fn read_story(story: &Story) -> (Vec<Trajectory>, Links) {
     let mut trajectories = Vec::new();
     let limits = Limits::default();
     let mut sink = |_: usize, mut trajectory: Trajectory| {
@@ -148,10 +160,27 @@ pub(in crate::serve) fn story_trajectories(story: &Story) -> Vec<Trajectory> {
     let mut intake = Intake::new(limits, &mut sink);
     intake.begin_source("store");
     crate::serve::write_otlp(story, &mut |export| intake.export(export));
-    if let Err(error) = intake.finish() {
-        tracing::error!(%error, story = story.no, "a trace could not be assembled");
+    let links = match intake.finish() {
+        Ok(summary) => summary.links.into_iter().map(|(trace, key)| {
+            let (kind, key) = stored_link(key);
+            (trace, kind, key)
+        }),
+        Err(error) => {
+            tracing::error!(%error, story = story.no, "a trace could not be assembled");
+            return (trajectories, Vec::new());
+        }
+    };
+    let links = links.collect();
+    (trajectories, links)
+}
+
+/// A link's key as the store has it.
+pub(in crate::serve) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
+    match key {
+        LinkKey::Session(key) => (LinkKind::Session, key),
+        LinkKey::Leaves(key) => (LinkKind::Leaves, key),
+        LinkKey::Continues(key) => (LinkKind::Continues, key),
     }
-    trajectories
 }
 
 /// A trajectory as it is stored.

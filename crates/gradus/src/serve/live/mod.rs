@@ -5,8 +5,8 @@ mod grade;
 mod rule;
 mod watch;
 
-pub(super) use assemble::story_trajectories;
 pub(crate) use assemble::words_of;
+pub(super) use assemble::{stored_link, story_trajectories};
 pub(crate) use rule::RuleSection;
 pub(super) use rule::{Rule, rules};
 

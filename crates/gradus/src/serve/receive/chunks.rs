@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gradus_core::assemble::{LinkKey, TraceLink};
+use gradus_core::assemble::TraceLink;
 use gradus_otlp::{
     Limits, Regrouped, Rejected, Signal, TracePart, decode_resource, decode_span, export_from_json, regroup,
     rewrite_resource_texts, rewrite_texts,
 };
-use gradus_store::{BlockSignal, Chunk, LinkKind, Root, SpanKey};
+use gradus_store::{BlockSignal, Chunk, Root, SpanKey};
 
 use crate::redaction::Redaction;
+use crate::serve::live::stored_link;
 
 /// Where spans go that do not say.
 const DEFAULT_PROJECT: &str = "default";
@@ -84,7 +85,7 @@ fn chunk(
             if let Ok(span) = decode_span(&record.body, &scope.resource, &scope.name, limits)
                 && let Some(link) = TraceLink::of(&span)
             {
-                chunk.links.extend(link.keys().into_iter().map(stored));
+                chunk.links.extend(link.keys().into_iter().map(stored_link));
             }
         }
     }
@@ -92,14 +93,6 @@ fn chunk(
     chunk.root =
         root.map(|record| Root { name: short(&record.mark.name), has_ended: record.mark.end_ns > 0 });
     chunk
-}
-
-fn stored(key: LinkKey) -> (LinkKind, u64) {
-    match key {
-        LinkKey::Session(key) => (LinkKind::Session, key),
-        LinkKey::Leaves(key) => (LinkKind::Leaves, key),
-        LinkKey::Continues(key) => (LinkKind::Continues, key),
-    }
 }
 
 fn short(text: &str) -> String {
