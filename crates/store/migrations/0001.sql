@@ -4,7 +4,9 @@
 CREATE TABLE project (
     no         INTEGER PRIMARY KEY,
     name       TEXT    NOT NULL UNIQUE,
-    created_ns INTEGER NOT NULL
+    created_ns INTEGER NOT NULL,
+    traces     INTEGER NOT NULL DEFAULT 0,      -- kept by the triggers on trace
+    spans      INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE trace (
@@ -26,6 +28,20 @@ CREATE INDEX trace_by_project ON trace (project, start_ns);
 CREATE INDEX trace_by_start ON trace (start_ns);
 -- Nearly every trace is its own story: only the others need to be found.
 CREATE INDEX trace_by_story ON trace (story) WHERE story <> no;
+
+CREATE TRIGGER trace_added AFTER INSERT ON trace BEGIN
+    UPDATE project SET traces = traces + 1, spans = spans + NEW.spans WHERE no = NEW.project;
+END;
+CREATE TRIGGER trace_removed AFTER DELETE ON trace BEGIN
+    UPDATE project SET traces = traces - 1, spans = spans - OLD.spans WHERE no = OLD.project;
+END;
+CREATE TRIGGER trace_grown AFTER UPDATE OF spans ON trace WHEN NEW.spans <> OLD.spans AND NEW.project = OLD.project BEGIN
+    UPDATE project SET spans = spans + NEW.spans - OLD.spans WHERE no = NEW.project;
+END;
+CREATE TRIGGER trace_moved AFTER UPDATE OF project ON trace WHEN NEW.project <> OLD.project BEGIN
+    UPDATE project SET traces = traces - 1, spans = spans - OLD.spans WHERE no = OLD.project;
+    UPDATE project SET traces = traces + 1, spans = spans + NEW.spans WHERE no = NEW.project;
+END;
 
 -- Records of one trace that came together: an OTLP export request of their own, compressed.
 CREATE TABLE block (

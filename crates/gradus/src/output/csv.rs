@@ -166,7 +166,7 @@ fn arguments(step: &Step) -> String {
 }
 
 /// Spreadsheets take a cell that begins with one of these for a formula, also behind spaces.
-fn harmless(cell: &str) -> String {
+pub(crate) fn harmless(cell: &str) -> String {
     let first = cell.trim_start().chars().next();
     let risky =
         matches!(first, Some('=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}'))

@@ -476,7 +476,7 @@ fn was_listed(sql: &Connection, trace: i64, before: i64, terms: &str) -> Result<
 fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<Option<TraceRow>, StoreError> {
     let row = sql
         .prepare_cached(&format!(
-            "SELECT trace.no, trace_id, project.name, trace.name, start_ns, end_ns, spans, errors, bytes, has_root, \
+            "SELECT trace.no, trace_id, project.name, trace.name, start_ns, end_ns, trace.spans, errors, bytes, has_root, \
              story, arrived_ns FROM trace JOIN project ON project.no = trace.project WHERE trace.{which}"
         ))?
         .query_row([value], |row| {

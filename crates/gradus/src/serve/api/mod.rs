@@ -10,6 +10,7 @@ mod rubrics;
 mod runs;
 mod schema;
 mod spans;
+mod table;
 mod time;
 mod traces;
 

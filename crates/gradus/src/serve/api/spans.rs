@@ -1,7 +1,9 @@
 //! Spans of a project, as lines: for tables and for other programs. They are read and sent page by page, so neither side
 //! has to hold them all.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -18,7 +20,7 @@ use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::{ApiError, Params, blocking};
-use super::time;
+use super::{table, time};
 use crate::serve::state::Server;
 
 #[derive(Deserialize, IntoParams)]
@@ -29,23 +31,26 @@ pub(super) struct SpanParams {
     kind: Option<String>,
     /// Only these attributes, by their names with commas between; all without it.
     attributes: Option<String>,
+    /// `jsonl`, or `csv`: a column for each of `attributes`, or one with all of them as JSON.
+    #[param(default = "jsonl")]
+    format: Option<String>,
 }
 
 /// A span; a line of the answer.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SpanLine<'a> {
-    trace_id: String,
-    span_id: String,
-    parent_id: Option<String>,
-    name: &'a str,
-    kind: Option<&'a str>,
-    start: String,
-    end: String,
+    pub(super) trace_id: String,
+    pub(super) span_id: String,
+    pub(super) parent_id: Option<String>,
+    pub(super) name: &'a str,
+    pub(super) kind: Option<&'a str>,
+    pub(super) start: String,
+    pub(super) end: String,
     /// `OK`, `ERROR` or `UNSET`.
-    status: &'static str,
-    status_message: Option<&'a str>,
+    pub(super) status: &'static str,
+    pub(super) status_message: Option<&'a str>,
     #[schema(value_type = Object)]
-    attributes: AttributeMap<'a>,
+    pub(super) attributes: AttributeMap<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<EventLine<'a>>,
 }
@@ -62,6 +67,17 @@ pub(super) struct EventLine<'a> {
 pub(super) struct AttributeMap<'a> {
     attributes: &'a Attributes<'a>,
     only: &'a [String],
+}
+
+impl AttributeMap<'_> {
+    /// One attribute as a cell: a text as it is, the rest as JSON.
+    pub(super) fn cell(&self, name: &str) -> String {
+        match self.attributes.get(name) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::Str(text)) => text.to_string(),
+            Some(other) => other.to_json().to_string(),
+        }
+    }
 }
 
 impl Serialize for AttributeMap<'_> {
@@ -120,10 +136,31 @@ pub(super) async fn of_project(
     let only: Vec<String> =
         names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let kind = params.kind;
-    let body = stream(server, project, move |story, out| {
-        write_spans(story, kind.as_deref(), &only, out);
-    });
-    Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+    match params.format.as_deref() {
+        None | Some("jsonl") => {
+            let body = stream(server, project, Vec::new(), move |story, out| {
+                let mut line = Vec::new();
+                visit_spans(story, kind.as_deref(), &mut |span, kind| {
+                    line.clear();
+                    if serde_json::to_writer(&mut line, &span_line(span, kind, &only)).is_ok() {
+                        line.push(b'\n');
+                        out(&line);
+                    }
+                });
+            });
+            Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+        }
+        Some("csv") => {
+            let head = table::head(&only);
+            let body = stream(server, project, head, move |story, out| {
+                visit_spans(story, kind.as_deref(), &mut |span, kind| {
+                    out(&table::row(&span_line(span, kind, &only), &only));
+                });
+            });
+            Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8")], body).into_response())
+        }
+        Some(other) => Err(ApiError::bad(format!("format={other}: jsonl or csv"))),
+    }
 }
 
 /// All records of a project as OTLP: export requests one behind the other, which are one export request. `gradus traces`
@@ -137,7 +174,7 @@ pub(super) async fn export(
     Path(project): Path<String>,
 ) -> Result<Response, ApiError> {
     known_project(&server, &project).await?;
-    let body = stream(server, project, |story, out| crate::serve::write_otlp(story, out));
+    let body = stream(server, project, Vec::new(), |story, out| crate::serve::write_otlp(story, out));
     Ok(([(CONTENT_TYPE, "application/x-protobuf")], body).into_response())
 }
 
@@ -157,10 +194,14 @@ type Piece = Result<http_body::Frame<Bytes>, std::io::Error>;
 fn stream(
     server: Arc<Server>,
     project: String,
+    head: Vec<u8>,
     write: impl Fn(&Story, &mut dyn FnMut(&[u8])) + Send + 'static,
 ) -> Body {
     let (sender, mut receiver) = mpsc::channel::<Piece>(PIECES);
     tokio::task::spawn_blocking(move || {
+        if !head.is_empty() && sender.blocking_send(Ok(http_body::Frame::data(head.into()))).is_err() {
+            return;
+        }
         let mut after: Option<ProjectPosition> = None;
         loop {
             let (page, last) = match server.store.project_page(&project, after) {
@@ -189,36 +230,25 @@ fn stream(
             after = Some(last);
         }
     });
-    Body::new(StreamBody::new(futures_core_stream(move |context| receiver.poll_recv(context))))
+    Body::new(StreamBody::new(PollStream(move |context: &mut Context<'_>| receiver.poll_recv(context))))
 }
 
 /// A stream from a function that polls.
-fn futures_core_stream<F>(poll: F) -> PollStream<F>
-where
-    F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<Piece>>,
-{
-    PollStream(poll)
-}
-
 struct PollStream<F>(F);
 
 impl<F> futures_core::Stream for PollStream<F>
 where
-    F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<Piece>> + Unpin,
+    F: FnMut(&mut Context<'_>) -> Poll<Option<Piece>> + Unpin,
 {
     type Item = Piece;
 
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Piece>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
         (self.0)(context)
     }
 }
 
-fn write_spans(story: &Story, kind: Option<&str>, only: &[String], out: &mut dyn FnMut(&[u8])) {
+fn visit_spans(story: &Story, kind: Option<&str>, visit: &mut dyn FnMut(&Span<'_>, Option<&str>)) {
     let limits = Limits::default();
-    let mut line = Vec::new();
     for block in story.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
         let _ = read_export(&block.export, &limits, &mut |record| {
             if record.signal != Signal::Span {
@@ -230,11 +260,7 @@ fn write_spans(story: &Story, kind: Option<&str>, only: &[String], out: &mut dyn
             }
             let found = span_kind(&span);
             if kind.is_none_or(|wanted| found.is_some_and(|found| found.eq_ignore_ascii_case(wanted))) {
-                line.clear();
-                if serde_json::to_writer(&mut line, &span_line(&span, found, only)).is_ok() {
-                    line.push(b'\n');
-                    out(&line);
-                }
+                visit(&span, found);
             }
             Ok(())
         });
