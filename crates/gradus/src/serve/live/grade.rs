@@ -1,7 +1,7 @@
 //! Models judge here: for each rule with a model, one run that goes on for as long as there is something to judge and
 //! money to pay for it. What waits is in the store, so a restart goes on where it stopped.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use gradus_eval::prompt::Shortened;
 use gradus_eval::run::{CachedVerdict, Key, RunFileError, StateFolder, VerdictCache};
 use gradus_eval::runner::{self, Done, Ledger, RunEnd, RunLimits, RunPlan};
 use gradus_eval::verdict::Reading;
-use gradus_store::{OutcomeRecord, Spend, Store, StoreError, Ungraded};
+use gradus_store::{OutcomeRecord, Spend, Store, StoreError, Ungraded, Written};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -25,7 +25,7 @@ use crate::serve::state::{Server, now_ns};
 /// One task for each rule that asks a model.
 pub(super) struct Graders {
     stop: Arc<AtomicBool>,
-    tasks: Vec<JoinHandle<()>>,
+    all: JoinHandle<()>,
 }
 
 const POLL: Duration = Duration::from_millis(200);
@@ -36,34 +36,45 @@ const DAY_NS: i64 = 86_400_000_000_000;
 
 impl Graders {
     pub(super) fn start(server: &Arc<Server>) -> Graders {
+        Graders::start_after(server, None)
+    }
+
+    /// The old rules finish what they have asked; then the new ones go on with what waits.
+    pub(super) fn restart(&mut self, server: &Arc<Server>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let old = std::mem::replace(&mut self.all, tokio::spawn(async {}));
+        *self = Graders::start_after(server, Some(old));
+    }
+
+    fn start_after(server: &Arc<Server>, before: Option<JoinHandle<()>>) -> Graders {
         let stop = Arc::new(AtomicBool::new(false));
         let reloadable = server.reloadable();
-        let mut tasks = Vec::new();
+        let mut graders = Vec::new();
         for number in 0..reloadable.rules.len() {
             if reloadable.rules[number].asks_a_model() {
-                let grader = Grader {
+                graders.push(Grader {
                     server: Arc::clone(server),
                     reloadable: Arc::clone(&reloadable),
                     number,
                     stop: Arc::clone(&stop),
-                };
-                tasks.push(tokio::spawn(grader.run()));
+                });
             }
         }
-        Graders { stop, tasks }
-    }
-
-    /// The old rules finish what they have asked; the new ones begin with what waits.
-    pub(super) fn restart(&mut self, server: &Arc<Server>) {
-        self.stop.store(true, Ordering::Relaxed);
-        *self = Graders::start(server);
+        let all = tokio::spawn(async move {
+            if let Some(before) = before {
+                // Two at once would ask the same questions.
+                let _ = before.await;
+            }
+            let mut tasks = tokio::task::JoinSet::new();
+            graders.into_iter().for_each(|grader| drop(tasks.spawn(grader.run())));
+            tasks.join_all().await;
+        });
+        Graders { stop, all }
     }
 
     pub(super) async fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
-        for task in self.tasks {
-            let _ = task.await;
-        }
+        let _ = self.all.await;
     }
 }
 
@@ -120,7 +131,7 @@ impl Grader {
         }
     }
 
-    /// Judges what waits until nothing does, or the rule's money for today is spent.
+    /// Judges what waits until the day is over, the rule's money is spent or the judge gone.
     async fn run_once(&self) -> anyhow::Result<RunEnd> {
         let rule = self.rule();
         if self.waiting(0, 1).await?.is_empty() {
@@ -176,27 +187,33 @@ impl Grader {
         Ok(tokio::task::spawn_blocking(move || store.ungraded(&rule, after, limit)).await??)
     }
 
-    /// Hands over what waits, until nothing does.
+    /// Hands over what waits until the day ends, and with it the budget.
     async fn feed(
         &self,
         at_work: AtWork,
         sender: mpsc::Sender<Vec<Trajectory>>,
         interrupt: mpsc::UnboundedSender<()>,
     ) -> anyhow::Result<()> {
+        let today = now_ns().div_euclid(DAY_NS);
         let mut after = 0;
-        loop {
+        let mut has_sent = false;
+        while now_ns().div_euclid(DAY_NS) == today && !sender.is_closed() {
             if self.is_stopping() {
                 let _ = interrupt.send(());
-                return Ok(());
+                break;
             }
             let waiting = self.waiting(after, BATCH).await?;
             let Some(last) = waiting.last() else {
-                // All were handed over. The run ends when they are judged, and the next one looks again.
-                return Ok(());
+                // A trajectory that changed waits under the number it had: the next look begins at the first again.
+                after = 0;
+                if !std::mem::take(&mut has_sent) {
+                    tokio::time::sleep(POLL).await;
+                }
+                continue;
             };
             after = last.no;
             let mut batch = Vec::with_capacity(waiting.len());
-            for one in waiting {
+            for one in waiting.into_iter().filter(|one| !at_work.has(&one.trajectory_id)) {
                 let (store, wanted) = (Arc::clone(&self.server.store), one.clone());
                 let found = tokio::task::spawn_blocking(move || {
                     trajectory_again(&store, wanted.story, &wanted.trajectory_id)
@@ -209,10 +226,14 @@ impl Grader {
                     None => give_up(&self.server.store, &one)?,
                 }
             }
-            if sender.send(batch).await.is_err() {
-                return Ok(());
+            if !batch.is_empty() {
+                has_sent = true;
+                if sender.send(batch).await.is_err() {
+                    break;
+                }
             }
         }
+        Ok(())
     }
 }
 
@@ -236,14 +257,28 @@ struct Judging {
     left: Option<usize>,
     outcomes: Vec<OutcomeRecord>,
     spend: Spend,
+    /// All was handed to the store.
+    is_written: bool,
 }
 
 impl AtWork {
+    /// It is at work until the store says that it waits no more: else it would be taken up again.
+    async fn end(self, id: String, written: Written<()>) {
+        if let Err(error) = written.done().await {
+            tracing::error!(%error, "verdicts could not be stored; they are taken from the cache again");
+        }
+        self.lock().remove(&id);
+    }
+
     fn begin(&self, ungraded: Ungraded, trajectory: &Trajectory) {
         let tools = trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
         let spend = Spend { rule: ungraded.rule.clone(), ..Spend::default() };
-        let judging = Judging { ungraded, tools, left: None, outcomes: Vec::new(), spend };
+        let judging = Judging { ungraded, tools, left: None, outcomes: Vec::new(), spend, is_written: false };
         self.lock().insert(trajectory.trajectory_id.clone(), judging);
+    }
+
+    fn has(&self, trajectory_id: &str) -> bool {
+        self.lock().contains_key(trajectory_id)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Judging>> {
@@ -306,23 +341,21 @@ impl Ledger for StoreLedger {
     /// Verdicts go to the cache first: they were paid for, and from there they are never lost.
     fn write(&mut self) -> Result<(), RunFileError> {
         self.cache.write()?;
-        let mut finished: HashSet<String> = HashSet::new();
         for (id, judging) in self.at_work.lock().iter_mut() {
             let is_done = judging.left == Some(0);
-            if judging.outcomes.is_empty() && !is_done {
+            if judging.is_written || (judging.outcomes.is_empty() && !is_done) {
                 continue;
             }
             let outcomes = std::mem::take(&mut judging.outcomes);
             let spend =
                 std::mem::replace(&mut judging.spend, Spend { rule: self.rule.clone(), ..Spend::default() });
             let written = self.server.store.judged(&judging.ungraded, outcomes, spend, is_done, now_ns());
-            written.map_err(|error| self.failed(&error))?;
+            let written = written.map_err(|error| self.failed(&error))?;
+            judging.is_written = is_done;
             if is_done {
-                finished.insert(id.clone());
+                tokio::spawn(self.at_work.clone().end(id.clone(), written));
             }
         }
-        let mut at_work = self.at_work.lock();
-        finished.iter().for_each(|id| drop(at_work.remove(id)));
         Ok(())
     }
 }
