@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::blocking;
+use super::error::{ApiError, blocking};
 use crate::serve::meters;
 use crate::serve::state::Server;
 
@@ -71,4 +71,14 @@ pub(super) async fn index() -> Html<&'static str> {
         "<a href=openapi.json>openapi.json</a> describes: <a href=api/v1/projects>projects</a>, ",
         "<a href=api/v1/traces>traces</a>, <a href=api/v1/metrics>metrics</a>.</p></html>"
     ))
+}
+
+/// Where links in alerts lead: to what there is of a trace.
+pub(super) async fn trace(Path(id): Path<String>) -> Response {
+    // Only what looks like an id gets into an address.
+    if id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        Redirect::to(&format!("/api/v1/traces/{id}")).into_response()
+    } else {
+        ApiError::missing("there is no trace with this id").into_response()
+    }
 }

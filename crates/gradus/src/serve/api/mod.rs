@@ -61,6 +61,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/opentelemetry.proto.collector.trace.v1.TraceService/Export", post(receive::export_traces))
         .route("/opentelemetry.proto.collector.logs.v1.LogsService/Export", post(receive::export_logs))
         .route("/", get(health::index))
+        .route("/traces/{trace_id}", get(health::trace))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::wrong_method)
         .with_state(server)

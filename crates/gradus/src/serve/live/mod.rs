@@ -42,7 +42,7 @@ impl Live {
     /// Waits for what is under way. The server must have been told to stop.
     pub(super) async fn stop(self) {
         self.graders.stop().await;
-        self.watch.abort();
+        let _ = self.watch.await;
         let _ = tokio::task::spawn_blocking(move || self.assembler.join()).await;
     }
 }

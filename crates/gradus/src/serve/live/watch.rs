@@ -1,6 +1,7 @@
 //! Holds the alert rules against what is in the store, every few seconds.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gradus_store::{ExampleRow, MetricFilter, MetricGroup, Store, StoreError, Window};
@@ -9,6 +10,8 @@ use crate::alert::{self, Dispatcher, Example, Measured, Notice, Rule, State, Sub
 use crate::serve::state::{Server, now_ns};
 
 const EVERY: Duration = Duration::from_secs(5);
+/// How long notices may take to go out when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
 const EXAMPLES: usize = 5;
 /// What counts as new for `unseen_tool`.
 const RECENT: Duration = Duration::from_secs(600);
@@ -23,10 +26,7 @@ pub(super) async fn run(server: Arc<Server>) {
             return;
         }
     };
-    let mut tick = tokio::time::interval(EVERY);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
+    while wait(&server).await {
         let looking = Arc::clone(&server);
         let looked = tokio::task::spawn_blocking(move || look(&looking)).await;
         match looked {
@@ -39,6 +39,22 @@ pub(super) async fn run(server: Arc<Server>) {
         }
         server.meters.delivered(&dispatcher.counts());
     }
+    let left = dispatcher.drain(DRAIN).await;
+    if left > 0 {
+        tracing::warn!(left, "notices could not be delivered in time");
+    }
+}
+
+/// Waits for the next look; false when the server stops.
+async fn wait(server: &Server) -> bool {
+    let until = tokio::time::Instant::now() + EVERY;
+    while tokio::time::Instant::now() < until {
+        if server.is_stopping.load(Ordering::Relaxed) {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    true
 }
 
 fn look(server: &Server) -> Vec<(Notice, Vec<alert::Target>)> {
