@@ -1,10 +1,10 @@
 //! What all parts of the server share.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use gradus_store::Store;
+use gradus_store::{Store, StoreError};
 use tokio::sync::Notify;
 
 use super::admission::Admission;
@@ -22,6 +22,8 @@ pub(super) struct Server {
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
+    /// When the log said last that the store takes nothing.
+    told_of_store_ns: AtomicI64,
 }
 
 impl Server {
@@ -35,6 +37,17 @@ impl Server {
             arrived: Notify::new(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
+            told_of_store_ns: AtomicI64::new(i64::MIN),
+        }
+    }
+
+    /// Says that the store takes nothing, now and then: every sender meets it.
+    pub(super) fn tell_of_store(&self, error: &StoreError) {
+        const EVERY_NS: i64 = 10_000_000_000;
+        let (now, told) = (now_ns(), self.told_of_store_ns.load(Ordering::Relaxed));
+        if now.saturating_sub(told) >= EVERY_NS {
+            self.told_of_store_ns.store(now, Ordering::Relaxed);
+            tracing::error!(%error, "spans cannot be stored; senders are told to try again");
         }
     }
 

@@ -95,7 +95,10 @@ async fn accept(server: &Arc<Server>, request: Request) -> Result<Rejected, Refu
     let (chunks, rejected) = prepared.map_err(Refusal::Bad)?;
     if !chunks.is_empty() {
         let written = server.store.ingest(chunks, now_ns()).map_err(Refusal::Store)?;
-        let ingested = written.done().await.map_err(Refusal::Store)?;
+        let ingested = written.done().await.map_err(|error| {
+            server.tell_of_store(&error);
+            Refusal::Store(error)
+        })?;
         server.meters.ingested(signal, &ingested);
         server.arrived.notify_one();
     }
