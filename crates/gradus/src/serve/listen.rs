@@ -17,6 +17,8 @@ use tower::ServiceExt as _;
 
 /// How long a client may take to send its headers.
 const HEADERS: Duration = Duration::from_secs(10);
+/// What one connection may hold beside the request that is taken in.
+const BUFFER: usize = 32 << 10;
 /// How long requests may take to finish when the server stops.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -41,7 +43,7 @@ pub(super) async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(BUFFER);
     builder
         .http2()
         .timer(TokioTimer::new())

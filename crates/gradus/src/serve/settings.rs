@@ -72,8 +72,8 @@ impl Given {
         };
         let megabytes =
             |value: Option<u32>, default: u32| value.unwrap_or(default).max(1) as usize * (1 << 20);
-        let max_request_bytes = megabytes(serve.max_request_mb, 32);
-        let memory_bytes = megabytes(serve.max_memory_mb, 128);
+        let max_request_bytes = megabytes(serve.max_request_mb, 20);
+        let memory_bytes = megabytes(serve.max_memory_mb, 96);
         if memory_bytes < 4 * max_request_bytes {
             return Err(format!(
                 "serve.max_memory_mb must be at least four times serve.max_request_mb ({} MB): a request is held packed, unpacked and sorted",

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use gradus_store::{Store, StoreError};
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 
 use super::admission::Admission;
 use super::meters::Meters;
@@ -17,8 +17,8 @@ pub(super) struct Server {
     reloadable: RwLock<Arc<Reloadable>>,
     pub(super) admission: Admission,
     pub(super) meters: Meters,
-    /// Something came in.
-    pub(super) arrived: Notify,
+    /// Turns for taking large requests apart.
+    pub(super) large_requests: Semaphore,
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -34,7 +34,7 @@ impl Server {
             settings,
             reloadable: RwLock::new(Arc::new(reloadable)),
             meters: Meters::default(),
-            arrived: Notify::new(),
+            large_requests: Semaphore::new(2),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
             told_of_store_ns: AtomicI64::new(i64::MIN),

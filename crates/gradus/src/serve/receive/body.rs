@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use http_body_util::BodyExt as _;
 
 use super::Refusal;
@@ -39,16 +39,33 @@ pub(super) async fn read(
     limit: usize,
     admission: &Admission,
 ) -> Result<(Vec<u8>, Room), Refusal> {
-    if length.is_some_and(|length| length > limit) {
-        return Err(Refusal::TooLarge { limit });
-    }
-    let room = admission.take(length.unwrap_or(0)).map_err(|_| Refusal::Busy)?;
-    let reading = read_frames(body, length, limit, room);
+    let reading = async {
+        let mut body = body;
+        let read = match admission.take(length.unwrap_or(0)) {
+            _ if length.is_some_and(|length| length > limit) => Err(Refusal::TooLarge { limit }),
+            Ok(room) => read_frames(&mut body, length, limit, room).await,
+            Err(_) => Err(Refusal::Busy),
+        };
+        if matches!(read, Err(Refusal::Busy | Refusal::TooLarge { .. })) {
+            pass_over(&mut body, limit).await;
+        }
+        read
+    };
     tokio::time::timeout(LONGEST, reading).await.unwrap_or(Err(Refusal::TooSlow))
 }
 
+/// Reads the rest of a request that is refused, and keeps nothing of it: a sender that is still sending when the
+/// connection ends sees a broken pipe instead of the answer. What is far too long is cut off all the same.
+async fn pass_over(body: &mut Body, limit: usize) {
+    let mut left = limit.saturating_mul(2);
+    while let Some(Ok(frame)) = body.frame().await {
+        let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { return };
+        left = rest;
+    }
+}
+
 async fn read_frames(
-    mut body: Body,
+    body: &mut Body,
     length: Option<usize>,
     limit: usize,
     mut room: Room,

@@ -71,8 +71,8 @@ impl Refusal {
     }
 }
 
-/// Work of this size is done where it stands; more would keep others waiting.
-const SMALL_BYTES: usize = 32 << 10;
+/// Work of this size is done where it stands, in a few milliseconds at the most; more would keep others waiting.
+const SMALL_BYTES: usize = 512 << 10;
 
 /// Stores a request's records.
 async fn accept(server: &Arc<Server>, request: Request) -> Result<Rejected, Refusal> {
@@ -90,6 +90,8 @@ async fn accept(server: &Arc<Server>, request: Request) -> Result<Rejected, Refu
     let prepared = if size <= SMALL_BYTES {
         prepare()
     } else {
+        // Few at a time: each thread holds tools for packing, and there are only so many cores.
+        let _turn = server.large_requests.acquire().await;
         tokio::task::spawn_blocking(prepare).await.map_err(|error| Refusal::Bad(error.to_string()))?
     };
     let (chunks, rejected) = prepared.map_err(Refusal::Bad)?;
@@ -100,7 +102,6 @@ async fn accept(server: &Arc<Server>, request: Request) -> Result<Rejected, Refu
             Refusal::Store(error)
         })?;
         server.meters.ingested(signal, &ingested);
-        server.arrived.notify_one();
     }
     drop(room);
     server.meters.received(signal, size, &rejected);
