@@ -1,0 +1,9 @@
+//! `gradus serve` as its senders, its readers and its operator meet it: the real binary, real sockets, a real store.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
+
+mod durability;
+mod lab;
+mod protocol;
+mod security;
+mod spans;
