@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gradus_store::{ExampleRow, MetricFilter, MetricGroup, Store, StoreError, Window};
+use tokio::sync::oneshot;
 
 use crate::alert::{self, Dispatcher, Example, Measured, Notice, Rule, State, Subject};
 use crate::serve::state::{Server, now_ns};
@@ -13,7 +14,10 @@ const EXAMPLES: usize = 5;
 /// What counts as new for `unseen_tool`.
 const RECENT: Duration = Duration::from_secs(600);
 
-pub(super) async fn run(server: Arc<Server>) {
+/// How long notices that are under way may take when the server stops.
+const LAST_NOTICES: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(server: Arc<Server>, mut stop: oneshot::Receiver<()>) {
     let settings =
         alert::Settings { base_url: Some(server.settings.public_url.clone()), ..alert::Settings::default() };
     let dispatcher = match Dispatcher::start(settings) {
@@ -26,7 +30,10 @@ pub(super) async fn run(server: Arc<Server>) {
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        tick.tick().await;
+        tokio::select! {
+            _ = tick.tick() => {}
+            _ = &mut stop => break,
+        }
         let looking = Arc::clone(&server);
         let looked = tokio::task::spawn_blocking(move || look(&looking)).await;
         match looked {
@@ -39,6 +46,8 @@ pub(super) async fn run(server: Arc<Server>) {
         }
         server.meters.delivered(&dispatcher.counts());
     }
+    // What the store says was told is told.
+    dispatcher.drain(LAST_NOTICES).await;
 }
 
 fn look(server: &Server) -> Vec<(Notice, Vec<alert::Target>)> {
