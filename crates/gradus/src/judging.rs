@@ -147,10 +147,8 @@ impl JudgeChoice {
         let by_user = options.base_url.as_ref().or(from_environment.as_ref());
         let base_url = by_user.or(of_file);
         if let (None, Some(url), Some(_)) = (by_user, of_file, key)
-            && file.is_found
-            && !is_own_or_local(url, provider)
+            && is_unvouched(file, url, provider)
         {
-            // A folder from elsewhere must not be able to send for the user's key.
             return Err(format!(
                 "gradus.toml names the endpoint {url:?}, and {} would be sent there: say --base-url {url} or --config gradus.toml if that is right",
                 key_variable(provider)
@@ -180,6 +178,12 @@ fn provider_of_file(file: &File) -> Provider {
         Some(name) if name == "anthropic" || name.starts_with("anthropic:") => Provider::Anthropic,
         _ => Provider::OpenAi,
     }
+}
+
+/// Whether only a file that nobody named says that the user's key is to be sent to this address: a folder from elsewhere
+/// must not be able to send for it.
+pub(crate) fn is_unvouched(file: &File, url: &str, provider: Provider) -> bool {
+    file.is_found && !is_own_or_local(url, provider)
 }
 
 /// Whether an address is the provider's own, or on this machine.

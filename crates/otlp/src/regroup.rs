@@ -70,7 +70,7 @@ pub struct WireScope<'a> {
     pub resource_body: Option<Cow<'a, [u8]>>,
     pub resource: Arc<Resource>,
     resource_schema: Option<&'a [u8]>,
-    body: Option<&'a [u8]>,
+    pub body: Option<Cow<'a, [u8]>>,
     schema: Option<&'a [u8]>,
     pub name: Cow<'a, str>,
 }
@@ -137,7 +137,7 @@ impl<'a> Regrouped<'a> {
             match (number, field) {
                 (1, Field::Bytes(body)) => {
                     scope.name = scope_name(body)?;
-                    scope.body = Some(body);
+                    scope.body = Some(Cow::Borrowed(body));
                 }
                 (3, Field::Bytes(url)) => scope.schema = Some(url),
                 _ => {}
@@ -186,7 +186,7 @@ impl<'a> Regrouped<'a> {
     pub fn write(&self, part: &TracePart<'_>, out: &mut Vec<u8>) {
         for run in part.records.chunk_by(|a, b| a.scope == b.scope) {
             let scope = &self.scopes[run[0].scope as usize];
-            let of_scope = optional(scope.body)
+            let of_scope = optional(scope.body.as_deref())
                 + optional(scope.schema)
                 + run.iter().map(|record| delimited(record.body.len())).sum::<usize>();
             let of_resource = optional(scope.resource_body.as_deref())
@@ -196,7 +196,7 @@ impl<'a> Regrouped<'a> {
             write_head(out, 1, of_resource);
             write_optional(out, 1, scope.resource_body.as_deref());
             write_head(out, 2, of_scope);
-            write_optional(out, 1, scope.body);
+            write_optional(out, 1, scope.body.as_deref());
             for record in run {
                 write_bytes(out, 2, &record.body);
             }

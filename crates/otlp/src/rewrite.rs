@@ -31,12 +31,22 @@ pub fn rewrite_resource_texts(
     Rewriter::new(limits, change).rewrite(Message::Resource, resource, 0)
 }
 
+/// As [`rewrite_texts`], for the body of one `InstrumentationScope`.
+pub fn rewrite_scope_texts(
+    scope: &[u8],
+    limits: &Limits,
+    change: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<Option<Vec<u8>>, WireError> {
+    Rewriter::new(limits, change).rewrite(Message::Scope, scope, 0)
+}
+
 /// The messages that texts are in.
 #[derive(Clone, Copy)]
 enum Message {
     Span,
     Log,
     Resource,
+    Scope,
     EntityRef,
     Event,
     Link,
@@ -72,6 +82,9 @@ impl Message {
             (Message::Log, 6) => Inside(Message::KeyValue),
             (Message::Resource, 1) => Inside(Message::KeyValue),
             (Message::Resource, 3) => Inside(Message::EntityRef),
+            // Name and version.
+            (Message::Scope, 1 | 2) => Text,
+            (Message::Scope, 3) => Inside(Message::KeyValue),
             // Schema and type; its other texts are keys.
             (Message::EntityRef, 1 | 2) => Text,
             (Message::Event, 2) => Text,

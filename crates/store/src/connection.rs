@@ -16,6 +16,8 @@ const PAGE_BYTES: i64 = 8192;
 /// How far the write-ahead log grows before its pages are moved into the file.
 const CHECKPOINT_PAGES: i64 = 4000;
 const STATEMENTS: usize = 64;
+/// What every database begins with.
+const HEADER_BYTES: u64 = 100;
 
 /// Opens for writing; makes the file if it is not there.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
@@ -40,6 +42,10 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "cache_size", -16_000)
     };
     let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    // SQLite takes what is shorter than its header for a new file, and writes over it.
+    if std::fs::metadata(path).is_ok_and(|data| (1..HEADER_BYTES).contains(&data.len())) {
+        return Err(StoreError::Damaged { path: path.to_owned(), reason: "it is too short".to_owned() });
+    }
     let mut connection = open().map_err(opening)?;
     // Looked at before anything is changed: it may be somebody else's.
     set_up(&connection).map_err(opening)?;

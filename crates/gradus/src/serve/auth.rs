@@ -84,7 +84,7 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
     response
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
+pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 

@@ -54,12 +54,19 @@ pub(crate) fn run(given: &Given, format: LogFormat) -> Result<(), String> {
 
 async fn serve(
     given: &Given,
-    settings: Settings,
+    mut settings: Settings,
     reloadable: Reloadable,
     store: Store,
 ) -> Result<(), String> {
     let http = listen::bind(settings.http, "--http").await?;
-    let grpc = if settings.http == settings.grpc {
+    if let Ok(address) = http.local_addr()
+        && settings.public_url == format!("http://{}", settings.http)
+    {
+        // Links lead to where it really listens.
+        settings.public_url = format!("http://{address}");
+    }
+    // Port 0 is a free one, and another one each time.
+    let grpc = if settings.http == settings.grpc && settings.http.port() != 0 {
         None
     } else {
         Some(listen::bind(settings.grpc, "--grpc").await?)

@@ -75,6 +75,10 @@ pub(crate) fn trace_id(trace: u128) -> String {
     format!("{trace:032x}")
 }
 
+fn gone() -> Status {
+    Status { code: 2, message: "it is gone".to_owned() }
+}
+
 /// An agent that is asked for a file, reads it with a tool, and answers: a trajectory of one step.
 #[derive(Clone)]
 pub(crate) struct Visit {
@@ -119,12 +123,14 @@ impl Visit {
     }
 
     pub(crate) fn root(&self) -> Span {
-        self.span(
+        let mut span = self.span(
             1,
             &self.agent,
             "AGENT",
             &[("agent.name", &self.agent), ("input.value", &self.query), ("output.value", "Here it is.")],
-        )
+        );
+        span.status = self.is_error.then(gone);
+        span
     }
 
     pub(crate) fn model_call(&self) -> Span {
@@ -157,9 +163,7 @@ impl Visit {
             "TOOL",
             &[("tool.name", &self.tool), ("input.value", &self.arguments), ("output.value", "# text")],
         );
-        if self.is_error {
-            span.status = Some(Status { code: 2, message: "it is gone".to_owned() });
-        }
+        span.status = self.is_error.then(gone);
         span
     }
 

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use gradus_store::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
+use crate::serve::auth::is_grpc;
+use crate::serve::receive::grpc_error;
 use crate::serve::state::Server;
 
 #[derive(Debug)]
@@ -85,12 +87,15 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-pub(super) async fn not_found(uri: Uri) -> ApiError {
+pub(super) async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
+    if is_grpc(&headers) {
+        return grpc_error(12, "there is no such service here; traces and logs can be exported", None);
+    }
     let advice = match uri.path() {
         "/v1/metrics" => "metrics are not kept here; /v1/traces and /v1/logs are",
         _ => "see /openapi.json for what there is",
     };
-    ApiError::missing(format!("there is nothing at this address; {advice}"))
+    ApiError::missing(format!("there is nothing at this address; {advice}")).into_response()
 }
 
 pub(super) async fn wrong_method(method: Method) -> ApiError {

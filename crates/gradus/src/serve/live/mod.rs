@@ -12,6 +12,8 @@ pub(super) use rule::{Rule, rules};
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use super::state::Server;
 
 /// The threads that work beside the receivers.
@@ -19,6 +21,7 @@ pub(super) struct Live {
     assembler: std::thread::JoinHandle<()>,
     graders: grade::Graders,
     watch: tokio::task::JoinHandle<()>,
+    stop_watch: oneshot::Sender<()>,
 }
 
 impl Live {
@@ -27,10 +30,12 @@ impl Live {
         let assembler = std::thread::Builder::new()
             .name("assembler".to_owned())
             .spawn(move || assemble::run(&assembling))?;
+        let (stop_watch, stopped) = oneshot::channel();
         Ok(Live {
             assembler,
             graders: grade::Graders::start(server),
-            watch: tokio::spawn(watch::run(Arc::clone(server))),
+            watch: tokio::spawn(watch::run(Arc::clone(server), stopped)),
+            stop_watch,
         })
     }
 
@@ -42,6 +47,7 @@ impl Live {
     /// Waits for what is under way. The server must have been told to stop.
     pub(super) async fn stop(self) {
         self.graders.stop().await;
+        let _ = self.stop_watch.send(());
         let _ = self.watch.await;
         let _ = tokio::task::spawn_blocking(move || self.assembler.join()).await;
     }

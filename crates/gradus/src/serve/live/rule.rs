@@ -11,7 +11,9 @@ use gradus_eval::rubric::Library;
 use serde::Deserialize;
 
 use crate::config::{Environment, File};
-use crate::judging::{JudgeChoice, JudgeOptions, concurrency, evaluators, model_judge};
+use crate::judging::{
+    JudgeChoice, JudgeOptions, concurrency, evaluators, is_unvouched, key_variable, model_judge,
+};
 use crate::tool_file;
 
 /// A `[[rule]]` of `gradus.toml`.
@@ -90,6 +92,15 @@ impl Rule {
         let judge = match JudgeChoice::of(&options, environment, file).map_err(&wrong)? {
             JudgeChoice::Offline { .. } => None,
             JudgeChoice::Model(endpoint) => {
+                if let Some(url) = &section.base_url
+                    && !endpoint.key.is_empty()
+                    && is_unvouched(file, url, endpoint.provider)
+                {
+                    return Err(wrong(format!(
+                        "gradus.toml names the endpoint {url:?}, and {} would be sent there: say --config gradus.toml if that is right",
+                        key_variable(endpoint.provider)
+                    )));
+                }
                 Some(Arc::new(model_judge(&endpoint, &options, file).map_err(&wrong)?))
             }
         };

@@ -1,22 +1,23 @@
 //! Holds the alert rules against what is in the store, every few seconds.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gradus_store::{ExampleRow, MetricFilter, MetricGroup, Store, StoreError, Window};
+use tokio::sync::oneshot;
 
 use crate::alert::{self, Dispatcher, Example, Measured, Notice, Rule, State, Subject};
 use crate::serve::state::{Server, now_ns};
 
 const EVERY: Duration = Duration::from_secs(5);
-/// How long notices may take to go out when the server stops.
-const DRAIN: Duration = Duration::from_secs(5);
 const EXAMPLES: usize = 5;
 /// What counts as new for `unseen_tool`.
 const RECENT: Duration = Duration::from_secs(600);
 
-pub(super) async fn run(server: Arc<Server>) {
+/// How long notices that are under way may take when the server stops.
+const LAST_NOTICES: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(server: Arc<Server>, mut stop: oneshot::Receiver<()>) {
     let settings =
         alert::Settings { base_url: Some(server.settings.public_url.clone()), ..alert::Settings::default() };
     let dispatcher = match Dispatcher::start(settings) {
@@ -26,7 +27,13 @@ pub(super) async fn run(server: Arc<Server>) {
             return;
         }
     };
-    while wait(&server).await {
+    let mut tick = tokio::time::interval(EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            _ = &mut stop => break,
+        }
         let looking = Arc::clone(&server);
         let looked = tokio::task::spawn_blocking(move || look(&looking)).await;
         match looked {
@@ -39,22 +46,11 @@ pub(super) async fn run(server: Arc<Server>) {
         }
         server.meters.delivered(&dispatcher.counts());
     }
-    let left = dispatcher.drain(DRAIN).await;
+    // What the store says was told is told.
+    let left = dispatcher.drain(LAST_NOTICES).await;
     if left > 0 {
         tracing::warn!(left, "notices could not be delivered in time");
     }
-}
-
-/// Waits for the next look; false when the server stops.
-async fn wait(server: &Server) -> bool {
-    let until = tokio::time::Instant::now() + EVERY;
-    while tokio::time::Instant::now() < until {
-        if server.is_stopping.load(Ordering::Relaxed) {
-            return false;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    true
 }
 
 fn look(server: &Server) -> Vec<(Notice, Vec<alert::Target>)> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gradus_core::assemble::TraceLink;
 use gradus_otlp::{
     Limits, Regrouped, Rejected, Signal, TracePart, decode_resource, decode_span, export_from_json, regroup,
-    rewrite_resource_texts, rewrite_texts,
+    rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
 };
 use gradus_store::{BlockSignal, Chunk, Root, SpanKey};
 
@@ -113,6 +113,14 @@ fn redact(
         {
             scope.resource = Arc::new(decode_resource(&changed, limits)?);
             scope.resource_body = Some(Cow::Owned(changed));
+        }
+        if let Some(body) = &scope.body
+            && let Some(changed) = rewrite_scope_texts(body, limits, &mut change)?
+        {
+            scope.body = Some(Cow::Owned(changed));
+            if let Some(name) = redaction.apply(&scope.name) {
+                scope.name = Cow::Owned(name);
+            }
         }
     }
     for record in request.parts.iter_mut().flat_map(|part| &mut part.records) {
