@@ -57,8 +57,10 @@ pub(super) async fn read(
 /// Reads the rest of a request that is refused, and keeps nothing of it: a sender that is still sending when the
 /// connection ends sees a broken pipe instead of the answer. What is far too long is cut off all the same.
 async fn pass_over(body: &mut Body, limit: usize) {
+    // Who sends nothing waits for the answer.
+    const PAUSE: Duration = Duration::from_millis(300);
     let mut left = limit.saturating_mul(2);
-    while let Some(Ok(frame)) = body.frame().await {
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(PAUSE, body.frame()).await {
         let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { return };
         left = rest;
     }
