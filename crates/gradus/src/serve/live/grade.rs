@@ -2,6 +2,7 @@
 //! money to pay for it. What waits is in the store, so a restart goes on where it stopped.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +15,7 @@ use gradus_eval::run::{CachedVerdict, Key, RunFileError, StateFolder, VerdictCac
 use gradus_eval::runner::{self, Done, Ledger, RunEnd, RunLimits, RunPlan};
 use gradus_eval::verdict::Reading;
 use gradus_store::{OutcomeRecord, Spend, Store, StoreError, Ungraded};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::assemble::{outcome_record, run_id, trajectory_again};
@@ -36,9 +37,21 @@ const DAY_NS: i64 = 86_400_000_000_000;
 
 impl Graders {
     pub(super) fn start(server: &Arc<Server>) -> Graders {
+        Graders::start_after(Vec::new(), server)
+    }
+
+    /// Starts when others have ended: what they have in flight must not be asked by two.
+    fn start_after(others: Vec<JoinHandle<()>>, server: &Arc<Server>) -> Graders {
         let stop = Arc::new(AtomicBool::new(false));
         let reloadable = server.reloadable();
         let mut tasks = Vec::new();
+        let (are_over, over) = watch::channel(false);
+        tasks.push(tokio::spawn(async move {
+            for task in others {
+                let _ = task.await;
+            }
+            are_over.send_replace(true);
+        }));
         for number in 0..reloadable.rules.len() {
             if reloadable.rules[number].asks_a_model() {
                 let grader = Grader {
@@ -47,7 +60,11 @@ impl Graders {
                     number,
                     stop: Arc::clone(&stop),
                 };
-                tasks.push(tokio::spawn(grader.run()));
+                let mut over = over.clone();
+                tasks.push(tokio::spawn(async move {
+                    let _ = over.wait_for(|over| *over).await;
+                    grader.run().await;
+                }));
             }
         }
         Graders { stop, tasks }
@@ -56,7 +73,8 @@ impl Graders {
     /// The old rules finish what they have asked; the new ones begin with what waits.
     pub(super) fn restart(&mut self, server: &Arc<Server>) {
         self.stop.store(true, Ordering::Relaxed);
-        *self = Graders::start(server);
+        let others = std::mem::take(&mut self.tasks);
+        *self = Graders::start_after(others, server);
     }
 
     pub(super) async fn stop(self) {
@@ -161,14 +179,27 @@ impl Grader {
         };
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();
-        let feeding = self.feed(at_work, sender, interrupt);
+        let feeding = self.feed(at_work, sender);
         let id = run_id(rule);
         let mut nobody = ();
         let judging =
             runner::run_with(plan, &id, Done::default(), &mut ledger, receiver, interrupts, &mut nobody);
-        let (end, fed) = tokio::join!(judging, feeding);
-        fed?;
-        Ok(end?)
+        tokio::select! {
+            (end, fed) = async { tokio::join!(judging, feeding) } => {
+                fed?;
+                Ok(end?)
+            }
+            never = self.interrupt_when_stopping(interrupt) => match never {},
+        }
+    }
+
+    /// What is in flight is waited for; what was only handed over is not: it waits in the store, too.
+    async fn interrupt_when_stopping(&self, interrupt: mpsc::UnboundedSender<()>) -> Infallible {
+        while !self.is_stopping() {
+            tokio::time::sleep(POLL).await;
+        }
+        let _ = interrupt.send(());
+        std::future::pending().await
     }
 
     async fn waiting(&self, after: i64, limit: usize) -> anyhow::Result<Vec<Ungraded>> {
@@ -177,16 +208,10 @@ impl Grader {
     }
 
     /// Hands over what waits, until nothing does.
-    async fn feed(
-        &self,
-        at_work: AtWork,
-        sender: mpsc::Sender<Vec<Trajectory>>,
-        interrupt: mpsc::UnboundedSender<()>,
-    ) -> anyhow::Result<()> {
+    async fn feed(&self, at_work: AtWork, sender: mpsc::Sender<Vec<Trajectory>>) -> anyhow::Result<()> {
         let mut after = 0;
         loop {
             if self.is_stopping() {
-                let _ = interrupt.send(());
                 return Ok(());
             }
             let waiting = self.waiting(after, BATCH).await?;
