@@ -2,8 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
 
+mod alerts;
+mod api;
+mod duplicates;
 mod durability;
 mod lab;
+mod live;
+mod operations;
 mod protocol;
 mod security;
 mod spans;

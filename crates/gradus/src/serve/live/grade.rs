@@ -2,6 +2,7 @@
 //! money to pay for it. What waits is in the store, so a restart goes on where it stopped.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -172,14 +173,27 @@ impl Grader {
         };
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();
-        let feeding = self.feed(at_work, sender, interrupt);
+        let feeding = self.feed(at_work, sender);
         let id = run_id(rule);
         let mut nobody = ();
         let judging =
             runner::run_with(plan, &id, Done::default(), &mut ledger, receiver, interrupts, &mut nobody);
-        let (end, fed) = tokio::join!(judging, feeding);
-        fed?;
-        Ok(end?)
+        tokio::select! {
+            (end, fed) = async { tokio::join!(judging, feeding) } => {
+                fed?;
+                Ok(end?)
+            }
+            never = self.interrupt_when_stopping(interrupt) => match never {},
+        }
+    }
+
+    /// What is in flight is waited for; what was only handed over is not: it waits in the store, too.
+    async fn interrupt_when_stopping(&self, interrupt: mpsc::UnboundedSender<()>) -> Infallible {
+        while !self.is_stopping() {
+            tokio::time::sleep(POLL).await;
+        }
+        let _ = interrupt.send(());
+        std::future::pending().await
     }
 
     async fn waiting(&self, after: i64, limit: usize) -> anyhow::Result<Vec<Ungraded>> {
@@ -188,20 +202,11 @@ impl Grader {
     }
 
     /// Hands over what waits until the day ends, and with it the budget.
-    async fn feed(
-        &self,
-        at_work: AtWork,
-        sender: mpsc::Sender<Vec<Trajectory>>,
-        interrupt: mpsc::UnboundedSender<()>,
-    ) -> anyhow::Result<()> {
+    async fn feed(&self, at_work: AtWork, sender: mpsc::Sender<Vec<Trajectory>>) -> anyhow::Result<()> {
         let today = now_ns().div_euclid(DAY_NS);
         let mut after = 0;
         let mut has_sent = false;
-        while now_ns().div_euclid(DAY_NS) == today && !sender.is_closed() {
-            if self.is_stopping() {
-                let _ = interrupt.send(());
-                break;
-            }
+        while now_ns().div_euclid(DAY_NS) == today && !sender.is_closed() && !self.is_stopping() {
             let waiting = self.waiting(after, BATCH).await?;
             let Some(last) = waiting.last() else {
                 // A trajectory that changed waits under the number it had: the next look begins at the first again.

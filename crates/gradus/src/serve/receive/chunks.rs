@@ -1,12 +1,13 @@
 //! From the bytes of a request to what the store takes: by trace, redacted, packed.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gradus_core::assemble::TraceLink;
 use gradus_otlp::{
-    Limits, Regrouped, Rejected, Signal, TracePart, decode_resource, decode_span, export_from_json, regroup,
-    rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
+    Limits, Regrouped, Rejected, Signal, TracePart, WireRecord, decode_resource, decode_span,
+    export_from_json, regroup, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
 };
 use gradus_store::{BlockSignal, Chunk, Root, SpanKey};
 
@@ -38,6 +39,9 @@ pub(super) fn prepare(
     if !redaction.is_empty() {
         redact(&mut request, signal, redaction, limits).map_err(|error| error.to_string())?;
     }
+    if signal == Signal::Span {
+        request.parts.iter_mut().for_each(|part| keep_latest(&mut part.records));
+    }
     let mut export = Vec::new();
     let mut chunks = Vec::with_capacity(request.parts.len());
     for part in &request.parts {
@@ -46,6 +50,29 @@ pub(super) fn prepare(
         chunks.push(chunk(&request, part, signal, project, &export, limits));
     }
     Ok((chunks, request.rejected))
+}
+
+/// Of a span that a request holds more than once, the version that counts: the last one, but none that still runs if
+/// one has ended. The store tells versions apart by the request they came in.
+fn keep_latest(records: &mut Vec<WireRecord<'_>>) {
+    let mut ids: Vec<u64> = records.iter().map(|record| record.mark.span_id.0).collect();
+    ids.sort_unstable();
+    if !ids.windows(2).any(|two| two[0] == two[1]) {
+        return;
+    }
+    let mut latest: HashMap<u64, (usize, bool)> = HashMap::new();
+    for (index, record) in records.iter().enumerate() {
+        let has_ended = record.mark.end_ns > 0;
+        let known = latest.entry(record.mark.span_id.0).or_insert((index, has_ended));
+        if has_ended || !known.1 {
+            *known = (index, has_ended);
+        }
+    }
+    let mut index = 0;
+    records.retain(|record| {
+        index += 1;
+        latest.get(&record.mark.span_id.0).is_some_and(|(latest, _)| *latest == index - 1)
+    });
 }
 
 fn chunk(
