@@ -6,10 +6,11 @@ use std::sync::Arc;
 use gradus_core::span::{SpanId, TraceId};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::Store;
 use crate::compress::compress;
 use crate::error::StoreError;
 use crate::grading::FacetKind;
-use crate::writer::Writing;
+use crate::writer::{Writing, Written};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSignal {
@@ -231,12 +232,17 @@ fn ingest_chunk(
         sql.prepare_cached("UPDATE annotation SET project = ? WHERE trace = ?")?
             .execute([project, trace.no])?;
     }
+    is_due(sql, story, now_ns, root_state == 2)
+}
+
+/// A story has to be assembled.
+fn is_due(sql: &Connection, story: i64, now_ns: i64, is_ended: bool) -> Result<(), StoreError> {
     // What came while a story is assembled is known by another time, whatever the clock says.
     sql.prepare_cached(
         "INSERT INTO due (story, arrived_ns, is_ended) VALUES (?, ?, ?) ON CONFLICT (story) DO UPDATE SET \
          arrived_ns = excluded.arrived_ns + (excluded.arrived_ns = arrived_ns), is_ended = excluded.is_ended",
     )?
-    .execute(params![story, now_ns, root_state == 2])?;
+    .execute(params![story, now_ns, is_ended])?;
     Ok(())
 }
 
@@ -250,10 +256,9 @@ fn find_by_error(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Finds the trace, or begins it.
-fn trace(sql: &Connection, chunk: &Chunk, project: i64, now_ns: i64) -> Result<Known, StoreError> {
-    let id = chunk.trace_id.0.to_be_bytes();
-    let known = sql
+fn known_trace(sql: &Connection, id: TraceId) -> Result<Option<Known>, StoreError> {
+    let id = id.0.to_be_bytes();
+    Ok(sql
         .prepare_cached("SELECT no, has_root, story, project FROM trace WHERE trace_id = ?")?
         .query_row([&id[..]], |row| {
             Ok(Known {
@@ -264,7 +269,13 @@ fn trace(sql: &Connection, chunk: &Chunk, project: i64, now_ns: i64) -> Result<K
                 project: row.get(3)?,
             })
         })
-        .optional()?;
+        .optional()?)
+}
+
+/// Finds the trace, or begins it.
+fn trace(sql: &Connection, chunk: &Chunk, project: i64, now_ns: i64) -> Result<Known, StoreError> {
+    let id = chunk.trace_id.0.to_be_bytes();
+    let known = known_trace(sql, chunk.trace_id)?;
     if let Some(known) = known {
         return Ok(known);
     }
@@ -333,6 +344,33 @@ fn insert_spans(
     Ok((found, errors))
 }
 
+impl Store {
+    /// Ties traces by what was found out about them later. Stories that grow by it are due again.
+    pub fn tie(
+        &self,
+        links: Vec<(TraceId, (LinkKind, u64))>,
+        now_ns: i64,
+    ) -> Result<Written<()>, StoreError> {
+        let bytes = links.len() * size_of::<(TraceId, (LinkKind, u64))>();
+        self.writer()?.submit(bytes, move |writing| {
+            for (id, link) in &links {
+                tie_later(writing.sql, *id, *link, now_ns)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn tie_later(sql: &Connection, id: TraceId, link: (LinkKind, u64), now_ns: i64) -> Result<(), StoreError> {
+    let Some(trace) = known_trace(sql, id)? else { return Ok(()) };
+    let before = (trace.story, traces_of(sql, trace.story)?);
+    let story = tie(sql, &trace, &[link])?;
+    if (story, traces_of(sql, story)?) != before {
+        is_due(sql, story, now_ns, true)?;
+    }
+    Ok(())
+}
+
 /// Ties a trace to those it belongs with; returns its story.
 fn tie(sql: &Connection, trace: &Known, links: &[(LinkKind, u64)]) -> Result<i64, StoreError> {
     let mut story = trace.story;
@@ -373,11 +411,7 @@ fn unite(sql: &Connection, a: i64, b: i64) -> Result<i64, StoreError> {
     if low == high {
         return Ok(low);
     }
-    let traces = |story: i64| -> Result<i64, rusqlite::Error> {
-        sql.prepare_cached("SELECT 1 + count(*) FROM trace WHERE story = ? AND story <> no")?
-            .query_row([story], |row| row.get(0))
-    };
-    if traces(low)? + traces(high)? > MOST_TRACES_IN_A_STORY {
+    if traces_of(sql, low)? + traces_of(sql, high)? > MOST_TRACES_IN_A_STORY {
         return Ok(a);
     }
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE story = ?2 AND story <> no")?
@@ -386,4 +420,10 @@ fn unite(sql: &Connection, a: i64, b: i64) -> Result<i64, StoreError> {
     sql.prepare_cached("UPDATE trajectory SET story = ?1 WHERE story = ?2")?.execute([low, high])?;
     sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([high])?;
     Ok(low)
+}
+
+fn traces_of(sql: &Connection, story: i64) -> Result<i64, StoreError> {
+    Ok(sql
+        .prepare_cached("SELECT 1 + count(*) FROM trace WHERE story = ? AND story <> no")?
+        .query_row([story], |row| row.get(0))?)
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use gradus_core::assemble::{self, Assembler, Linker, TraceLink};
+use gradus_core::assemble::{self, Assembler, LinkKey, Linker, TraceLink};
 use gradus_core::coverage::Coverage;
 use gradus_core::message::Message;
 use gradus_core::span::{Span, TraceId};
@@ -23,6 +23,8 @@ pub struct Summary {
     pub sources: Vec<Coverage>,
     /// Records that could not be read, and defects of spans that are in no trajectory.
     pub defects: Vec<Defect>,
+    /// What ties traces to others and stands in their log records.
+    pub links_by_logs: Vec<(TraceId, LinkKey)>,
 }
 
 /// Takes trajectories, each with the number of the source it came from.
@@ -360,6 +362,8 @@ impl<'k> Intake<'k> {
             let bodies = self.spool.get(&places, &mut buffer)?;
             let (spans, _) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
             for link in spans.iter().filter_map(TraceLink::of) {
+                let id = self.traces[trace].id;
+                self.summary.links_by_logs.extend(link.keys().into_iter().map(|key| (id, key)));
                 self.linker.add_link(trace, link);
             }
         }

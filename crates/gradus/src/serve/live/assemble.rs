@@ -9,9 +9,10 @@ use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::runner::RulesJudge;
-use gradus_store::{OutcomeRecord, RecordedKind, Store, StoreError, Story, TrajectoryRecord};
+use gradus_store::{LinkKind, OutcomeRecord, RecordedKind, Store, StoreError, Story, TrajectoryRecord};
 
 use super::rule::Rule;
+use crate::serve::receive::stored_link;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 use crate::source::{Intake, Limits};
@@ -51,7 +52,7 @@ fn assemble_due(server: &Server, judges: &mut Judges) -> Result<usize, StoreErro
     let mut written = Vec::with_capacity(due.len());
     for number in &due {
         let story = server.store.story(*number)?;
-        let trajectories = story_trajectories(&story);
+        let (trajectories, links) = read_story(&story);
         let mut records = Vec::with_capacity(trajectories.len());
         for trajectory in trajectories {
             let rule = reloadable.rules.iter().find(|rule| rule.fits(project(&trajectory)));
@@ -62,6 +63,10 @@ fn assemble_due(server: &Server, judges: &mut Judges) -> Result<usize, StoreErro
             });
         }
         written.push(server.store.assembled(*number, story.due_ns, records, now_ns())?);
+        if !links.is_empty() {
+            // Spans whose messages travel as log records show only now what they belong to.
+            server.store.tie(links, now_ns())?;
+        }
     }
     for one in written {
         server.meters.assembled(one.wait()?);
@@ -134,6 +139,12 @@ pub(super) fn outcome_record(line: &OutcomeLine, tools: &HashMap<u32, String>) -
 
 /// The trajectories of a story, as `gradus traces` would find them in a file.
 pub(in crate::serve) fn story_trajectories(story: &Story) -> Vec<Trajectory> {
+    read_story(story).0
+}
+
+type Links = Vec<(TraceId, (LinkKind, u64))>;
+
+fn read_story(story: &Story) -> (Vec<Trajectory>, Links) {
     let mut trajectories = Vec::new();
     let limits = Limits::default();
     let mut sink = |_: usize, mut trajectory: Trajectory| {
@@ -148,10 +159,14 @@ pub(in crate::serve) fn story_trajectories(story: &Story) -> Vec<Trajectory> {
     let mut intake = Intake::new(limits, &mut sink);
     intake.begin_source("store");
     crate::serve::write_otlp(story, &mut |export| intake.export(export));
-    if let Err(error) = intake.finish() {
-        tracing::error!(%error, story = story.no, "a trace could not be assembled");
-    }
-    trajectories
+    let links = match intake.finish() {
+        Ok(summary) => summary.links_by_logs.into_iter().map(|(id, key)| (id, stored_link(key))).collect(),
+        Err(error) => {
+            tracing::error!(%error, story = story.no, "a trace could not be assembled");
+            Vec::new()
+        }
+    };
+    (trajectories, links)
 }
 
 /// A trajectory as it is stored.

@@ -111,7 +111,7 @@ fn chunk(
             if let Ok(span) = decode_span(&record.body, &scope.resource, &scope.name, limits)
                 && let Some(link) = TraceLink::of(&span)
             {
-                chunk.links.extend(link.keys().into_iter().map(stored));
+                chunk.links.extend(link.keys().into_iter().map(stored_link));
             }
         }
     }
@@ -121,7 +121,7 @@ fn chunk(
     chunk
 }
 
-fn stored(key: LinkKey) -> (LinkKind, u64) {
+pub(in crate::serve) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
     match key {
         LinkKey::Session(key) => (LinkKind::Session, key),
         LinkKey::Leaves(key) => (LinkKind::Leaves, key),

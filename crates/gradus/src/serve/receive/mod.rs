@@ -6,6 +6,7 @@ mod chunks;
 mod grpc;
 mod http;
 
+pub(super) use chunks::stored_link;
 pub(super) use grpc::{error as grpc_error, export_logs, export_traces};
 pub(super) use http::{logs, traces};
 
