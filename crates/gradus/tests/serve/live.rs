@@ -60,9 +60,8 @@ fn captures_give_what_their_files_give() {
 
 /// Calls whose messages travel as log records are tied to each other by what those say.
 #[test]
-#[ignore = "the store ties traces by their spans only"]
 fn captures_with_messages_in_log_records_give_what_their_files_give() {
-    assert!(compare(&["plain-openai-v2"]) > 5);
+    assert!(compare(&["plain-openai-v2", "plain-openai-v2-latest"]) > 5);
 }
 
 /// Returns the number of steps that were compared.
