@@ -11,4 +11,5 @@ mod live;
 mod operations;
 mod protocol;
 mod security;
+mod sources;
 mod spans;

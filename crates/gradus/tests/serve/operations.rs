@@ -153,6 +153,11 @@ fn the_doctor_says_what_is_wrong() {
     assert!(ran.out.lines().all(|line| line.starts_with("ok  ") || line.starts_with("warn")), "{}", ran.out);
     let server = lab.serve();
     let (http, grpc) = (server.http.to_string(), server.grpc.to_string());
+    // One that answers there already is one of us, and that is fine; somebody else is not.
+    let ran = doctor(&lab, &["--http", &http, "--grpc", &grpc]).exits_with(0);
+    assert!(ran.out.contains(&format!("a gradus server answers on {http}")), "{}", ran.out);
+    let taken = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [http, grpc] = taken.each_ref().map(|listener| listener.local_addr().unwrap().to_string());
     let ran = doctor(&lab, &["--http", &http, "--grpc", &grpc]).exits_with(2);
     let failed = |out: &str| {
         out.lines().filter(|line| line.starts_with("FAIL")).map(str::to_owned).collect::<Vec<_>>()

@@ -1,0 +1,85 @@
+//! Projects of a store and of a running server as sources of `gradus traces` and `gradus eval`.
+
+use serde_json::Value as Json;
+
+use crate::lab::{Lab, fixture, json_lines};
+
+const CAPTURE: &str = "captures/llamaindex-react";
+
+fn trajectories(lab: &Lab, source: &str) -> Vec<Json> {
+    let mut found =
+        json_lines(lab.run(&["traces", source, "--format", "jsonl"]).exits_with(0).out.as_bytes());
+    found.sort_by_key(|one| one["trajectory_id"].to_string());
+    found
+}
+
+/// Sends every request of a capture.
+fn send_capture(lab: &Lab) -> crate::lab::Server {
+    let server = lab.serve();
+    for scenario in std::fs::read_dir(fixture(CAPTURE)).unwrap() {
+        let mut requests: Vec<_> = std::fs::read_dir(scenario.unwrap().path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "bin"))
+            .collect();
+        requests.sort();
+        for request in requests {
+            server.export(&std::fs::read(request).unwrap());
+        }
+    }
+    server
+}
+
+#[test]
+fn a_store_and_a_server_give_what_the_files_give() {
+    let lab = Lab::new();
+    let server = send_capture(&lab);
+    let from_files = trajectories(&lab, fixture(CAPTURE).to_str().unwrap());
+    let project = from_files[0]["project"].as_str().unwrap().to_owned();
+    let base = format!("gradus://{}", server.http);
+    for source in [
+        format!("{base}/{project}"),
+        base.clone(),
+        format!("store:{project}"),
+        "store:".to_owned(),
+        ".gradus/gradus.db".to_owned(),
+    ] {
+        assert_eq!(trajectories(&lab, &source), from_files, "{source}");
+    }
+    // A run over the server's project, kept where the server looks.
+    lab.run(&["eval", &base, "--judge", "offline", "--quiet"]).exits_with(0);
+    let runs = server.json("/api/v1/runs");
+    let run = runs["items"].as_array().unwrap().iter().find(|run| run["is_live"] == false).unwrap().clone();
+    assert_eq!(run["sources"][0], base.as_str());
+    let summary = server.json(&format!("/api/v1/runs/{}", run["run_id"].as_str().unwrap()));
+    assert_eq!(summary["trajectories"], from_files.len());
+}
+
+#[test]
+fn what_is_not_there_is_told_in_a_line() {
+    let lab = Lab::new();
+    let told = |source: &str, wanted: &str| {
+        let ran = lab.run(&["traces", source]).exits_with(2);
+        assert!(ran.err.lines().count() == 1 && ran.err.contains(wanted), "{source}: {}", ran.err);
+    };
+    told("store:shop", "gradus serve");
+    told("gradus://127.0.0.1:9/shop", "nothing answers there");
+    told("gradus:///shop", "gradus://HOST:PORT/PROJECT");
+    let server = send_capture(&lab);
+    told("store:shop", "there is no project \"shop\"");
+    told(&format!("gradus://{}/shop", server.http), "there is no project \"shop\"");
+}
+
+#[test]
+fn a_key_is_taken_from_the_environment() {
+    let lab = Lab::with("require_key = true", "");
+    let key = lab.run(&["keys", "add", "reader", "--scopes", "ingest,read"]).exits_with(0).out;
+    let server = lab.serve();
+    let source = format!("gradus://{}", server.http);
+    let ran = lab.run(&["traces", &source]).exits_with(2);
+    assert!(ran.err.contains("GRADUS_API_KEY"), "{}", ran.err);
+    let mut command = lab.command(&["traces", &source]);
+    let output = command.env("GRADUS_API_KEY", key.trim()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("it holds no project yet"), "{said}");
+}
