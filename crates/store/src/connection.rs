@@ -164,6 +164,7 @@ mod tests {
         for source in [
             include_str!("ingest.rs"),
             include_str!("grading.rs"),
+            include_str!("facets.rs"),
             include_str!("rollup.rs"),
             include_str!("retention.rs"),
             include_str!("query/spans.rs"),

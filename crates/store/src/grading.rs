@@ -1,6 +1,6 @@
 //! Keeps what was made of a story: its trajectories, the verdicts on them, and all that lists and metrics need of both.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use gradus_core::span::TraceId;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -8,20 +8,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::Store;
 use crate::compress::compress;
 use crate::error::StoreError;
-use crate::rollup;
+use crate::facets::write_facets;
+use crate::rollup::{self, Sums};
+use crate::words;
 use crate::writer::{Writing, Written};
-
-/// What traces can be filtered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FacetKind {
-    Agent = 0,
-    Model = 1,
-    Tool = 2,
-    /// A label that was given, with and without the evaluator's name.
-    Label = 3,
-    Evaluator = 4,
-    Error = 5,
-}
 
 /// A trajectory as it is stored.
 #[derive(Clone, Debug, Default)]
@@ -73,6 +63,34 @@ pub struct OutcomeRecord {
     pub run: String,
     /// The outcome's line of JSON.
     pub line: String,
+}
+
+/// A story and what was made of it.
+#[derive(Clone, Debug)]
+pub struct AssembledStory {
+    pub story: i64,
+    /// When it was due; `None` when it was not.
+    pub due_ns: Option<i64>,
+    pub records: Vec<TrajectoryRecord>,
+}
+
+impl AssembledStory {
+    /// What it holds in memory, by and large.
+    pub fn bytes(&self) -> usize {
+        self.records.iter().map(|record| record.json.len() + record.words.len()).sum()
+    }
+}
+
+struct PackedStory {
+    story: i64,
+    due_ns: Option<i64>,
+    records: Vec<Packed>,
+}
+
+struct Packed {
+    record: TrajectoryRecord,
+    digest: Digest,
+    body: Vec<u8>,
 }
 
 /// What judging cost.
@@ -140,16 +158,37 @@ impl Store {
         records: Vec<TrajectoryRecord>,
         now_ns: i64,
     ) -> Result<Written<usize>, StoreError> {
-        let bytes = records.iter().map(|record| record.json.len() + record.words.len()).sum();
-        let records: Vec<(TrajectoryRecord, Digest, Vec<u8>)> = records
-            .into_iter()
-            .map(|mut record| {
-                let (digest, body) = (Digest::of(&record.json), compress(&record.json));
-                record.json = Vec::new();
-                (record, digest, body)
-            })
-            .collect();
-        self.writer()?.submit(bytes, move |writing| assembled(writing, story, due_ns, &records, now_ns))
+        self.assembled_all(vec![AssembledStory { story, due_ns, records }], now_ns)
+    }
+
+    /// The same for many stories, for much less than one by one. All of them are stored or none.
+    pub fn assembled_all(
+        &self,
+        stories: Vec<AssembledStory>,
+        now_ns: i64,
+    ) -> Result<Written<usize>, StoreError> {
+        let bytes = stories.iter().map(AssembledStory::bytes).sum();
+        let pack = |mut record: TrajectoryRecord| {
+            let (digest, body) = (Digest::of(&record.json), compress(&record.json));
+            record.json = Vec::new();
+            record.words = words::distinct(&record.words);
+            Packed { record, digest, body }
+        };
+        let pack = |story: AssembledStory| PackedStory {
+            story: story.story,
+            due_ns: story.due_ns,
+            records: story.records.into_iter().map(pack).collect(),
+        };
+        let stories: Vec<PackedStory> = stories.into_iter().map(pack).collect();
+        self.writer()?.submit(bytes, move |writing| {
+            let mut changed = 0;
+            let mut pending = Pending::default();
+            for story in &stories {
+                changed += assembled(writing, story, now_ns, &mut pending)?;
+            }
+            pending.write(writing.sql)?;
+            Ok(changed)
+        })
     }
 
     /// Stores what a model said of a trajectory; `is_done` when it has nothing more to say. Verdicts on a version that is
@@ -243,12 +282,30 @@ fn add_spend(sql: &Connection, spend: &Spend, project: Option<i64>, now_ns: i64)
     Ok(())
 }
 
-fn assembled(
+/// What is written for many trajectories at once, and before anything is taken out again: the index of words writes
+/// whatever it has whenever another statement comes between, and sums are the same few rows time and again.
+#[derive(Default)]
+struct Pending<'r> {
+    words: Vec<(i64, &'r str)>,
+    sums: Sums<'r>,
+}
+
+impl Pending<'_> {
+    fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
+        self.sums.write(sql)?;
+        let mut insert = sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?;
+        for (no, words) in self.words.drain(..) {
+            insert.execute(params![no, words])?;
+        }
+        Ok(())
+    }
+}
+
+fn assembled<'r>(
     writing: &mut Writing<'_>,
-    story: i64,
-    due_ns: Option<i64>,
-    records: &[(TrajectoryRecord, Digest, Vec<u8>)],
+    &PackedStory { story, due_ns, ref records }: &'r PackedStory,
     now_ns: i64,
+    pending: &mut Pending<'r>,
 ) -> Result<usize, StoreError> {
     let sql = writing.sql;
     let due: Option<i64> = sql
@@ -271,7 +328,8 @@ fn assembled(
         .query_map([story], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?
         .collect::<Result<_, _>>()?;
     let mut changed = 0;
-    for (record, digest, body) in records {
+    for packed in records {
+        let record = &packed.record;
         // Its trace is gone, or belongs to another story by now, which is due.
         let Some(&(trace, project)) = traces.get(&record.trace_id) else { continue };
         let known = match old.remove(&record.trajectory_id) {
@@ -280,20 +338,22 @@ fn assembled(
         };
         let place = Place { story, trace, project };
         match known {
-            Some((no, known)) if known == digest.0 => move_trajectory(sql, no, place, record)?,
+            Some((no, known)) if known == packed.digest.0 => {
+                move_trajectory(sql, no, place, record, pending)?
+            }
             known => {
                 let number = known.map(|(no, _)| no);
                 if let Some(no) = number {
-                    remove_trajectory(sql, no)?;
+                    remove_trajectory(sql, no, pending)?;
                 }
-                insert_trajectory(sql, place, number, record, digest, body, now_ns)?;
+                insert_trajectory(sql, place, number, packed, now_ns, pending)?;
                 changed += 1;
             }
         }
     }
     if !is_outdated {
         for (no, _) in old.into_values() {
-            remove_trajectory(sql, no)?;
+            remove_trajectory(sql, no, pending)?;
         }
     }
     for (trace, _) in traces.into_values() {
@@ -327,6 +387,7 @@ fn move_trajectory(
     no: i64,
     place: Place,
     record: &TrajectoryRecord,
+    pending: &mut Pending<'_>,
 ) -> Result<(), StoreError> {
     let tools = record.tools.join("\n");
     let is_as_it_was: bool = sql
@@ -355,6 +416,7 @@ fn move_trajectory(
     if is_as_it_was {
         return Ok(());
     }
+    pending.write(sql)?;
     rollup::subtract(sql, no, None)?;
     sql.prepare_cached(
         "UPDATE trajectory SET story = ?2, trace = ?3, project = ?4, start_ns = ?5, end_ns = ?6, agent = ?7, \
@@ -377,14 +439,13 @@ fn move_trajectory(
     rollup::add(sql, no, None)
 }
 
-fn insert_trajectory(
+fn insert_trajectory<'r>(
     sql: &Connection,
     place: Place,
     number: Option<i64>,
-    record: &TrajectoryRecord,
-    digest: &Digest,
-    body: &[u8],
+    Packed { record, digest, body }: &'r Packed,
     now_ns: i64,
+    pending: &mut Pending<'r>,
 ) -> Result<(), StoreError> {
     sql.prepare_cached(
         "INSERT INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
@@ -412,9 +473,9 @@ fn insert_trajectory(
         body,
     ])?;
     let no = sql.last_insert_rowid();
-    sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?
-        .execute(params![no, record.words])?;
-    put_outcomes(sql, no, &record.outcomes, now_ns)?;
+    pending.words.push((no, &record.words));
+    pending.sums.add(place.project, record);
+    insert_outcomes(sql, no, &record.outcomes, now_ns)?;
     if let Some(rule) = &record.ungraded_by {
         sql.prepare_cached("INSERT OR REPLACE INTO ungraded (trajectory, rule, since_ns) VALUES (?, ?, ?)")?
             .execute(params![no, rule, now_ns])?;
@@ -423,7 +484,8 @@ fn insert_trajectory(
 }
 
 /// Takes a trajectory out, and out of the metrics.
-fn remove_trajectory(sql: &Connection, no: i64) -> Result<(), StoreError> {
+fn remove_trajectory(sql: &Connection, no: i64, pending: &mut Pending<'_>) -> Result<(), StoreError> {
+    pending.write(sql)?;
     rollup::subtract(sql, no, None)?;
     forget_trajectory(sql, no)
 }
@@ -452,6 +514,19 @@ fn put_outcomes(
     for evaluator in &evaluators {
         rollup::subtract(sql, no, Some(evaluator))?;
     }
+    insert_outcomes(sql, no, outcomes, now_ns)?;
+    for evaluator in &evaluators {
+        rollup::add(sql, no, Some(evaluator))?;
+    }
+    Ok(())
+}
+
+fn insert_outcomes(
+    sql: &Connection,
+    no: i64,
+    outcomes: &[OutcomeRecord],
+    now_ns: i64,
+) -> Result<(), StoreError> {
     let mut insert = sql.prepare_cached(
         "INSERT OR REPLACE INTO outcome (trajectory, evaluator, step, kind, label, score, tool, judged_ns, run, line) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -470,80 +545,5 @@ fn put_outcomes(
             outcome.line,
         ])?;
     }
-    for evaluator in &evaluators {
-        rollup::add(sql, no, Some(evaluator))?;
-    }
     Ok(())
-}
-
-/// Brings up to date what a trace is found by. Mostly little of it changes, and only that is written.
-pub(crate) fn write_facets(sql: &Connection, trace: i64) -> Result<(), StoreError> {
-    let known: Option<(i64, i64, i64)> = sql
-        .prepare_cached("SELECT project, start_ns, errors FROM trace WHERE no = ?")?
-        .query_row([trace], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
-    let Some((project, start_ns, errors)) = known else { return Ok(()) };
-    let mut wanted = facets(sql, trace, errors > 0)?;
-    let written: Vec<(i64, i64, String, i64)> = sql
-        .prepare_cached("SELECT project, kind, value, start_ns FROM facet WHERE trace = ?")?
-        .query_map([trace], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
-        .collect::<Result<_, _>>()?;
-    for (old_project, kind, value, old_start_ns) in written {
-        let key = (kind, value);
-        if (old_project, old_start_ns) == (project, start_ns) && wanted.remove(&key) {
-            continue;
-        }
-        sql.prepare_cached(
-            "DELETE FROM facet WHERE project = ? AND kind = ? AND value = ? AND start_ns = ? AND trace = ?",
-        )?
-        .execute(params![old_project, key.0, key.1, old_start_ns, trace])?;
-    }
-    let mut insert = sql
-        .prepare_cached("INSERT INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)")?;
-    for (kind, value) in wanted {
-        insert.execute(params![project, kind, value, start_ns, trace])?;
-    }
-    Ok(())
-}
-
-/// What a trace is to be found by.
-fn facets(sql: &Connection, trace: i64, has_errors: bool) -> Result<BTreeSet<(i64, String)>, StoreError> {
-    let mut facets = BTreeSet::new();
-    let mut put = |kind: FacetKind, value: &str| {
-        facets.insert((kind as i64, value.to_owned()));
-    };
-    if has_errors {
-        put(FacetKind::Error, "");
-    }
-    let mut statement =
-        sql.prepare_cached("SELECT no, agent, model, tools, is_error FROM trajectory WHERE trace = ?")?;
-    let mut rows = statement.query([trace])?;
-    while let Some(row) = rows.next()? {
-        let (agent, model, tools): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        if !agent.is_empty() {
-            put(FacetKind::Agent, &agent);
-        }
-        if !model.is_empty() {
-            put(FacetKind::Model, &model);
-        }
-        for tool in tools.lines().filter(|tool| !tool.is_empty()) {
-            put(FacetKind::Tool, tool);
-        }
-        if row.get(4)? {
-            put(FacetKind::Error, "");
-        }
-        let mut labels = sql.prepare_cached("SELECT evaluator, label FROM outcome WHERE trajectory = ?")?;
-        let labels = labels.query_map([row.get::<_, i64>(0)?], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
-        })?;
-        for label in labels {
-            let (evaluator, label) = label?;
-            put(FacetKind::Evaluator, &evaluator);
-            if let Some(label) = label {
-                put(FacetKind::Label, &label);
-                put(FacetKind::Label, &format!("{evaluator}={label}"));
-            }
-        }
-    }
-    Ok(facets)
 }

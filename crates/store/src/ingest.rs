@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::compress::compress;
 use crate::error::StoreError;
-use crate::grading::FacetKind;
+use crate::facets::FacetKind;
 use crate::writer::Writing;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

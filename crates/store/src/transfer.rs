@@ -16,6 +16,7 @@ use crate::Store;
 use crate::compress::{compress, decompress};
 use crate::error::StoreError;
 use crate::ingest::Projects;
+use crate::words::distinct;
 
 /// What is moved, in an order in which it can be put back.
 const TABLES: &[&str] = &[
@@ -266,7 +267,7 @@ fn insert(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) -> Res
     if *table == "trajectory" {
         let text = words(row["body"].as_str().unwrap_or_default().as_bytes());
         sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?
-            .execute(rusqlite::params![row["no"].as_i64(), text])?;
+            .execute(rusqlite::params![row["no"].as_i64(), distinct(&text)])?;
     }
     Ok(())
 }

@@ -3,12 +3,12 @@
 
 use gradus_core::trajectory::Step;
 
-use super::failure::{Failure, failure};
+use super::failure::Failure;
 use super::quote::quote;
 use super::schema::{Problem, ProblemKind, check};
 use super::tools::Tool;
 use super::words::abbreviates;
-use super::{Offline, Opinion, values};
+use super::{Offline, Opinion};
 
 pub(super) enum Existence {
     Known,
@@ -19,22 +19,23 @@ pub(super) enum Existence {
     Unsure,
 }
 
-pub(super) fn existence(offline: &Offline<'_>, step: &Step) -> Existence {
+pub(super) fn existence(offline: &Offline<'_>, at: usize) -> Existence {
+    let Some(step) = offline.step(at) else { return Existence::Unsure };
     let trajectory = offline.trajectory;
     let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
     let missing = |why: &str| Existence::Missing(format!("{} {why}.", quote(&step.tool)));
     // Before the list: some frameworks record a span, and with it a definition, for a tool that is not there.
-    if failure(step) == Some(Failure::NoSuchTool) {
+    if offline.failure(at) == Some(Failure::NoSuchTool) {
         return missing("is no tool that the agent had: the call was answered with an error that says so");
     }
     if listed(&step.tool) {
         return Existence::Known;
     }
     let special = offline.tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run);
-    let runs = |other: &Step| other.observation.is_some() && failure(other).is_none();
+    let mut others = trajectory.steps.iter().enumerate().take(200);
     if special
-        || runs(step)
-        || trajectory.steps.iter().take(200).any(|other| other.tool == step.tool && runs(other))
+        || offline.ran(at)
+        || others.any(|(other, called)| called.tool == step.tool && offline.ran(other))
     {
         return Existence::Ran;
     }
@@ -53,8 +54,9 @@ fn lists_all(offline: &Offline<'_>) -> bool {
     let offers_more =
         trajectory.tools.iter().take(500).any(|tool| !steps().any(|step| same_tool(&tool.name, &step.tool)));
     let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
-    let ran = |step: &Step| step.observation.is_some() && failure(step).is_none();
-    offers_more && !steps().any(|step| !listed(&step.tool) && ran(step) && !is_special(offline, step))
+    let unlisted =
+        |(at, step): (usize, &Step)| !listed(&step.tool) && offline.ran(at) && !is_special(offline, step);
+    offers_more && !steps().enumerate().any(unlisted)
 }
 
 fn is_special(offline: &Offline<'_>, step: &Step) -> bool {
@@ -71,32 +73,32 @@ fn same_tool(listed: &str, called: &str) -> bool {
 }
 
 /// What the tool's schema objects to. Arguments that the trace does not hold cannot be checked.
-pub(super) fn problems(offline: &Offline<'_>, step: &Step) -> Vec<Problem> {
+pub(super) fn problems(offline: &Offline<'_>, at: usize) -> Vec<Problem> {
+    let Some(step) = offline.step(at) else { return Vec::new() };
     let Some(schema) = offline.tool(step).and_then(|(_, tool)| tool.schema.as_ref()) else {
         return Vec::new();
     };
     let Some(arguments) = &step.arguments else { return Vec::new() };
-    let failed = failure(step).is_some();
+    let failed = offline.failure(at).is_some();
     let mut problems = check(schema, arguments);
     // Many tools read "17" as 17: only a failure shows that this one does not.
     problems.retain(|problem| failed || problem.kind != ProblemKind::TextForValue);
     problems.retain(|problem| {
-        problem.kind != ProblemKind::Missing || !does_without(offline, step, &problem.parameter)
+        problem.kind != ProblemKind::Missing || !does_without(offline, at, step, &problem.parameter)
     });
     problems
 }
 
 /// Frameworks that send strict schemas call everything required; the tool worked without it all the same.
-fn does_without(offline: &Offline<'_>, step: &Step, parameter: &str) -> bool {
+fn does_without(offline: &Offline<'_>, at: usize, step: &Step, parameter: &str) -> bool {
     let lacks = |other: &Step| {
         other
             .arguments
             .as_ref()
             .is_some_and(|arguments| arguments.is_object() && arguments.get(parameter).is_none())
     };
-    let worked = |other: &Step| other.observation.is_some() && failure(other).is_none();
-    let calls = offline.trajectory.steps.iter().take(200).chain(std::iter::once(step));
-    calls.filter(|other| other.tool == step.tool).any(|other| lacks(other) && worked(other))
+    let calls = offline.trajectory.steps.iter().enumerate().take(200).chain(std::iter::once((at, step)));
+    calls.filter(|(_, other)| other.tool == step.tool).any(|(at, other)| lacks(other) && offline.ran(at))
 }
 
 /// Arguments were written but cannot be read.
@@ -130,7 +132,7 @@ pub(super) fn describe(problem: &Problem) -> String {
 
 pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
     let Some(step) = offline.step(at) else { return Opinion::not_applicable("There is no such step.") };
-    let exists = existence(offline, step);
+    let exists = existence(offline, at);
     if let Existence::Missing(why) = exists {
         return Opinion::bad(why, Vec::new());
     }
@@ -141,12 +143,12 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
             vec![quote(raw)],
         );
     }
-    let problems = problems(offline, step);
+    let problems = offline.problems(at);
     if let Some(first) = problems.first() {
         let explanation = format!("The call does not fit {}. {}", quote(&step.tool), describe(first));
         return Opinion::bad(explanation, problems.iter().map(describe).collect());
     }
-    if failure(step) == Some(Failure::BadCall) {
+    if offline.failure(at) == Some(Failure::BadCall) {
         let observation = step.observation.as_deref().unwrap_or_default();
         return Opinion::bad(
             format!("{} rejected the arguments.", quote(&step.tool)),
@@ -154,7 +156,7 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
         );
     }
     if offline.thought(at).is_none()
-        && let Some(better) = better_tool(offline, step)
+        && let Some(better) = better_tool(offline, at, step)
     {
         return better;
     }
@@ -175,13 +177,13 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
 
 /// Another tool that fits the request so much better that this one must be a mistake. Only for the first calls: what
 /// comes later follows from what was found.
-fn better_tool(offline: &Offline<'_>, step: &Step) -> Option<Opinion> {
+fn better_tool(offline: &Offline<'_>, step_at: usize, step: &Step) -> Option<Opinion> {
     let query = offline.query()?;
     let (at, tool) = offline.tool(step)?;
     if offline.trajectory.steps.len() > 1 || tool.runs_anything || tool.hands_over || tool.ends_run {
         return None;
     }
-    let fits = offline.index.fits_with_deeds(query);
+    let fits = offline.index.with_deeds(query, offline.query_fits());
     let fit = *fits.get(at)?;
     let (best, best_fit) = fits.iter().copied().enumerate().max_by(|one, other| one.1.total_cmp(&other.1))?;
     let better = offline.index.tools.get(best)?;
@@ -191,7 +193,7 @@ fn better_tool(offline: &Offline<'_>, step: &Step) -> Option<Opinion> {
     let only = |one: &Tool, other: &Tool| {
         let own: Vec<_> = one.nouns.iter().filter(|noun| !other.nouns.contains(noun)).collect();
         let said =
-            |noun: &str| query.words.iter().any(|word| *word.stem == *noun || abbreviates(&word.stem, noun));
+            |noun: &str| query.words.iter().any(|word| word.stem() == noun || abbreviates(word.stem(), noun));
         (!own.is_empty(), own.iter().all(|noun| said(noun)), own.iter().any(|noun| said(noun)))
     };
     let ((has, all, _), (tells, _, any)) = (only(better, tool), only(tool, better));
@@ -199,7 +201,7 @@ fn better_tool(offline: &Offline<'_>, step: &Step) -> Option<Opinion> {
     let clearly = clearly || sibling;
     // A required parameter without any word of the request in it speaks for neither.
     let from_query =
-        values::scalars(step).iter().filter(|(_, value)| query.source.contains(value.as_str())).count();
+        offline.scalars(step_at).iter().filter(|scalar| query.source.contains(&*scalar.value)).count();
     if best == at || !(clearly || best_fit > 4.0 * fit + 1.0 && from_query == 0) {
         return None;
     }

@@ -47,6 +47,9 @@ const SLASHED_WORDS: &[&str] =
 
 /// What a chunk between spaces names, and whether its parts are also words of the text.
 pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<Identifier>, bool) {
+    if is_plain_word(chunk) && chunk.len() <= 300 {
+        return (None, true);
+    }
     let bare = chunk.trim_start_matches(OPENING).trim_end_matches(CLOSING);
     let bare = bare.strip_suffix("'s").or_else(|| bare.strip_suffix("’s")).unwrap_or(bare);
     if bare.is_empty() || bare.len() > 300 {
@@ -62,7 +65,15 @@ pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<Identifie
     }
 }
 
+/// Nothing but letters: what most chunks are, and no name of any shape.
+fn is_plain_word(chunk: &str) -> bool {
+    !chunk.is_empty() && chunk.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
 pub(super) fn shape_of(bare: &str) -> Option<Shape> {
+    if is_plain_word(bare) {
+        return None;
+    }
     let digits = bare.bytes().filter(u8::is_ascii_digit).count();
     let letters = bare.chars().filter(|letter| letter.is_alphabetic()).count();
     if letters == 0 {

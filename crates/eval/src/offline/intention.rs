@@ -6,9 +6,10 @@ use gradus_core::trajectory::Step;
 use super::identifiers::Identifier;
 use super::quote::quote;
 use super::tools::Tool;
+use super::values::Scalar;
 use super::vocabulary::{self, Deeds, RETRIEVE, agree};
 use super::words::{Text, Word};
-use super::{Offline, Opinion, values};
+use super::{Offline, Opinion};
 
 /// Words of a thought that still says one thing.
 const SHORT: usize = 60;
@@ -41,8 +42,8 @@ pub(super) fn judge(
         && plan.is_clear;
     // Says that it only looks, and calls what changes things.
     let harms = against && plan.deeds & RETRIEVE != 0 && does & RETRIEVE == 0;
-    let fits = offline.index.fits_with_deeds(thought);
-    let found = another(offline, index, tool, thought, &plan, &fits, &Against { does, against, harms });
+    let fits = offline.index.with_deeds(thought, offline.thought_fits(at));
+    let found = another(offline, at, index, tool, &plan, &fits, &Against { does, against, harms });
     let in_reply = |name: &str| offline.same_reply(at).any(|(other, step)| other != at && step.tool == name);
     if let Some(better) =
         found.filter(|better| !in_reply(&better.name) && !comes_later(offline, at, better, thought))
@@ -65,7 +66,7 @@ pub(super) fn judge(
             notes,
         );
     }
-    if agree(thought.deeds, does) || shares_values(step, thought) {
+    if agree(thought.deeds, does) || shares_values(offline, at, thought) {
         return Opinion::good(format!("Nothing in the thought speaks against calling {name}."), notes);
     }
     Opinion::cannot(format!("The thought shares no word with {name} that a rule could go by."))
@@ -81,9 +82,9 @@ struct Against {
 /// The tool that the thought announces, when it is clearly not the called one.
 fn another<'o>(
     offline: &'o Offline<'_>,
+    at: usize,
     index: usize,
     tool: &Tool,
-    thought: &Text<'_>,
     plan: &Plan,
     fits: &[f32],
     call: &Against,
@@ -91,7 +92,8 @@ fn another<'o>(
     if !plan.is_clear {
         return None;
     }
-    let words = offline.index.fits(thought);
+    let thought = offline.thought(at)?;
+    let words = offline.thought_fits(at);
     let nouns = tool.named_nouns(thought);
     let fit = fits.get(index).copied().unwrap_or_default();
     let candidates = offline.index.tools.iter().enumerate().filter(|(other, _)| *other != index);
@@ -136,12 +138,12 @@ fn deeds_of_call(tool: &Tool, step: &Step) -> Deeds {
 }
 
 /// The call takes something from the thought: a value, or a word of one.
-fn shares_values(step: &Step, thought: &Text<'_>) -> bool {
+fn shares_values(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> bool {
     let said = thought.stems();
-    values::scalars(step).iter().take(20).any(|(_, value)| {
+    offline.scalars(at).iter().take(20).any(|Scalar { value, .. }| {
         let named = |said: &Identifier| said.text.len() > 2 && value.contains(&said.text);
-        let mut shared = value.len() > 2 && thought.source.contains(value.as_str())
-            || thought.identifiers.iter().any(named);
+        let mut shared =
+            value.len() > 2 && thought.source.contains(&**value) || thought.identifiers.iter().any(named);
         super::words::split_words(value, |word| {
             shared |= word.len() > 3 && said.contains(super::words::stem(&word.to_lowercase()).as_str());
         });
@@ -192,7 +194,8 @@ impl Plan {
             let object = thought.words.iter().skip(verb + 1).take(REACH).enumerate();
             let object: Vec<&Word> = object
                 .take_while(|(at, word)| {
-                    Some(word.sentence) == sentence && (*at == 0 || !vocabulary::is_preposition(&word.plain))
+                    Some(word.sentence) == sentence
+                        && (*at == 0 || !word.traits.has(vocabulary::IS_PREPOSITION))
                 })
                 .map(|(_, word)| word)
                 .collect();

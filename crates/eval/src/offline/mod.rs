@@ -19,15 +19,21 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
 use gradus_core::trajectory::{Step, Trajectory};
 
 pub use repetition::{Call, is_repetition};
 pub use tools::ToolIndex;
 
+use failure::{Failure, failure};
 use quote::head;
+use schema::Problem;
 use tools::Tool;
+use topic::AskedStems;
+use values::Scalar;
 use words::Text;
 
 /// What is looked at of each earlier observation.
@@ -78,13 +84,34 @@ pub struct Offline<'t> {
     trajectory: &'t Trajectory,
     index: Arc<ToolIndex>,
     query: OnceLock<Option<Text<'t>>>,
-    thoughts: Vec<OnceLock<Option<Text<'t>>>>,
+    asked_stems: OnceLock<AskedStems>,
+    steps: Vec<Prepared<'t>>,
+    prints: RandomState,
     /// How well each tool fits the request.
     query_fits: OnceLock<Vec<f32>>,
     /// The tools whose subject the request names.
     asked_tools: OnceLock<Vec<usize>>,
     /// Whether the trace's list of tools can be trusted to be all that were on offer.
     lists_all: OnceLock<bool>,
+}
+
+fn said(opinion: Option<&Opinion>) -> Opinion {
+    opinion.cloned().unwrap_or_else(|| Opinion::not_applicable("There is no such step."))
+}
+
+/// What was made of a step: many rules ask for it, and again for each later step.
+#[derive(Debug, Default)]
+struct Prepared<'t> {
+    thought: OnceLock<Option<Text<'t>>>,
+    /// How well each tool fits the thought.
+    thought_fits: OnceLock<Vec<f32>>,
+    scalars: OnceLock<Vec<Scalar<'t>>>,
+    failure: OnceLock<Option<Failure>>,
+    problems: OnceLock<Vec<Problem>>,
+    brought_up: OnceLock<Vec<u64>>,
+    choice: OnceLock<Opinion>,
+    topic: OnceLock<Opinion>,
+    validity: OnceLock<Opinion>,
 }
 
 impl<'t> Offline<'t> {
@@ -103,12 +130,13 @@ impl<'t> Offline<'t> {
     }
 
     fn prepared(trajectory: &'t Trajectory, index: Arc<ToolIndex>) -> Self {
-        let thoughts = trajectory.steps.iter().map(|_| OnceLock::new()).collect();
         Offline {
             trajectory,
             index,
             query: OnceLock::new(),
-            thoughts,
+            asked_stems: OnceLock::new(),
+            steps: trajectory.steps.iter().map(|_| Prepared::default()).collect(),
+            prints: RandomState::default(),
             query_fits: OnceLock::new(),
             asked_tools: OnceLock::new(),
             lists_all: OnceLock::new(),
@@ -117,12 +145,12 @@ impl<'t> Offline<'t> {
 
     /// Does the tool, on these things, do what the thought says?
     pub fn thought_to_tool(&self, step: usize) -> Opinion {
-        thought::judge(self, step)
+        said(self.choice(step))
     }
 
     /// Is the thought about the request?
     pub fn query_to_thought(&self, step: usize) -> Opinion {
-        topic::judge(self, step)
+        said(self.topic(step))
     }
 
     /// Was this a straight way to the answer?
@@ -132,7 +160,20 @@ impl<'t> Offline<'t> {
 
     /// Is this a call that the tool can take and, where no thought says why it was made, that fits the request?
     pub fn call_validity(&self, step: usize) -> Opinion {
-        call::judge(self, step)
+        said(self.validity(step))
+    }
+
+    /// What [`Offline::thought_to_tool`] says, made once; `None` where there is no such step.
+    fn choice(&self, at: usize) -> Option<&Opinion> {
+        Some(self.steps.get(at)?.choice.get_or_init(|| thought::judge(self, at)))
+    }
+
+    fn topic(&self, at: usize) -> Option<&Opinion> {
+        Some(self.steps.get(at)?.topic.get_or_init(|| topic::judge(self, at)))
+    }
+
+    fn validity(&self, at: usize) -> Option<&Opinion> {
+        Some(self.steps.get(at)?.validity.get_or_init(|| call::judge(self, at)))
     }
 
     fn step(&self, at: usize) -> Option<&'t Step> {
@@ -145,7 +186,48 @@ impl<'t> Offline<'t> {
             let thought = self.step(at)?.thought.as_deref()?;
             (!thought.trim().is_empty()).then(|| Text::new(thought))
         };
-        self.thoughts.get(at)?.get_or_init(text).as_ref()
+        self.steps.get(at)?.thought.get_or_init(text).as_ref()
+    }
+
+    fn thought_fits(&self, at: usize) -> &[f32] {
+        let fits = || self.thought(at).map(|thought| self.index.fits(thought)).unwrap_or_default();
+        self.steps.get(at).map_or(&[], |step| step.thought_fits.get_or_init(fits))
+    }
+
+    /// The scalar arguments of a step.
+    fn scalars(&self, at: usize) -> &[Scalar<'t>] {
+        let scalars = || self.step(at).map(values::scalars).unwrap_or_default();
+        self.steps.get(at).map_or(&[], |step| step.scalars.get_or_init(scalars))
+    }
+
+    fn failure(&self, at: usize) -> Option<Failure> {
+        *self.steps.get(at)?.failure.get_or_init(|| failure(self.step(at)?))
+    }
+
+    /// It was answered, and not with an error.
+    fn ran(&self, at: usize) -> bool {
+        self.step(at).is_some_and(|step| step.observation.is_some()) && self.failure(at).is_none()
+    }
+
+    /// What the called tool's schema objects to.
+    fn problems(&self, at: usize) -> &[Problem] {
+        self.steps.get(at).map_or(&[], |step| step.problems.get_or_init(|| call::problems(self, at)))
+    }
+
+    /// The fingerprints of what a step brought up, in order.
+    fn brought_up(&self, at: usize) -> &[u64] {
+        let prints =
+            || self.step(at).map(|step| topic::brought_up(step, |stem| self.print(stem))).unwrap_or_default();
+        self.steps.get(at).map_or(&[], |step| step.brought_up.get_or_init(prints))
+    }
+
+    /// A stem's fingerprint: much smaller than the stem, where many are kept.
+    fn print(&self, stem: &str) -> u64 {
+        self.prints.hash_one(stem)
+    }
+
+    fn asked_stems(&self) -> &AskedStems {
+        self.asked_stems.get_or_init(|| self.query().map(AskedStems::of).unwrap_or_default())
     }
 
     fn query(&self) -> Option<&Text<'t>> {
@@ -174,17 +256,17 @@ impl<'t> Offline<'t> {
     }
 
     /// The steps just before, newest first: what a thought may refer to. Bounded, so that long runs stay linear.
-    fn before(&self, at: usize) -> impl Iterator<Item = &'t Step> {
-        self.trajectory.steps[..at.min(self.trajectory.steps.len())].iter().rev().take(64)
+    fn before(&self, at: usize) -> impl Iterator<Item = (usize, &'t Step)> {
+        self.trajectory.steps[..at.min(self.trajectory.steps.len())].iter().enumerate().rev().take(64)
     }
 
     /// Whether a step before brought this up.
     fn seen_before(&self, at: usize, text: &str) -> bool {
-        self.before(at).any(|step| {
+        self.before(at).any(|(before, step)| {
             step.observation
                 .as_deref()
                 .is_some_and(|observation| head(observation, OBSERVATION).contains(text))
-                || values::scalars(step).iter().any(|(_, value)| value.contains(text))
+                || self.scalars(before).iter().any(|scalar| scalar.value.contains(text))
         })
     }
 

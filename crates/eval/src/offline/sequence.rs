@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use gradus_core::trajectory::Step;
 
 use super::call;
-use super::failure::{Failure, failure};
+use super::failure::Failure;
 use super::quote::{head, quote, tail};
 use super::repetition::{Call, is_repetition};
 use super::vocabulary::OWNS_UP;
-use super::{Offline, Opinion, values};
+use super::{Offline, Opinion};
 
 /// Detours named in one opinion.
 const MOST_REASONS: usize = 8;
@@ -22,7 +22,7 @@ pub(super) fn judge(offline: &Offline<'_>) -> Opinion {
     if trajectory.steps.is_empty() {
         return Opinion::not_applicable("The run made no calls.");
     }
-    let failures: Vec<Option<Failure>> = trajectory.steps.iter().map(failure).collect();
+    let failures: Vec<Option<Failure>> = (0..trajectory.steps.len()).map(|at| offline.failure(at)).collect();
     let mut detours: Vec<String> = Vec::new();
     detours.extend(wrong_steps(offline, &failures));
     detours.extend(repeated(offline, &failures));
@@ -65,9 +65,9 @@ fn wrong_steps(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Vec<Strin
             break;
         }
         let number = step.index;
-        if let call::Existence::Missing(why) = call::existence(offline, step) {
+        if let call::Existence::Missing(why) = call::existence(offline, at) {
             found.push(format!("Step {number}: {why}"));
-        } else if let Some(problem) = call::problems(offline, step).first() {
+        } else if let Some(problem) = offline.problems(at).first() {
             found.push(format!(
                 "Step {number} calls {} with arguments that it cannot take. {}",
                 quote(&step.tool),
@@ -84,12 +84,12 @@ fn wrong_steps(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Vec<Strin
                 "Step {number} failed for want of a parameter that the next call of {} adds.",
                 quote(&step.tool)
             ));
-        } else if let Opinion::Bad { explanation, .. } = offline.thought_to_tool(at) {
+        } else if let Some(Opinion::Bad { explanation, .. }) = offline.choice(at) {
             found.push(format!("Step {number}: {explanation}"));
-        } else if let Opinion::Bad { explanation, .. } = offline.query_to_thought(at) {
+        } else if let Some(Opinion::Bad { explanation, .. }) = offline.topic(at) {
             found.push(format!("Step {number}: {explanation}"));
         } else if offline.thought(at).is_none()
-            && let Opinion::Bad { explanation, .. } = offline.call_validity(at)
+            && let Some(Opinion::Bad { explanation, .. }) = offline.validity(at)
         {
             found.push(format!("Step {number}: {explanation}"));
         }
@@ -107,7 +107,7 @@ fn completed_later(offline: &Offline<'_>, at: usize) -> bool {
         return false;
     };
     step.tool == next.tool
-        && failure(next).is_none()
+        && offline.failure(at + 1).is_none()
         && after.len() > before.len()
         && before.iter().all(|(name, value)| after.get(name) == Some(value))
 }
@@ -187,7 +187,7 @@ fn wrong_order(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<St
         }
         let Some(before) = failed.get(step.tool.as_str()).copied() else { continue };
         failed.remove(step.tool.as_str());
-        if at - before > 50 || !same_target(&steps[before], step) {
+        if at - before > 50 || !same_target(offline, before, at) {
             continue;
         }
         let maker = (before + 1..at).find(|between| {
@@ -211,9 +211,8 @@ fn wrong_order(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<St
 }
 
 /// The same things are named, whatever the longer texts around them say.
-fn same_target(before: &Step, after: &Step) -> bool {
-    let short =
-        |step| values::scalars(step).into_iter().filter(|(_, value)| value.len() <= 60).collect::<Vec<_>>();
+fn same_target(offline: &Offline<'_>, before: usize, after: usize) -> bool {
+    let short = |at| offline.scalars(at).iter().filter(|one| one.value.len() <= 60).collect::<Vec<_>>();
     let (before, after) = (short(before), short(after));
     let same = before.iter().filter(|one| after.contains(one)).count();
     !before.is_empty() && same * 3 >= before.len() * 2

@@ -5,8 +5,7 @@ use super::identifiers::{Shape, shape_of};
 use super::quote::quote;
 use super::tools::Tool;
 use super::words::Text;
-use super::{Offline, Opinion, intention, topic, values};
-use gradus_core::trajectory::Step;
+use super::{Offline, Opinion, intention, values};
 
 pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
     let Some(step) = offline.step(at) else { return Opinion::not_applicable("There is no such step.") };
@@ -15,7 +14,7 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
     };
     let mut notes =
         vec![format!("thought: {}", quote(&thought.source)), format!("call: {}", quote(&step.tool))];
-    match call::existence(offline, step) {
+    match call::existence(offline, at) {
         Existence::Missing(why) => return Opinion::bad(why, notes),
         Existence::Unsure
             if step.observation.is_none()
@@ -32,8 +31,8 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
         return Opinion::cannot("The step names no tool that can be looked at.");
     };
     // The tool may be right while its arguments are not: that is told here and judged elsewhere.
-    notes.extend(call::problems(offline, step).iter().map(call::describe));
-    if let Some(found) = contradiction(offline, at, step, thought, tool) {
+    notes.extend(offline.problems(at).iter().map(call::describe));
+    if let Some(found) = contradiction(offline, at, thought, tool) {
         let who = if thought.source.contains(&found.said) {
             "The thought speaks of"
         } else {
@@ -68,19 +67,18 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
 fn contradiction(
     offline: &Offline<'_>,
     at: usize,
-    step: &Step,
     thought: &Text<'_>,
     tool: &Tool,
 ) -> Option<values::Contradiction> {
     let query = offline.query();
-    let found = values::contradiction(thought, step, &tool.nouns);
+    let found = values::contradiction(thought, offline.scalars(at), &tool.nouns);
     // A thought that names nothing speaks of what the request names, unless it is about something else altogether.
     let silent = |shape: Shape| !thought.identifiers.iter().any(|said| said.shape == shape);
     let found = found.or_else(|| {
-        let found = values::contradiction(query?, step, &[])?;
+        let found = values::contradiction(query?, offline.scalars(at), &[])?;
         let kind = shape_of(&found.value)
             .filter(|shape| matches!(shape, Shape::Pair | Shape::Email | Shape::Code))?;
-        let follows = || matches!(topic::judge(offline, at), Opinion::Good { .. });
+        let follows = || matches!(offline.topic(at), Some(Opinion::Good { .. }));
         let is_held = silent(kind) && !found.is_name && !offline.seen_before(at, &found.value);
         (is_held && follows()).then_some(found)
     })?;
@@ -91,9 +89,8 @@ fn contradiction(
         return None;
     }
     // Another call of the same reply may be the one on what the thought names.
-    let elsewhere =
-        |other: &Step| values::scalars(other).iter().any(|(_, value)| value.contains(&found.said));
-    let shared = offline.same_reply(at).any(|(other, step)| other != at && elsewhere(step));
+    let elsewhere = |other| offline.scalars(other).iter().any(|scalar| scalar.value.contains(&found.said));
+    let shared = offline.same_reply(at).any(|(other, _)| other != at && elsewhere(other));
     (!shared).then_some(found)
 }
 

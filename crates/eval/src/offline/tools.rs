@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use gradus_core::raw_json::RawJson;
 use gradus_core::trajectory::ToolDefinition;
 use serde_json::Value as Json;
@@ -20,9 +21,9 @@ const DESCRIPTION: usize = 1_500;
 #[derive(Debug)]
 pub struct ToolIndex {
     pub(super) tools: Vec<Tool>,
-    by_name: HashMap<String, usize>,
+    by_name: HashMap<String, usize, RandomState>,
     /// For each stem, the tools that mention it and how strongly.
-    mentions: HashMap<Box<str>, Vec<(u32, f32)>>,
+    mentions: HashMap<Box<str>, Vec<(u32, f32)>, RandomState>,
 }
 
 #[derive(Debug)]
@@ -49,7 +50,8 @@ impl ToolIndex {
         tools: &[ToolDefinition],
         called: impl Iterator<Item = &'n str>,
     ) -> ToolIndex {
-        let mut index = ToolIndex { tools: Vec::new(), by_name: HashMap::new(), mentions: HashMap::new() };
+        let mut index =
+            ToolIndex { tools: Vec::new(), by_name: HashMap::default(), mentions: HashMap::default() };
         for tool in tools.iter().take(MOST_TOOLS) {
             index.add(
                 &tool.name,
@@ -82,7 +84,7 @@ impl ToolIndex {
         let parameters =
             schema.as_ref().and_then(|schema| schema.get("properties")).and_then(Json::as_object);
         let tool = Tool::new(name, description);
-        let mut weights: HashMap<Box<str>, f32> = HashMap::new();
+        let mut weights: HashMap<Box<str>, f32, RandomState> = HashMap::default();
         let mut mention = |stem: &str, weight: f32| {
             let known = weights.entry(stem.into()).or_insert(0.0);
             *known = known.max(weight);
@@ -92,13 +94,13 @@ impl ToolIndex {
         }
         // The first sentence says what the tool does; what follows is mostly about parameters.
         for word in Text::new(description).subjects() {
-            mention(&word.stem, if word.sentence == 0 { 1.5 } else { 0.6 });
+            mention(word.stem(), if word.sentence == 0 { 1.5 } else { 0.6 });
         }
         for (name, parameter) in parameters.into_iter().flatten().take(40) {
             split_words(name, |word| mention(&stem(&word.to_lowercase()), 0.8));
             let about = parameter.get("description").and_then(Json::as_str).unwrap_or_default();
             for word in Text::new(head(about, 300)).subjects() {
-                mention(&word.stem, 0.4);
+                mention(word.stem(), 0.4);
             }
             for choice in parameter.get("enum").and_then(Json::as_array).into_iter().flatten().take(20) {
                 split_words(head(choice.as_str().unwrap_or_default(), 60), |word| {
@@ -115,13 +117,13 @@ impl ToolIndex {
     /// How well each tool fits the text, words that few tools mention counting most.
     pub(super) fn fits(&self, text: &Text<'_>) -> Vec<f32> {
         let mut fits = vec![0.0; self.tools.len()];
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = std::collections::HashSet::with_hasher(RandomState::default());
         let count = self.tools.len() as f32;
         for word in text.subjects().take(600) {
-            if !seen.insert(&*word.stem) {
+            if !seen.insert(word.stem()) {
                 continue;
             }
-            let Some(mentions) = self.mentions.get(&*word.stem).or_else(|| self.long_form(word)) else {
+            let Some(mentions) = self.mentions.get(word.stem()).or_else(|| self.long_form(word)) else {
                 continue;
             };
             let tells = ((count + 1.0) / (mentions.len() as f32 + 0.5)).ln().max(0.02);
@@ -135,8 +137,8 @@ impl ToolIndex {
     }
 
     /// The same, with what the text announces to do counted in.
-    pub(super) fn fits_with_deeds(&self, text: &Text<'_>) -> Vec<f32> {
-        let mut fits = self.fits(text);
+    pub(super) fn with_deeds(&self, text: &Text<'_>, fits: &[f32]) -> Vec<f32> {
+        let mut fits = fits.to_vec();
         let verbs: Deeds = text.announced.iter().fold(0, |all, (_, deeds)| all | deeds);
         for (tool, fit) in self.tools.iter().zip(&mut fits) {
             *fit += match () {
@@ -159,7 +161,7 @@ impl ToolIndex {
             .iter()
             .take(60)
             .flat_map(|tool| &tool.nouns)
-            .find(|noun| abbreviates(noun, &word.stem))?;
+            .find(|noun| abbreviates(noun, word.stem()))?;
         self.mentions.get(noun)
     }
 }
@@ -285,11 +287,11 @@ impl Tool {
         let initials: String = self.nouns.iter().filter_map(|noun| noun.chars().next()).collect();
         let mut found = vec![false; self.nouns.len()];
         for word in text.words.iter().take(1_200).filter(|word| counts(word)) {
-            if self.nouns.len() > 1 && word.capital && *word.stem == *initials {
+            if self.nouns.len() > 1 && word.capital && word.stem() == initials {
                 return 1.0;
             }
             for (found, noun) in found.iter_mut().zip(&self.nouns) {
-                *found = *found || *word.stem == **noun || abbreviates(&word.stem, noun);
+                *found = *found || word.stem() == &**noun || abbreviates(word.stem(), noun);
             }
         }
         found.iter().filter(|found| **found).count() as f32 / self.nouns.len() as f32
@@ -299,9 +301,9 @@ impl Tool {
     pub(super) fn is_named_by(&self, words: &[&Word]) -> bool {
         let initials: String = self.nouns.iter().filter_map(|noun| noun.chars().next()).collect();
         let holds =
-            |noun: &str| words.iter().any(|word| *word.stem == *noun || abbreviates(&word.stem, noun));
+            |noun: &str| words.iter().any(|word| word.stem() == noun || abbreviates(word.stem(), noun));
         let short =
-            || self.nouns.len() > 1 && words.iter().any(|word| word.capital && *word.stem == *initials);
+            || self.nouns.len() > 1 && words.iter().any(|word| word.capital && word.stem() == initials);
         !self.nouns.is_empty() && (self.nouns.iter().all(|noun| holds(noun)) || short())
     }
 

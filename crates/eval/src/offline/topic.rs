@@ -1,17 +1,16 @@
 //! Whether a thought is about the request: names the same things, speaks of the same subject, or refers to what the
 //! run has already found out on the way.
 
-use std::collections::HashSet;
-
+use gradus_core::trajectory::Step;
 use serde_json::Value as Json;
 
-use super::failure::failure;
 use super::identifiers::{Identifier, Shape};
 use super::quote::{head, quote};
 use super::tools::Tool;
-use super::vocabulary::{agree, is_noun_too, is_own_work};
+use super::values::Scalar;
+use super::vocabulary::{TELLS_OF_WORK, agree, is_noun_too};
 use super::words::{Text, Word, abbreviates, split_words, stem};
-use super::{Offline, Opinion, values};
+use super::{Offline, Opinion};
 
 pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
     if offline.step(at).is_none() {
@@ -38,7 +37,7 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
         );
         return Opinion::bad(explanation, notes);
     }
-    if let Some(shared) = shared(query, thought) {
+    if let Some(shared) = shared(offline, query, thought) {
         return Opinion::good(format!("Request and thought both speak of {}.", quote(&shared)), notes);
     }
     if let Some(bridge) = bridge(offline, at, query, thought) {
@@ -85,7 +84,7 @@ fn other_subject(
         .words
         .iter()
         .any(|word| matches!(&*word.plain, "first" | "before" | "then" | "because" | "since" | "also"));
-    if staged || offline.before(at).any(|step| failure(step).is_some()) {
+    if staged || offline.before(at).any(|(before, _)| offline.failure(before).is_some()) {
         return None;
     }
     let asked: Vec<&Tool> = offline.asked_tools().take(50).collect();
@@ -94,7 +93,7 @@ fn other_subject(
             && (can_be_called(tool, query) || was_called_so(offline, at, tool, query))
     })?;
     // Once the request's own tool has been used, what follows builds on it.
-    if offline.before(at).any(|step| asked.iter().any(|tool| tool.name == step.tool)) {
+    if offline.before(at).any(|(_, step)| asked.iter().any(|tool| tool.name == step.tool)) {
         return None;
     }
     if asked.iter().any(|tool| tool.named_nouns(thought) > 0.0) {
@@ -128,16 +127,15 @@ fn can_be_called(tool: &Tool, query: &Text<'_>) -> bool {
 /// A later step calls it with nothing but what the request says: that could have been done at once.
 fn was_called_so(offline: &Offline<'_>, at: usize, tool: &Tool, query: &Text<'_>) -> bool {
     let asked_in = &query.lower;
-    let mut later =
-        offline.trajectory.steps.iter().skip(at + 1).take(20).filter(|step| step.tool == tool.name);
-    later.any(|step| {
-        let values = values::scalars(step);
-        !values.is_empty() && values.iter().all(|(_, value)| asked_in.contains(&value.to_lowercase()))
+    let later = offline.trajectory.steps.iter().enumerate().skip(at + 1).take(20);
+    later.filter(|(_, step)| step.tool == tool.name).any(|(later, _)| {
+        let values = offline.scalars(later);
+        !values.is_empty() && values.iter().all(|Scalar { lower, .. }| asked_in.contains(&**lower))
     })
 }
 
 /// A thing or a subject that both speak of. Verbs do not count: anyone may want to "create" something.
-fn shared(query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
+fn shared(offline: &Offline<'_>, query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
     let asked_in = &query.lower;
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
     for said in
@@ -154,17 +152,35 @@ fn shared(query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
             return Some(said.text.clone());
         }
     }
-    let mut asked = query.stems();
-    // "the report" is report.txt.
-    let files = query.identifiers.iter().filter(|asked| matches!(asked.shape, Shape::File | Shape::Path));
-    let names: Vec<String> = files.flat_map(name_words).collect();
-    asked.extend(names.iter().map(String::as_str));
-    let tells = |word: &&Word| (word.deeds == 0 || is_noun_too(&word.stem)) && word.stem.chars().count() > 1;
-    let word = thought
-        .subjects()
-        .filter(tells)
-        .find(|word| asked.contains(&*word.stem) || asked.iter().any(|asked| abbreviates(&word.stem, asked)));
+    let asked = offline.asked_stems();
+    let tells =
+        |word: &&Word| (word.deeds == 0 || is_noun_too(word.stem())) && word.stem().chars().nth(1).is_some();
+    let word = thought.subjects().filter(tells).find(|word| asked.hold(word.stem()));
     word.map(|word| word.plain.to_string())
+}
+
+/// The stems of what a request is about, in order.
+#[derive(Debug, Default)]
+pub(super) struct AskedStems(Vec<Box<str>>);
+
+impl AskedStems {
+    pub(super) fn of(query: &Text<'_>) -> AskedStems {
+        let mut stems: Vec<Box<str>> = query.subjects().map(|word| word.stem().into()).collect();
+        // "the report" is report.txt.
+        let files = query.identifiers.iter().filter(|asked| matches!(asked.shape, Shape::File | Shape::Path));
+        stems.extend(files.flat_map(name_words).map(String::into_boxed_str));
+        stems.sort_unstable();
+        stems.dedup();
+        AskedStems(stems)
+    }
+
+    /// Whether one of them is this one, or short for it, or the other way round. Such stems begin alike.
+    fn hold(&self, stem: &str) -> bool {
+        let first = |stem: &str| stem.as_bytes().first().copied();
+        let from = self.0.partition_point(|asked| first(asked) < first(stem));
+        let alike = self.0[from..].iter().take_while(|asked| first(asked) == first(stem));
+        alike.into_iter().any(|asked| **asked == *stem || abbreviates(stem, asked))
+    }
 }
 
 fn name_words(file: &Identifier) -> Vec<String> {
@@ -179,7 +195,7 @@ fn name_words(file: &Identifier) -> Vec<String> {
 fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
     let step = offline.step(at)?;
     let fits_query = offline.query_fits();
-    let fits_thought = offline.index.fits(thought);
+    let fits_thought = offline.thought_fits(at);
     let best = |fits: &[f32]| {
         fits.iter()
             .copied()
@@ -187,7 +203,7 @@ fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>
             .max_by(|one, other| one.1.total_cmp(&other.1))
             .filter(|(_, fit)| *fit > 0.5)
     };
-    if let (Some((asked, _)), Some((said, _))) = (best(fits_query), best(&fits_thought))
+    if let (Some((asked, _)), Some((said, _))) = (best(fits_query), best(fits_thought))
         && asked == said
     {
         return Some(format!("Request and thought both fit {}.", quote(&offline.index.tools[asked].name)));
@@ -198,9 +214,10 @@ fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>
     // The call takes its values from the request, and the thought is about that call.
     let (index, tool) = offline.tool(step)?;
     let asked_in = &query.lower;
-    let from_query = values::scalars(step)
+    let from_query = offline
+        .scalars(at)
         .iter()
-        .any(|(_, value)| value.chars().count() > 2 && asked_in.contains(&value.to_lowercase()));
+        .any(|Scalar { value, lower, .. }| value.chars().nth(2).is_some() && asked_in.contains(&**lower));
     let about_call = tool.named_nouns(thought) > 0.0
         || tool.hands_over
         || fits_thought.get(index).is_some_and(|fit| *fit > 0.8);
@@ -226,22 +243,34 @@ fn refers_back(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> bool {
     if pointing && trouble.iter().any(|word| said.contains(word)) {
         return true;
     }
-    let mut brought_up: HashSet<String> = HashSet::new();
-    for step in offline.before(at).take(8) {
-        brought_up.extend(Text::new(&step.tool).subjects().map(|word| word.stem.to_string()));
-        let observation = head(step.observation.as_deref().unwrap_or_default(), 3_000);
-        brought_up.extend(
-            Text::new(observation)
-                .subjects()
-                .filter(|word| word.deeds == 0)
-                .map(|word| word.stem.to_string()),
-        );
+    for (_, step) in offline.before(at).take(8) {
+        let observation = looked_at(step);
         if thought.identifiers.iter().any(|said| said.text.len() > 1 && observation.contains(&said.text)) {
             return true;
         }
     }
-    let shared = said.iter().filter(|word| brought_up.contains(**word)).count();
+    let brought_up = |word: &&&str| {
+        let print = offline.print(word);
+        offline.before(at).take(8).any(|(before, _)| offline.brought_up(before).binary_search(&print).is_ok())
+    };
+    let shared = said.iter().filter(brought_up).count();
     shared >= 2 || shared == 1 && pointing
+}
+
+/// What counts of a result.
+fn looked_at(step: &Step) -> &str {
+    head(step.observation.as_deref().unwrap_or_default(), 3_000)
+}
+
+/// The fingerprints of what a step brought up: the subjects of its tool's name and of its result. In order.
+pub(super) fn brought_up(step: &Step, print: impl Fn(&str) -> u64) -> Vec<u64> {
+    let of_tool = Text::words(&step.tool);
+    let of_result = Text::words(looked_at(step));
+    let words = of_tool.iter().chain(of_result.iter().filter(|word| word.deeds == 0));
+    let mut prints: Vec<u64> = words.filter(|word| !word.stop).map(|word| print(word.stem())).collect();
+    prints.sort_unstable();
+    prints.dedup();
+    prints
 }
 
 /// No tie at all was found: off the subject when the thought has a subject of its own.
@@ -263,12 +292,12 @@ fn apart(
         .filter(|word| {
             word.deeds == 0
                 && word.plain.len() > 2
-                && !offline.index.knows(&word.stem)
-                && !is_own_work(&word.plain)
+                && !offline.index.knows(word.stem())
+                && !word.traits.has(TELLS_OF_WORK)
         })
         .map(|word| &*word.plain)
         .collect();
-    let fits = offline.index.fits(thought);
+    let fits = offline.thought_fits(at);
     let step = offline.step(at);
     let about_own_call =
         step.and_then(|step| offline.tool(step)).is_some_and(|(_, tool)| tool.named_nouns(thought) > 0.0);
@@ -277,9 +306,10 @@ fn apart(
         own.len() >= 2 || own.len() == 1 && thought.identifiers.iter().any(|said| said.shape.is_exact());
     // Other words for the same thing look like another thing. If the call is about what the request names, they may be.
     let call_is_tied = step.is_some_and(|step| {
-        values::scalars(step)
+        offline
+            .scalars(at)
             .iter()
-            .any(|(_, value)| value.chars().count() > 2 && query.source.contains(value.as_str()))
+            .any(|Scalar { value, .. }| value.chars().nth(2).is_some() && query.source.contains(&**value))
             || offline.tool(step).is_some_and(|(_, tool)| tool.named_nouns(query) > 0.0)
     });
     if strange && (asked > 0 || !query.identifiers.is_empty()) && (at == 0 || own.len() >= 3) {

@@ -1,5 +1,7 @@
 //! Argument values against what a text says: the right tool called on the wrong thing.
 
+use std::borrow::Cow;
+
 use gradus_core::trajectory::Step;
 use serde_json::Value as Json;
 
@@ -17,8 +19,17 @@ pub(super) struct Contradiction {
     pub is_name: bool,
 }
 
+/// A scalar argument of a call.
+#[derive(Debug, PartialEq)]
+pub(super) struct Scalar<'a> {
+    pub parameter: &'a str,
+    pub value: Cow<'a, str>,
+    /// The value in lower case.
+    pub lower: Box<str>,
+}
+
 /// The scalar arguments of a call with their parameters, in order.
-pub(super) fn scalars(step: &Step) -> Vec<(&str, String)> {
+pub(super) fn scalars(step: &Step) -> Vec<Scalar<'_>> {
     let mut found = Vec::new();
     if let Some(arguments) = &step.arguments {
         gather("", arguments, &mut found, 0);
@@ -26,24 +37,31 @@ pub(super) fn scalars(step: &Step) -> Vec<(&str, String)> {
     found
 }
 
-fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<(&'a str, String)>, depth: usize) {
+fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<Scalar<'a>>, depth: usize) {
     if found.len() >= MOST_VALUES || depth > 4 {
         return;
     }
+    let scalar = |value: Cow<'a, str>| {
+        let lower = value.to_lowercase().into();
+        Scalar { parameter: name, value, lower }
+    };
     match json {
         Json::Object(fields) => fields.iter().for_each(|(name, value)| gather(name, value, found, depth + 1)),
         Json::Array(items) => items.iter().take(20).for_each(|value| gather(name, value, found, depth + 1)),
         Json::String(text) if !text.is_empty() && text.len() <= 300 => {
-            found.push((name, text.trim().to_owned()))
+            found.push(scalar(Cow::Borrowed(text.trim())));
         }
-        Json::Number(number) => found.push((name, number.to_string())),
+        Json::Number(number) => found.push(scalar(Cow::Owned(number.to_string()))),
         _ => {}
     }
 }
 
 /// An argument that names another thing than the text does. `nouns`: what the tool is about.
-pub(super) fn contradiction(text: &Text<'_>, step: &Step, nouns: &[Box<str>]) -> Option<Contradiction> {
-    let values = scalars(step);
+pub(super) fn contradiction(
+    text: &Text<'_>,
+    values: &[Scalar<'_>],
+    nouns: &[Box<str>],
+) -> Option<Contradiction> {
     if values.is_empty() {
         return None;
     }
@@ -51,22 +69,21 @@ pub(super) fn contradiction(text: &Text<'_>, step: &Step, nouns: &[Box<str>]) ->
     let used = |said: &str| {
         let said = said.to_lowercase();
         // Either may be the longer one: "#17" in a title, a path below the one that was named.
-        values.iter().any(|(_, value)| {
-            let value = value.to_lowercase();
-            value.contains(&said) || (value.len() > 3 && said.contains(&value))
-        })
+        values
+            .iter()
+            .any(|Scalar { lower, .. }| lower.contains(&said) || (lower.len() > 3 && said.contains(&**lower)))
     };
     let unused = |shape: Shape| {
         text.identifiers.iter().filter(move |said| said.shape == shape).find(|said| !used(&said.text))
     };
-    for (at, (parameter, value)) in values.iter().enumerate() {
-        if source.contains(&value.to_lowercase()) {
+    for (at, Scalar { parameter, value, lower }) in values.iter().enumerate() {
+        if source.contains(&**lower) {
             continue;
         }
         let contradiction = |said: &Identifier| {
             Some(Contradiction {
                 parameter: (*parameter).to_owned(),
-                value: value.clone(),
+                value: value.to_string(),
                 said: said.text.clone(),
                 is_name: false,
             })
@@ -89,12 +106,12 @@ pub(super) fn contradiction(text: &Text<'_>, step: &Step, nouns: &[Box<str>]) ->
                 let said = other_name(text, value).filter(|said| !used(said));
                 said.map(|said| Contradiction {
                     parameter: (*parameter).to_owned(),
-                    value: value.clone(),
+                    value: value.to_string(),
                     said,
                     is_name: true,
                 })
             }
-            _ if at > 0 => other_half(text, &values[at - 1].1, value).and_then(contradiction),
+            _ if at > 0 => other_half(text, &values[at - 1].value, value).and_then(contradiction),
             _ => None,
         };
         if found.is_some() {
@@ -142,7 +159,7 @@ fn other_file<'t>(text: &'t Text<'_>, value: &str) -> Option<&'t Identifier> {
     let mut related = false;
     split_words(&wanted, |word| {
         let word = stem(&word.to_lowercase());
-        related |= word.len() > 2 && text.words.iter().any(|said| *said.stem == *word);
+        related |= word.len() > 2 && text.words.iter().any(|said| said.stem() == word);
     });
     if related {
         return None;
@@ -210,7 +227,7 @@ mod tests {
 
     fn found(thought: &str, arguments: Json) -> Option<String> {
         let step = Step { arguments: Some(arguments), ..Step::default() };
-        contradiction(&Text::new(thought), &step, &["ticket".into()]).map(|found| found.parameter)
+        contradiction(&Text::new(thought), &scalars(&step), &["ticket".into()]).map(|found| found.parameter)
     }
 
     #[test]

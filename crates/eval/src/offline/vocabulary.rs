@@ -1,6 +1,11 @@
 //! The words every agent uses, whatever its tools: function words, what verbs do, and how plans are announced.
 //! Nothing in here belongs to one domain, tool or framework.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use foldhash::fast::RandomState;
+
 use super::words::soften;
 
 /// What a verb does, as a set of bits: many verbs do more than one thing ("open a file", "open a ticket").
@@ -96,16 +101,39 @@ const VERBS: &[(Deeds, &str)] = &[
     (PLAY | UPDATE, "paus"),
 ];
 
+/// What is known of a stem.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StemTraits {
+    /// What it does; 0 for words that are no known verbs.
+    pub deeds: Deeds,
+    is_noun_too: bool,
+    /// Some phrase begins with it.
+    pub opens_phrase: bool,
+}
+
+pub(super) fn stem_traits(stem: &str) -> StemTraits {
+    static TABLE: LazyLock<HashMap<String, StemTraits, RandomState>> = LazyLock::new(|| {
+        let mut table: HashMap<String, StemTraits, RandomState> = HashMap::default();
+        for (deeds, stems) in VERBS {
+            for stem in stems.split_whitespace() {
+                table.entry(soften(stem.to_owned())).or_default().deeds = *deeds;
+            }
+        }
+        for stem in NOUNS_TOO.split_whitespace() {
+            table.entry(stem.to_owned()).or_default().is_noun_too = true;
+        }
+        let openings = PHRASES.iter().flat_map(|(phrases, _)| phrases.split('|'));
+        for (first, _) in openings.filter_map(|phrase| phrase.split_once(' ')) {
+            table.entry(first.to_owned()).or_default().opens_phrase = true;
+        }
+        table
+    });
+    TABLE.get(stem).copied().unwrap_or_default()
+}
+
 /// What the stem does; 0 for words that are no known verbs.
 pub(super) fn deeds(stem: &str) -> Deeds {
-    use std::collections::HashMap;
-    use std::sync::LazyLock;
-    static TABLE: LazyLock<HashMap<String, Deeds>> = LazyLock::new(|| {
-        let stems =
-            VERBS.iter().flat_map(|(deeds, stems)| stems.split_whitespace().map(|stem| (stem, *deeds)));
-        stems.map(|(stem, deeds)| (soften(stem.to_owned()), deeds)).collect()
-    });
-    TABLE.get(stem).copied().unwrap_or(0)
+    stem_traits(stem).deeds
 }
 
 /// Verbs that are names of things as well: the book, the log, the order.
@@ -114,10 +142,7 @@ const NOUNS_TOO: &str = "log record order book test plan comment messag email ma
     exchang copi download upload commit branch merg release translat locat summari access load document";
 
 pub(super) fn is_noun_too(stem: &str) -> bool {
-    use std::collections::HashSet;
-    use std::sync::LazyLock;
-    static TABLE: LazyLock<HashSet<&str>> = LazyLock::new(|| NOUNS_TOO.split_whitespace().collect());
-    TABLE.contains(stem)
+    stem_traits(stem).is_noun_too
 }
 
 /// Whether doing the one may be what the other says.
@@ -142,10 +167,7 @@ const STOP: &str = "\
     more most other another new something thing things help able per etc";
 
 pub(super) fn is_stop(word: &str) -> bool {
-    use std::collections::HashSet;
-    use std::sync::LazyLock;
-    static TABLE: LazyLock<HashSet<&str>> = LazyLock::new(|| STOP.split_whitespace().collect());
-    TABLE.contains(word)
+    word_traits(word).has(STOPS)
 }
 
 /// Words by which agents speak of their own work rather than of its subject.
@@ -155,35 +177,63 @@ const OWN_WORK: &str = "information different strategy improve improving solve s
     previous response request message issue alternative better possible careful carefully complete completed ready simple \
     everything anything nothing way time moment data content text item items list name names";
 
-pub(super) fn is_own_work(word: &str) -> bool {
-    OWN_WORK.split_whitespace().any(|known| known == word)
-}
-
 /// Words after which the speaker says what comes next: "I will", "let me", "we need to".
-pub(super) fn announces(word: &str) -> bool {
-    const WORDS: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
-        plan now first then next please would to";
-    WORDS.split(' ').any(|known| known == word)
-}
+const ANNOUNCING: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
+    plan now first then next please would to";
 
-pub(super) fn is_preposition(word: &str) -> bool {
-    const WORDS: &str = "of in within from with around on to for by about that which at into through";
-    WORDS.split(' ').any(|known| known == word)
-}
+const PREPOSITIONS: &str = "of in within from with around on to for by about that which at into through";
 
 /// Words after which a noun or its adjective comes, not a verb.
-pub(super) fn determines(word: &str) -> bool {
-    const WORDS: &str = "the a an any all these those this that of my your their its some no many new have has \
-        every each both his her";
-    WORDS.split(' ').any(|known| known == word)
-}
+const DETERMINING: &str = "the a an any all these those this that of my your their its some no many new have has \
+    every each both his her";
 
 /// Words that may stand between the announcement and its verb.
-pub(super) fn fills(word: &str) -> bool {
-    const WORDS: &str = "i me us we you to now then first also again just try next simply and go ahead be able like \
-        please kindly quickly directly still start begin by actually really once more will need \
-        want help so use with";
-    WORDS.split(' ').any(|known| known == word)
+const FILLING: &str = "i me us we you to now then first also again just try next simply and go ahead be able like \
+    please kindly quickly directly still start begin by actually really once more will need \
+    want help so use with";
+
+/// What is known of a word as it is written: the lists that it is on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WordTraits(u8);
+
+pub(super) const STOPS: u8 = 1;
+pub(super) const TELLS_OF_WORK: u8 = 1 << 1;
+pub(super) const ANNOUNCES: u8 = 1 << 2;
+pub(super) const IS_PREPOSITION: u8 = 1 << 3;
+pub(super) const DETERMINES: u8 = 1 << 4;
+pub(super) const FILLS: u8 = 1 << 5;
+
+impl WordTraits {
+    pub(super) fn has(self, list: u8) -> bool {
+        self.0 & list != 0
+    }
+
+    pub(super) fn with(self, list: u8) -> WordTraits {
+        WordTraits(self.0 | list)
+    }
+}
+
+/// Takes lower case.
+pub(super) fn word_traits(word: &str) -> WordTraits {
+    static TABLE: LazyLock<HashMap<&str, WordTraits, RandomState>> = LazyLock::new(|| {
+        let mut table: HashMap<&str, WordTraits, RandomState> = HashMap::default();
+        let lists = [
+            (STOP, STOPS),
+            (OWN_WORK, TELLS_OF_WORK),
+            (ANNOUNCING, ANNOUNCES),
+            (PREPOSITIONS, IS_PREPOSITION),
+            (DETERMINING, DETERMINES),
+            (FILLING, FILLS),
+        ];
+        for (words, list) in lists {
+            for word in words.split_whitespace() {
+                let traits = table.entry(word).or_default();
+                *traits = traits.with(list);
+            }
+        }
+        table
+    });
+    TABLE.get(word).copied().unwrap_or_default()
 }
 
 /// Verbs of more than one word, as (first stem and second word, divided by `|`; what they do together). 0: no deed at all.

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use foldhash::fast::RandomState;
+
 use super::identifiers::{Identifier, read_chunk};
 use super::quote::{head, tail};
-use super::vocabulary::{self, Deeds, PHRASES};
+use super::vocabulary::{self, Deeds, PHRASES, WordTraits};
 
 /// Bytes looked at: what a thought is about stands in its beginning, what it decides in its end.
 const HEAD: usize = 4_000;
@@ -29,26 +31,54 @@ pub(super) struct Text<'a> {
 
 #[derive(Debug)]
 pub(super) struct Word {
-    pub stem: Box<str>,
     /// Lower-case, as written.
     pub plain: Box<str>,
+    /// How much of it is its stem.
+    stem_bytes: u32,
+    /// The stem, where it is no beginning of the word.
+    softened: Option<Box<str>>,
     pub sentence: u32,
+    pub deeds: Deeds,
+    pub traits: WordTraits,
     pub stop: bool,
     pub capital: bool,
-    pub deeds: Deeds,
+    opens_phrase: bool,
+}
+
+impl Word {
+    pub(super) fn stem(&self) -> &str {
+        match &self.softened {
+            Some(stem) => stem,
+            None => self.plain.get(..self.stem_bytes as usize).unwrap_or(&self.plain),
+        }
+    }
 }
 
 impl<'a> Text<'a> {
     pub(super) fn new(source: &'a str) -> Text<'a> {
+        let mut text = Text::read(source);
+        text.lower = text.source.to_lowercase();
+        text.identifiers.extend(super::identifiers::quotations(&text.source));
+        text.announced = text.find_announced();
+        text.deeds = text.find_deeds();
+        text
+    }
+
+    /// The words alone, for texts of which nothing else is asked.
+    pub(super) fn words(source: &str) -> Vec<Word> {
+        Text::read(source).words
+    }
+
+    fn read(source: &'a str) -> Text<'a> {
         let source = if source.len() > HEAD + TAIL {
             Cow::Owned(format!("{}\n{}", head(source, HEAD), tail(source, TAIL)))
         } else {
             Cow::Borrowed(source)
         };
         let mut text = Text {
-            lower: source.to_lowercase(),
+            lower: String::new(),
             source: Cow::Borrowed(""),
-            words: Vec::new(),
+            words: Vec::with_capacity(source.len() / 8),
             identifiers: Vec::new(),
             announced: Vec::new(),
             deeds: 0,
@@ -59,54 +89,66 @@ impl<'a> Text<'a> {
         for line in source.lines() {
             for chunk in line.split_whitespace() {
                 text.take_chunk(chunk, sentence);
-                // A comma is no end: "first A, then B" is one plan.
-                if chunk
-                    .trim_end_matches(['"', '\'', ')', '*', '`', '”'])
-                    .ends_with(['.', '!', '?', ';', ':', '。', '？', '！'])
-                {
+                if ends_sentence(chunk) {
                     sentence += 1;
                 }
             }
             sentence += 1;
         }
-        text.identifiers.extend(super::identifiers::quotations(&source));
         text.join_phrases();
-        text.announced = text.find_announced();
-        text.deeds = text.find_deeds();
         text.source = source;
         text
     }
 
     fn take_chunk(&mut self, chunk: &str, sentence: u32) {
+        if chunk.is_ascii() {
+            return self.take_part(chunk, sentence);
+        }
         for part in split_scripts(chunk) {
             if part.chars().any(is_unspaced_script) && !part.contains(['/', '.', '_', '@']) {
                 self.take_unspaced(part, sentence);
-                continue;
+            } else {
+                self.take_part(part, sentence);
             }
-            let (identifier, speaks) = read_chunk(part, self.words.last().map(|word| &*word.stem));
-            if let Some(identifier) = identifier {
-                self.identifiers.push(identifier);
-            }
-            if speaks {
-                self.take_words(part, sentence);
-            }
+        }
+    }
+
+    fn take_part(&mut self, part: &str, sentence: u32) {
+        let (identifier, speaks) = read_chunk(part, self.words.last().map(Word::stem));
+        if let Some(identifier) = identifier {
+            self.identifiers.push(identifier);
+        }
+        if speaks {
+            self.take_words(part, sentence);
         }
     }
 
     fn take_words(&mut self, part: &str, sentence: u32) {
         split_words(part, |word| {
-            let letters = word.chars().filter(|letter| letter.is_alphabetic()).count();
-            self.letters += letters;
-            if !word.is_ascii() {
-                self.other_scripts +=
-                    word.chars().filter(|letter| letter.is_alphabetic() && *letter as u32 > 0x24F).count();
-            }
-            let plain = word.to_lowercase();
-            let stem = stem(&plain);
-            let stop = vocabulary::is_stop(&plain) || plain.len() < 2;
-            let deeds = vocabulary::deeds(&stem);
-            let capital = word.starts_with(char::is_uppercase);
-            self.words.push(Word { stem: stem.into(), plain: plain.into(), sentence, stop, capital, deeds });
+            let plain = if word.is_ascii() {
+                self.letters += word.bytes().filter(u8::is_ascii_alphabetic).count();
+                word.to_ascii_lowercase()
+            } else {
+                let letters = || word.chars().filter(|letter| letter.is_alphabetic());
+                self.letters += letters().count();
+                self.other_scripts += letters().filter(|letter| *letter as u32 > 0x24F).count();
+                word.to_lowercase()
+            };
+            let (bytes, is_soft) = stem_bytes(&plain);
+            let softened = is_soft.then(|| soft(&plain[..bytes]).into_boxed_str());
+            let known = vocabulary::stem_traits(softened.as_deref().unwrap_or(&plain[..bytes]));
+            let traits = vocabulary::word_traits(&plain);
+            self.words.push(Word {
+                stop: traits.has(vocabulary::STOPS) || plain.len() < 2,
+                plain: plain.into(),
+                stem_bytes: bytes as u32,
+                softened,
+                sentence,
+                deeds: known.deeds,
+                traits,
+                capital: word.starts_with(char::is_uppercase),
+                opens_phrase: known.opens_phrase,
+            });
         });
     }
 
@@ -116,24 +158,34 @@ impl<'a> Text<'a> {
         self.letters += letters.len();
         self.other_scripts += letters.len();
         for pair in letters.windows(2) {
-            let stem: Box<str> = pair.iter().collect::<String>().into();
-            let plain = stem.clone();
-            self.words.push(Word { stem, plain, sentence, stop: false, capital: false, deeds: 0 });
+            let plain: Box<str> = pair.iter().collect::<String>().into();
+            self.words.push(Word {
+                stem_bytes: plain.len() as u32,
+                opens_phrase: vocabulary::stem_traits(&plain).opens_phrase,
+                traits: vocabulary::word_traits(&plain),
+                plain,
+                softened: None,
+                sentence,
+                deeds: 0,
+                stop: false,
+                capital: false,
+            });
         }
     }
 
     fn join_phrases(&mut self) {
         for at in 0..self.words.len().saturating_sub(1) {
-            if self.words[at].sentence != self.words[at + 1].sentence {
+            let word = &self.words[at];
+            if !word.opens_phrase || word.sentence != self.words[at + 1].sentence {
                 continue;
             }
             let after = if self.words[at + 1].plain.as_ref() == "a" { at + 2 } else { at + 1 };
             let Some(after) = self.words.get(after) else { continue };
-            let first = &*self.words[at].stem;
+            let first = word.stem();
             let fits = |phrase: &str| {
                 phrase
                     .split_once(' ')
-                    .is_some_and(|(one, two)| one == first && (*after.plain == *two || *after.stem == *two))
+                    .is_some_and(|(one, two)| one == first && (*after.plain == *two || after.stem() == two))
             };
             let phrase = PHRASES.iter().find(|(phrases, _)| phrases.split('|').any(fits));
             if let Some((_, deeds)) = phrase {
@@ -147,8 +199,8 @@ impl<'a> Text<'a> {
         self.words.iter().filter(|word| !word.stop)
     }
 
-    pub(super) fn stems(&self) -> HashSet<&str> {
-        self.subjects().map(|word| &*word.stem).collect()
+    pub(super) fn stems(&self) -> HashSet<&str, RandomState> {
+        self.subjects().map(Word::stem).collect()
     }
 
     /// Mostly in a script, or a language, that the word lists do not know.
@@ -170,7 +222,7 @@ impl<'a> Text<'a> {
                 .checked_sub(1)
                 .and_then(|at| self.words.get(at))
                 .filter(|before| before.sentence == word.sentence);
-            if word.deeds != 0 && !before.is_some_and(|before| vocabulary::determines(&before.plain)) {
+            if word.deeds != 0 && !before.is_some_and(|before| before.traits.has(vocabulary::DETERMINES)) {
                 all |= word.deeds;
             }
         }
@@ -181,7 +233,7 @@ impl<'a> Text<'a> {
         let mut verbs = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
             let opens = at == 0 || self.words[at - 1].sentence != word.sentence;
-            let first = if vocabulary::announces(&word.plain) {
+            let first = if word.traits.has(vocabulary::ANNOUNCES) {
                 at + 1
             } else if opens {
                 at
@@ -193,7 +245,7 @@ impl<'a> Text<'a> {
                 && self
                     .words
                     .get(verb)
-                    .is_some_and(|next| next.sentence == word.sentence && vocabulary::fills(&next.plain))
+                    .is_some_and(|next| next.sentence == word.sentence && next.traits.has(vocabulary::FILLS))
             {
                 verb += 1;
             }
@@ -208,15 +260,20 @@ impl<'a> Text<'a> {
     }
 }
 
+/// A comma is no end: "first A, then B" is one plan.
+fn ends_sentence(chunk: &str) -> bool {
+    !chunk.as_bytes().last().is_some_and(u8::is_ascii_alphanumeric)
+        && chunk
+            .trim_end_matches(['"', '\'', ')', '*', '`', '”'])
+            .ends_with(['.', '!', '?', ';', ':', '。', '？', '！'])
+}
+
 fn is_unspaced_script(letter: char) -> bool {
     matches!(letter as u32, 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2FFFF)
 }
 
 /// Cuts where Chinese or Japanese text touches other text, but not inside `name/名前`.
 fn split_scripts(chunk: &str) -> Vec<&str> {
-    if chunk.is_ascii() {
-        return vec![chunk];
-    }
     let mut parts = Vec::new();
     let (mut start, mut before) = (0, None);
     for (at, letter) in chunk.char_indices() {
@@ -237,6 +294,12 @@ fn split_scripts(chunk: &str) -> Vec<&str> {
 /// Splits at anything but letters and digits, and at camelCase humps.
 pub(super) fn split_words(part: &str, mut take: impl FnMut(&str)) {
     for word in part.split(|letter: char| !letter.is_alphanumeric()) {
+        if word.is_ascii() && !word.bytes().skip(1).any(|byte| byte.is_ascii_uppercase()) {
+            if !word.is_empty() {
+                take(word);
+            }
+            continue;
+        }
         let (mut start, mut before) = (0, ' ');
         for (at, letter) in word.char_indices() {
             let next_is_small = || word[at..].chars().nth(1).is_some_and(char::is_lowercase);
@@ -256,58 +319,73 @@ pub(super) fn split_words(part: &str, mut take: impl FnMut(&str)) {
 
 /// A light stem: the same for "closes", "closing", "closed" and "close". Takes lower case.
 pub(super) fn stem(word: &str) -> String {
-    if !word.is_ascii() || word.len() < 4 || word.bytes().any(|byte| byte.is_ascii_digit()) {
-        return word
-            .strip_suffix('s')
-            .filter(|rest| rest.len() == 2 && rest.is_ascii())
-            .unwrap_or(word)
-            .to_owned();
+    match stem_bytes(word) {
+        (bytes, true) => soft(&word[..bytes]),
+        (bytes, false) => word[..bytes].to_owned(),
     }
-    let mut stem = word.to_owned();
-    if let Some(rest) = word.strip_suffix("ies").filter(|rest| rest.len() > 2) {
-        stem = format!("{rest}i");
-    } else if let Some(rest) = word.strip_suffix("es").filter(|rest| {
-        rest.ends_with(['x', 'z']) || rest.ends_with("ch") || rest.ends_with("sh") || rest.ends_with("ss")
-    }) {
-        stem = rest.to_owned();
+}
+
+/// How much of a word is its stem, and whether the last letter of that is to be softened.
+fn stem_bytes(word: &str) -> (usize, bool) {
+    if word.len() < 4 || !word.is_ascii() || word.bytes().any(|byte| byte.is_ascii_digit()) {
+        let rest = word.strip_suffix('s').filter(|rest| rest.len() == 2 && rest.is_ascii());
+        return (rest.unwrap_or(word).len(), false);
+    }
+    let mut stem = word.as_bytes();
+    if word.ends_with("ies") && word.len() > 5 {
+        stem = &stem[..stem.len() - 2];
+    } else if let Some(rest) = stem
+        .strip_suffix(b"es")
+        .filter(|rest| matches!(rest, [.., b'x' | b'z'] | [.., b'c' | b's', b'h'] | [.., b's', b's']))
+    {
+        stem = rest;
     } else if word.ends_with('s') && !word.ends_with("ss") && !word.ends_with("us") && !word.ends_with("is") {
-        stem.pop();
+        stem = &stem[..stem.len() - 1];
     }
-    let vowels = |rest: &str| rest.len() >= 3 && rest.contains(['a', 'e', 'i', 'o', 'u', 'y']);
-    for suffix in ["ing", "ed"] {
-        if let Some(rest) = stem.strip_suffix(suffix).filter(|rest| vowels(rest) && !rest.ends_with("ee")) {
+    let has_vowel = |rest: &[u8]| rest.iter().any(|letter| b"aeiouy".contains(letter));
+    for suffix in [&b"ing"[..], b"ed"] {
+        let rest = stem.strip_suffix(suffix);
+        if let Some(rest) = rest.filter(|rest| rest.len() >= 3 && has_vowel(rest) && !rest.ends_with(b"ee")) {
             stem = undouble(rest);
             break;
         }
     }
-    if let Some(rest) = stem.strip_suffix("er").filter(|rest| rest.len() >= 4) {
+    if let Some(rest) = stem.strip_suffix(b"er").filter(|rest| rest.len() >= 4) {
         stem = undouble(rest);
-    } else if stem.len() >= 7 && stem.ends_with("tion") {
-        stem.truncate(stem.len() - 3);
+    } else if stem.len() >= 7 && stem.ends_with(b"tion") {
+        stem = &stem[..stem.len() - 3];
     }
-    if stem.len() > 2 && stem.ends_with('e') {
-        stem.pop();
+    if stem.len() > 2 && stem.ends_with(b"e") {
+        stem = &stem[..stem.len() - 1];
     }
-    soften(stem)
+    (stem.len(), is_soft(stem))
 }
 
 /// "query" and "queries" end alike.
-pub(super) fn soften(mut stem: String) -> String {
-    let before = stem.len().checked_sub(2).and_then(|at| stem.as_bytes().get(at));
-    if stem.ends_with('y') && stem.len() > 3 && before.is_some_and(|before| !b"aeiou".contains(before)) {
-        stem.pop();
-        stem.push('i');
-    }
-    stem
+pub(super) fn soften(stem: String) -> String {
+    if is_soft(stem.as_bytes()) { soft(&stem) } else { stem }
 }
 
-fn undouble(rest: &str) -> String {
-    let bytes = rest.as_bytes();
-    let doubled = bytes.len() > 3 && bytes[bytes.len() - 1] == bytes[bytes.len() - 2];
-    if doubled && !rest.ends_with(['l', 's', 'e', 'o']) {
-        rest[..rest.len() - 1].to_owned()
-    } else {
-        rest.to_owned()
+fn is_soft(stem: &[u8]) -> bool {
+    matches!(stem, [.., before, b'y'] if stem.len() > 3 && !b"aeiou".contains(before))
+}
+
+/// With an "i" for its last letter.
+fn soft(stem: &str) -> String {
+    let mut softened = String::with_capacity(stem.len());
+    softened.push_str(stem.strip_suffix('y').unwrap_or(stem));
+    softened.push('i');
+    softened
+}
+
+fn undouble(rest: &[u8]) -> &[u8] {
+    match rest {
+        [before @ .., one, other]
+            if one == other && rest.len() > 3 && !matches!(one, b'l' | b's' | b'e' | b'o') =>
+        {
+            &rest[..before.len() + 1]
+        }
+        _ => rest,
     }
 }
 
@@ -326,6 +404,10 @@ pub(super) fn abbreviates(short: &str, long: &str) -> bool {
         ("qty", "quantiti"),
         ("temp", "temperatur"),
     ];
+    // All that is known to be short for another begins like it.
+    if short.as_bytes().first() != long.as_bytes().first() {
+        return false;
+    }
     let (short, long) = if short.len() <= long.len() { (short, long) } else { (long, short) };
     (short.len() >= 4 && long.len() >= short.len() + 3 && long.starts_with(short))
         || KNOWN.contains(&(short, long))
@@ -367,7 +449,7 @@ mod tests {
     fn announced_verbs_are_those_of_the_plan() {
         let stems = |text: &str| -> Vec<String> {
             let text = Text::new(text);
-            text.announced.iter().map(|(at, _)| text.words[*at].stem.to_string()).collect()
+            text.announced.iter().map(|(at, _)| text.words[*at].stem().to_owned()).collect()
         };
         assert_eq!(stems("The flight is delayed. I will now rebook it, then notify Ann."), ["notifi"]);
         assert_eq!(stems("List the open tickets."), ["list"]);

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use crate::lab::{Lab, fixture, json_lines};
 
-const CAPTURE: &str = "captures/llamaindex-react";
+const CAPTURE: &str = "llamaindex-react";
 
 fn trajectories(lab: &Lab, source: &str) -> Vec<Json> {
     let mut found =

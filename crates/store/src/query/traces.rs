@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::project_number;
 use crate::Store;
 use crate::error::StoreError;
-use crate::grading::FacetKind;
+use crate::facets::FacetKind;
 
 #[derive(Clone, Debug, Default)]
 pub struct TraceFilter {

@@ -10,7 +10,9 @@ use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::runner::RulesJudge;
-use gradus_store::{LinkKind, OutcomeRecord, RecordedKind, Store, StoreError, Story, TrajectoryRecord};
+use gradus_store::{
+    AssembledStory, LinkKind, OutcomeRecord, RecordedKind, Store, StoreError, Story, TrajectoryRecord,
+};
 
 use super::rule::Rule;
 use crate::serve::settings::Reloadable;
@@ -19,6 +21,8 @@ use crate::source::{Intake, Limits};
 
 /// Stories that are assembled before anybody looks whether the server is to stop.
 const BATCH: usize = 128;
+/// What is stored together, in bytes.
+const WRITTEN_AT_ONCE: usize = 4 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 const QUERY_BYTES: usize = 300;
@@ -49,7 +53,8 @@ fn assemble_due(server: &Server, judges: &mut Judges) -> Result<usize, StoreErro
     }
     let reloadable = server.reloadable();
     judges.use_rules(&reloadable);
-    let mut written = Vec::with_capacity(due.len());
+    let mut written = Vec::new();
+    let (mut stories, mut bytes) = (Vec::new(), 0);
     for number in &due {
         let story = server.store.story(*number)?;
         let (trajectories, links) = read_story(&story);
@@ -58,19 +63,31 @@ fn assemble_due(server: &Server, judges: &mut Judges) -> Result<usize, StoreErro
             continue;
         }
         let mut records = Vec::with_capacity(trajectories.len());
-        for trajectory in trajectories {
+        for mut trajectory in trajectories {
             let rule = reloadable.rules.iter().find(|rule| rule.fits(project(&trajectory)));
-            let record = record_of(&trajectory);
+            let record = record_of(&mut trajectory);
             records.push(match rule.filter(|rule| rule.takes(&trajectory)) {
                 Some(rule) => judges.judge(server, rule, trajectory, record),
                 None => record,
             });
         }
-        written.push(server.store.assembled(*number, story.due_ns, records, now_ns())?);
+        let story = AssembledStory { story: *number, due_ns: story.due_ns, records };
+        bytes += story.bytes();
+        stories.push(story);
+        if bytes > WRITTEN_AT_ONCE || judges.is_careful {
+            written.push(server.store.assembled_all(std::mem::take(&mut stories), now_ns())?);
+            bytes = 0;
+        }
     }
+    if !stories.is_empty() {
+        written.push(server.store.assembled_all(stories, now_ns())?);
+    }
+    // Stories that are stored together fail together: after a failure each is for itself.
+    judges.is_careful = true;
     for one in written {
         server.meters.assembled(one.wait()?);
     }
+    judges.is_careful = false;
     Ok(due.len())
 }
 
@@ -83,6 +100,8 @@ fn project(trajectory: &Trajectory) -> &str {
 struct Judges {
     made_for: Option<Arc<Reloadable>>,
     by_rule: HashMap<String, RulesJudge>,
+    /// Something could not be stored the last time.
+    is_careful: bool,
 }
 
 impl Judges {
@@ -184,14 +203,16 @@ pub(in crate::serve) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
 }
 
 /// A trajectory as it is stored.
-fn record_of(trajectory: &Trajectory) -> TrajectoryRecord {
+fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
+    let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
+    let json = serde_json::to_vec(trajectory).unwrap_or_default();
+    trajectory.tools = offered;
     let mut tools: Vec<String> = trajectory.steps.iter().map(|step| step.tool.replace('\n', " ")).collect();
     tools.sort_unstable();
     tools.dedup();
     let trace_id = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let query = trajectory.query.as_deref().unwrap_or_default();
-    let without_tools = Trajectory { tools: Arc::from([]), ..trajectory.clone() };
     TrajectoryRecord {
         trajectory_id: trajectory.trajectory_id.clone(),
         trace_id,
@@ -206,7 +227,7 @@ fn record_of(trajectory: &Trajectory) -> TrajectoryRecord {
         tokens: trajectory.tokens.prompt.saturating_add(trajectory.tokens.completion),
         cost_usd: trajectory.cost_usd,
         tools,
-        json: serde_json::to_vec(&without_tools).unwrap_or_default(),
+        json,
         words: words(trajectory),
         outcomes: Vec::new(),
         ungraded_by: None,

@@ -1,0 +1,32 @@
+//! Texts as the index of words takes them.
+
+use std::collections::HashSet;
+
+use foldhash::fast::RandomState;
+
+/// Each word of a text once: the index keeps no more of it, and reads every one it is given. Cut only where the index cuts
+/// as well, at signs of ASCII; what else it cuts at stays inside.
+pub(crate) fn distinct(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let mut seen: HashSet<&str, RandomState> =
+        HashSet::with_capacity_and_hasher(text.len() / 12, RandomState::default());
+    let mut words = String::with_capacity(text.len() / 2);
+    for word in lower.split(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric()) {
+        if !word.is_empty() && seen.insert(word) {
+            words.push_str(word);
+            words.push(' ');
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_is_there_once() {
+        assert_eq!(distinct("Read it: read \"IT\", über-all. 日本 語"), "read it über all 日本 語 ");
+        assert_eq!(distinct(" ...\n"), "");
+    }
+}
