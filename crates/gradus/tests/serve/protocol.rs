@@ -12,6 +12,8 @@ use serde_json::{Value as Json, json};
 use crate::lab::{LOGS_SERVICE, Lab, Reply, Request, Server, TRACE_SERVICE, eventually, frame, grpc};
 use crate::spans::{Visit, export, log, now_ns, request, span, trace_id};
 
+type Headers<'h> = &'h [(&'h str, &'h str)];
+
 /// `google.rpc.Status`.
 #[derive(Clone, PartialEq, Message)]
 struct RpcStatus {
@@ -252,7 +254,7 @@ fn grpc_takes_what_http_takes() {
     let lab = Lab::new();
     let server = lab.serve();
     let one = |id: u64| export("p", vec![span(1, id, "s")]);
-    let calls: [(&[(&str, &str)], Vec<u8>); 5] = [
+    let calls: [(Headers<'_>, Vec<u8>); 5] = [
         (&[], frame(false, &one(1))),
         (&[("content-type", "application/grpc+proto")], frame(false, &one(2))),
         (&[("grpc-encoding", "gzip")], frame(true, &gzip(&one(3)))),
@@ -290,7 +292,7 @@ fn grpc_errors_have_their_own_numbers() {
     let good = export("p", vec![span(1, 1, "s")]);
     let mut cut = frame(false, &good);
     cut.truncate(30);
-    let calls: [(&[(&str, &str)], Vec<u8>, u32); 7] = [
+    let calls: [(Headers<'_>, Vec<u8>, u32); 7] = [
         (&[], frame(false, b"\xff\xff\xff"), 3),
         (&[], Vec::new(), 3),
         (&[], cut, 3),
