@@ -12,6 +12,8 @@ use serde_json::{Value as Json, json};
 use crate::lab::{LOGS_SERVICE, Lab, Reply, Request, Server, TRACE_SERVICE, eventually, frame, grpc};
 use crate::spans::{Visit, export, log, now_ns, request, span, trace_id};
 
+type Headers<'h> = &'h [(&'h str, &'h str)];
+
 /// `google.rpc.Status`.
 #[derive(Clone, PartialEq, Message)]
 struct RpcStatus {
