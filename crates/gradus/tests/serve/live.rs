@@ -106,7 +106,7 @@ fn compare(names: &[&str]) -> usize {
     steps
 }
 
-fn send_folder(server: &Server, name: &str) {
+pub(crate) fn send_folder(server: &Server, name: &str) {
     for scenario in std::fs::read_dir(fixture(name)).unwrap() {
         let mut files: Vec<_> = std::fs::read_dir(scenario.unwrap().path()).unwrap().collect();
         files.sort_by_key(|file| file.as_ref().unwrap().file_name());

@@ -2,7 +2,8 @@
 
 use serde_json::Value as Json;
 
-use crate::lab::{Lab, fixture, json_lines};
+use crate::lab::{Lab, Server, fixture, json_lines};
+use crate::live::send_folder;
 
 const CAPTURE: &str = "llamaindex-react";
 
@@ -14,19 +15,9 @@ fn trajectories(lab: &Lab, source: &str) -> Vec<Json> {
 }
 
 /// Sends every request of a capture.
-fn send_capture(lab: &Lab) -> crate::lab::Server {
+fn send_capture(lab: &Lab) -> Server {
     let server = lab.serve();
-    for scenario in std::fs::read_dir(fixture(CAPTURE)).unwrap() {
-        let mut requests: Vec<_> = std::fs::read_dir(scenario.unwrap().path())
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "bin"))
-            .collect();
-        requests.sort();
-        for request in requests {
-            server.export(&std::fs::read(request).unwrap());
-        }
-    }
+    send_folder(&server, CAPTURE);
     server
 }
 
