@@ -35,7 +35,7 @@ Examples:
 
 A request is acknowledged when its spans are on disk. SIGTERM finishes what is under way, SIGHUP reads the settings again.
 
-Exit codes: 0 stopped, 1 it cannot run, 2 bad settings.";
+Exit codes: 0 stopped, 2 it cannot start: bad settings, a port that is taken, a store that cannot be used.";
 
 pub(super) fn run(arguments: &Arguments) -> Exit {
     let given = Given {

@@ -249,8 +249,6 @@ fn other_addresses_and_methods_are_told_in_json() {
     }
 }
 
-type Headers<'a> = &'a [(&'a str, &'a str)];
-
 #[test]
 fn grpc_takes_what_http_takes() {
     let lab = Lab::new();
