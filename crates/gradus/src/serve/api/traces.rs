@@ -105,7 +105,7 @@ pub(super) struct Score {
     not_applicable: i64,
 }
 
-/// Traces, newest first.
+/// Traces, newest first; those that are found by words (`q`) in the order they came, latest first.
 #[utoipa::path(get, path = "/api/v1/traces", tag = "traces", params(ListParams),
     responses((status = 200, body = TracePage), (status = 400, body = super::error::ErrorBody)))]
 pub(super) async fn list(
