@@ -163,7 +163,9 @@ CREATE TABLE rollup (
 CREATE TABLE ungraded (
     trajectory INTEGER PRIMARY KEY REFERENCES trajectory,
     rule       TEXT    NOT NULL,
-    since_ns   INTEGER NOT NULL
+    since_ns   INTEGER NOT NULL,
+    attempts   INTEGER NOT NULL DEFAULT 0,      -- that ended without an answer
+    not_before_ns INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX ungraded_by_rule ON ungraded (rule);
 

@@ -110,6 +110,20 @@ pub struct Ungraded {
     pub project: String,
     pub rule: String,
     pub digest: Digest,
+    /// How often it was asked about in vain.
+    pub attempts: u32,
+}
+
+/// What is left to do about a trajectory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// More answers come.
+    More,
+    Nothing,
+    /// Some questions got no answer: they are asked again then.
+    AgainAt {
+        ns: i64,
+    },
 }
 
 /// Which version of a trajectory a verdict is about.
@@ -191,14 +205,14 @@ impl Store {
         })
     }
 
-    /// Stores what a model said of a trajectory; `is_done` when it has nothing more to say. Verdicts on a version that is
+    /// Stores what a model said of a trajectory, and what is left to ask about it. Verdicts on a version that is
     /// not there any more are dropped: that trajectory is due again.
     pub fn judged(
         &self,
         trajectory: &Ungraded,
         outcomes: Vec<OutcomeRecord>,
         spend: Spend,
-        is_done: bool,
+        left: Left,
         now_ns: i64,
     ) -> Result<Written<()>, StoreError> {
         let bytes = outcomes.iter().map(|outcome| outcome.line.len() + 200).sum();
@@ -213,24 +227,39 @@ impl Store {
             add_spend(sql, &spend, project, now_ns)?;
             let Some((trace, _, _)) = known.filter(|(_, known, _)| *known == digest.0) else { return Ok(()) };
             put_outcomes(sql, no, &outcomes, now_ns)?;
-            if is_done {
-                sql.prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?.execute([no])?;
+            match left {
+                Left::More => {}
+                Left::Nothing => {
+                    sql.prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?.execute([no])?;
+                }
+                Left::AgainAt { ns } => {
+                    sql.prepare_cached(
+                        "UPDATE ungraded SET attempts = attempts + 1, not_before_ns = ? WHERE trajectory = ?",
+                    )?
+                    .execute([ns, no])?;
+                }
             }
             write_facets(sql, trace)
         })
     }
 
     /// Trajectories that wait for a rule's model, oldest first.
-    pub fn ungraded(&self, rule: &str, after: i64, limit: usize) -> Result<Vec<Ungraded>, StoreError> {
+    pub fn ungraded(
+        &self,
+        rule: &str,
+        now_ns: i64,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Ungraded>, StoreError> {
         let reader = self.readers.take()?;
         let mut statement = reader.prepare_cached(
-            "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest \
+            "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest, attempts \
              FROM ungraded INDEXED BY ungraded_by_rule \
              CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
              CROSS JOIN project ON project.no = trajectory.project \
-             WHERE ungraded.rule = ? AND ungraded.trajectory > ? ORDER BY ungraded.trajectory LIMIT ?",
+             WHERE ungraded.rule = ? AND ungraded.trajectory > ? AND not_before_ns <= ? ORDER BY ungraded.trajectory LIMIT ?",
         )?;
-        let rows = statement.query_map(params![rule, after, limit as i64], |row| {
+        let rows = statement.query_map(params![rule, after, now_ns, limit as i64], |row| {
             Ok(Ungraded {
                 no: row.get(0)?,
                 trajectory_id: row.get(1)?,
@@ -238,6 +267,7 @@ impl Store {
                 project: row.get(3)?,
                 rule: row.get(4)?,
                 digest: Digest(row.get(5)?),
+                attempts: row.get(6)?,
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)

@@ -25,7 +25,9 @@ mod writer;
 pub use annotations::{Annotation, AnnotationFilter, NewAnnotation};
 pub use check::CheckReport;
 pub use error::StoreError;
-pub use grading::{AssembledStory, Digest, OutcomeRecord, RecordedKind, Spend, TrajectoryRecord, Ungraded};
+pub use grading::{
+    AssembledStory, Digest, Left, OutcomeRecord, RecordedKind, Spend, TrajectoryRecord, Ungraded,
+};
 pub use ingest::{BlockSignal, Chunk, Ingested, LinkKind, Root, SpanKey};
 pub use keys::{KeyRow, KeyScopes, new_key};
 pub use notes::AlertEvent;

@@ -24,22 +24,26 @@ fn waiting(id: &str, version: u32) -> TrajectoryRecord {
 fn judge(lab: &Lab, who: &Ungraded, label: &str, is_done: bool) {
     let spend = Spend { rule: "nightly".to_owned(), calls: 1, cost_usd: 0.25 };
     let outcomes = vec![scored("fit", None, label, 1.0, "")];
-    lab.store.judged(who, outcomes, spend, is_done, 50).unwrap().wait().unwrap();
+    lab.store
+        .judged(who, outcomes, spend, if is_done { Left::Nothing } else { Left::More }, 50)
+        .unwrap()
+        .wait()
+        .unwrap();
 }
 
 #[test]
 fn what_waits_for_a_model_is_resumed_after_a_restart() {
     let (lab, story) = one_trace();
     lab.assemble(story, vec![waiting("a", 1), waiting("b", 1), waiting("c", 1)], 2);
-    let first = lab.store.ungraded("nightly", 0, 2).unwrap();
+    let first = lab.store.ungraded("nightly", i64::MAX, 0, 2).unwrap();
     assert_eq!(first.iter().map(|one| one.trajectory_id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     judge(&lab, &first[0], "good", true);
     judge(&lab, &first[1], "good", false);
     let lab = lab.reopened();
-    let left = lab.store.ungraded("nightly", 0, 10).unwrap();
+    let left = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap();
     assert_eq!(left.iter().map(|one| one.trajectory_id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
-    assert_eq!(lab.store.ungraded("nightly", left[0].no, 10).unwrap(), left[1..]);
-    assert_eq!(lab.store.ungraded("hourly", 0, 10).unwrap(), []);
+    assert_eq!(lab.store.ungraded("nightly", i64::MAX, left[0].no, 10).unwrap(), left[1..]);
+    assert_eq!(lab.store.ungraded("hourly", i64::MAX, 0, 10).unwrap(), []);
     assert_eq!(lab.store.ungraded_count().unwrap(), 2);
     assert_eq!(lab.store.spent_since(0, Some("nightly"), Some("shop")).unwrap(), 0.5);
     assert_eq!(lab.store.spent_since(0, Some("hourly"), None).unwrap(), 0.0);
@@ -49,11 +53,11 @@ fn what_waits_for_a_model_is_resumed_after_a_restart() {
 fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
     let (lab, story) = one_trace();
     lab.assemble(story, vec![waiting("a", 1)], 2);
-    let old = lab.store.ungraded("nightly", 0, 10).unwrap().remove(0);
+    let old = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     assert_eq!(lab.assemble(story, vec![waiting("a", 2)], 3), 1);
     judge(&lab, &old, "good", true);
     assert_eq!(lab.store.outcome_lines("a").unwrap(), Vec::<String>::new());
-    let new = lab.store.ungraded("nightly", 0, 10).unwrap().remove(0);
+    let new = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     assert_ne!(new.digest, old.digest);
     assert_eq!(new.no, old.no, "it keeps its number");
     assert_eq!(lab.store.spent_since(0, None, None).unwrap(), 0.25);
@@ -72,7 +76,7 @@ fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
 fn a_trajectory_that_stays_the_same_keeps_its_verdicts() {
     let (lab, story) = one_trace();
     lab.assemble(story, vec![waiting("a", 1)], 2);
-    let who = lab.store.ungraded("nightly", 0, 10).unwrap().remove(0);
+    let who = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     judge(&lab, &who, "good", true);
     assert_eq!(lab.assemble(story, vec![waiting("a", 1)], 3), 0);
     assert_eq!(lab.store.outcome_lines("a").unwrap().len(), 1);
@@ -107,7 +111,7 @@ fn words_are_found_as_they_are_now() {
 fn a_verdict_takes_the_place_of_the_one_before() {
     let (lab, story) = one_trace();
     lab.assemble(story, vec![waiting("a", 1)], 2);
-    let who = lab.store.ungraded("nightly", 0, 10).unwrap().remove(0);
+    let who = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     judge(&lab, &who, "good", false);
     judge(&lab, &who, "bad", true);
     let labelled =
@@ -151,6 +155,23 @@ fn annotations_are_replaced_filtered_and_go_with_their_trace() {
     assert_eq!(lab.store.annotations(&all).unwrap(), found[1..2]);
     assert!(lab.store.remove_annotation(found[1].no).unwrap().wait().unwrap());
     assert!(!lab.store.remove_annotation(found[1].no).unwrap().wait().unwrap());
+}
+
+#[test]
+fn what_got_no_answer_waits_and_is_taken_up_again() {
+    let (lab, story) = one_trace();
+    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let who = lab.store.ungraded("nightly", 100, 0, 10).unwrap().remove(0);
+    assert_eq!(who.attempts, 0);
+    let later = Left::AgainAt { ns: 500 };
+    lab.store.judged(&who, vec![], Spend::default(), later, 50).unwrap().wait().unwrap();
+    let waits = |now_ns| {
+        lab.store
+            .ungraded("nightly", now_ns, 0, 10)
+            .unwrap()
+            .contains(&Ungraded { attempts: 1, ..who.clone() })
+    };
+    assert!(!waits(499) && waits(500));
 }
 
 #[test]

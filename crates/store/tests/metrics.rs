@@ -184,12 +184,16 @@ fn play(acts: &[Act]) {
             }
             Act::Judge { which, verdicts, is_late } => {
                 if !is_late || seen.is_empty() {
-                    seen = lab.store.ungraded("rule", 0, 100).unwrap();
+                    seen = lab.store.ungraded("rule", i64::MAX, 0, 100).unwrap();
                 }
                 let Some(who) = seen.get(which % seen.len().max(1)) else { continue };
                 let outcomes: Vec<OutcomeRecord> = verdicts.iter().map(outcome).collect();
-                let now = lab.store.ungraded("rule", 0, 100).unwrap();
-                lab.store.judged(who, outcomes.clone(), Spend::default(), false, 3).unwrap().wait().unwrap();
+                let now = lab.store.ungraded("rule", i64::MAX, 0, 100).unwrap();
+                lab.store
+                    .judged(who, outcomes.clone(), Spend::default(), Left::More, 3)
+                    .unwrap()
+                    .wait()
+                    .unwrap();
                 if now.iter().any(|one| one.no == who.no && one.digest == who.digest) {
                     let known = plain.get_mut(&who.trajectory_id).unwrap();
                     known.outcomes.extend(outcomes.iter().map(|one| (key(one), one.clone())));

@@ -26,6 +26,9 @@ const WRITTEN_AT_ONCE: usize = 4 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 const QUERY_BYTES: usize = 300;
+const NAME_BYTES: usize = 200;
+/// Tools that a trajectory is found by.
+const MOST_TOOLS: usize = 500;
 
 /// Assembles what is complete until the server stops.
 pub(super) fn run(server: &Server) {
@@ -150,7 +153,11 @@ pub(super) fn outcome_record(line: &OutcomeLine, tools: &HashMap<u32, String>) -
         },
         label: line.label.clone(),
         score: line.score,
-        tool: line.step_index.and_then(|index| tools.get(&index)).cloned().unwrap_or_default(),
+        tool: line
+            .step_index
+            .and_then(|index| tools.get(&index))
+            .map(|tool| beginning(tool).replace('\n', " "))
+            .unwrap_or_default(),
         run: line.run_id.to_string(),
         line: serde_json::to_string(line).unwrap_or_default(),
     }
@@ -207,11 +214,13 @@ fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
     let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
     let json = serde_json::to_vec(trajectory).unwrap_or_default();
     trajectory.tools = offered;
-    let mut tools: Vec<String> = trajectory.steps.iter().map(|step| step.tool.replace('\n', " ")).collect();
+    let mut tools: Vec<String> =
+        trajectory.steps.iter().map(|step| beginning(&step.tool).replace('\n', " ")).collect();
     tools.sort_unstable();
     tools.dedup();
+    tools.truncate(MOST_TOOLS);
     let trace_id = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let text = |value: &Option<String>| value.as_deref().map(beginning).unwrap_or_default().to_owned();
     let query = trajectory.query.as_deref().unwrap_or_default();
     TrajectoryRecord {
         trajectory_id: trajectory.trajectory_id.clone(),
@@ -232,6 +241,11 @@ fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
         outcomes: Vec::new(),
         ungraded_by: None,
     }
+}
+
+/// Names become keys of indexes, and are whatever somebody sends: their beginnings are enough.
+fn beginning(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME_BYTES)]
 }
 
 fn nanoseconds(text: Option<&str>) -> i64 {

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::outcome::OutcomeLine;
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::prompt::Shortened;
 use gradus_eval::run::{CachedVerdict, Key, RunFileError, StateFolder, VerdictCache};
 use gradus_eval::runner::{self, Done, Ledger, RunEnd, RunLimits, RunPlan};
 use gradus_eval::verdict::Reading;
-use gradus_store::{OutcomeRecord, Spend, Store, StoreError, Ungraded, Written};
+use gradus_store::{Left, OutcomeRecord, Spend, Store, StoreError, Ungraded, Written};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -198,7 +198,7 @@ impl Grader {
 
     async fn waiting(&self, after: i64, limit: usize) -> anyhow::Result<Vec<Ungraded>> {
         let (store, rule) = (Arc::clone(&self.server.store), self.rule().name.clone());
-        Ok(tokio::task::spawn_blocking(move || store.ungraded(&rule, after, limit)).await??)
+        Ok(tokio::task::spawn_blocking(move || store.ungraded(&rule, now_ns(), after, limit)).await??)
     }
 
     /// Hands over what waits until the day ends, and with it the budget.
@@ -244,7 +244,7 @@ impl Grader {
 
 /// A trajectory that its records do not give any more: nothing is left to judge.
 fn give_up(store: &Store, one: &Ungraded) -> Result<(), StoreError> {
-    store.judged(one, Vec::new(), Spend::default(), true, now_ns()).map(drop)
+    store.judged(one, Vec::new(), Spend::default(), Left::Nothing, now_ns()).map(drop)
 }
 
 fn open_cache(data: &Path) -> Result<VerdictCache, RunFileError> {
@@ -264,6 +264,21 @@ struct Judging {
     spend: Spend,
     /// All was handed to the store.
     is_written: bool,
+    /// Some question got no answer.
+    has_failed: bool,
+}
+
+/// How long a question that got no answer waits before it is asked again. After the last it stays without one.
+const AGAIN_AFTER_S: [i64; 3] = [60, 600, 3_600];
+
+impl Judging {
+    /// Answers that were given are in the cache: only the others are asked for again.
+    fn what_is_left(&self) -> Left {
+        match AGAIN_AFTER_S.get(self.ungraded.attempts as usize) {
+            Some(seconds) if self.has_failed => Left::AgainAt { ns: now_ns() + seconds * 1_000_000_000 },
+            _ => Left::Nothing,
+        }
+    }
 }
 
 impl AtWork {
@@ -278,7 +293,15 @@ impl AtWork {
     fn begin(&self, ungraded: Ungraded, trajectory: &Trajectory) {
         let tools = trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
         let spend = Spend { rule: ungraded.rule.clone(), ..Spend::default() };
-        let judging = Judging { ungraded, tools, left: None, outcomes: Vec::new(), spend, is_written: false };
+        let judging = Judging {
+            ungraded,
+            tools,
+            left: None,
+            outcomes: Vec::new(),
+            spend,
+            is_written: false,
+            has_failed: false,
+        };
         self.lock().insert(trajectory.trajectory_id.clone(), judging);
     }
 
@@ -323,6 +346,7 @@ impl Ledger for StoreLedger {
         self.server.meters.outcome(line);
         if let Some(judging) = self.at_work.lock().get_mut(&*line.trajectory_id) {
             judging.outcomes.push(outcome_record(line, &judging.tools));
+            judging.has_failed |= line.outcome == OutcomeKind::Failed;
             judging.spend.calls += u64::from(line.calls);
             judging.spend.cost_usd += line.cost_usd.unwrap_or(0.0);
             judging.left = judging.left.map(|left| left.saturating_sub(1));
@@ -354,7 +378,8 @@ impl Ledger for StoreLedger {
             let outcomes = std::mem::take(&mut judging.outcomes);
             let spend =
                 std::mem::replace(&mut judging.spend, Spend { rule: self.rule.clone(), ..Spend::default() });
-            let written = self.server.store.judged(&judging.ungraded, outcomes, spend, is_done, now_ns());
+            let left = if is_done { judging.what_is_left() } else { Left::More };
+            let written = self.server.store.judged(&judging.ungraded, outcomes, spend, left, now_ns());
             let written = written.map_err(|error| self.failed(&error))?;
             judging.is_written = is_done;
             if is_done {

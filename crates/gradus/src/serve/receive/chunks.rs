@@ -89,6 +89,7 @@ fn chunk(
         let said = speaker.and_then(|record| request.scope(record).resource.project());
         said.unwrap_or(DEFAULT_PROJECT).into()
     });
+    let project = if project.len() > MOST_NAME_BYTES { short(&project).into() } else { project };
     let block = match signal {
         Signal::Span => BlockSignal::Spans,
         Signal::Log => BlockSignal::Logs,
