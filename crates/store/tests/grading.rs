@@ -108,6 +108,31 @@ fn words_are_found_as_they_are_now() {
 }
 
 #[test]
+fn stories_that_are_stored_together_may_hold_the_same_trajectory() {
+    let (lab, story) = one_trace();
+    lab.ingest(vec![rooted(chunk(2, "shop", 20, &[span(1)]), "root", true)], 1);
+    let version = |trace: u128, words: &str| {
+        let mut record = trajectory("a", trace, 10);
+        record.json = format!("{{\"words\":\"{words}\"}}").into_bytes();
+        record.words = format!("{words} {words}, Twice");
+        record.outcomes =
+            vec![scored("fit", Some(1), "good", 1.0, "look"), scored("fit", Some(2), "bad", 0.0, "")];
+        record
+    };
+    let of = |story: i64, records| AssembledStory { story, due_ns: None, records };
+    let stories =
+        vec![of(story, vec![version(1, "lost")]), of(lab.trace(2).story, vec![version(2, "found")])];
+    assert_eq!(lab.store.assembled_all(stories, 2).unwrap().wait().unwrap(), 2);
+    let rows = lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap();
+    let moments = &rows[0].moments;
+    assert_eq!((rows.len(), moments.trajectories, moments.scored, moments.sum), (1, 1, 2, 1.0));
+    let by =
+        |words: &str| lab.list(&TraceFilter { text: Some(words.to_owned()), ..TraceFilter::default() }, 10);
+    assert_eq!((by("lost"), by("FOUND"), by("twice")), (vec![], vec![2], vec![2]));
+    lab.assert_clean();
+}
+
+#[test]
 fn a_verdict_takes_the_place_of_the_one_before() {
     let (lab, story) = one_trace();
     lab.assemble(story, vec![waiting("a", 1)], 2);
