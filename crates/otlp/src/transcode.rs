@@ -23,13 +23,13 @@ pub fn export_from_json(json: &[u8], signal: Signal) -> Result<(Vec<u8>, Rejecte
             body.extend(rest);
             open.add(&span.resource, &span.scope, &body, &mut out);
         }
-        ExportJson::Log(log) if signal == Signal::Log => {
+        ExportJson::Log(log, resource, scope) if signal == Signal::Log => {
             let mut body = Vec::new();
             encode_log(&log, &mut body);
-            open.add(&Arc::default(), "", &body, &mut out);
+            open.add(&resource, &scope, &body, &mut out);
         }
         ExportJson::Span(..) => rejected.add(1, || "a span in a request of log records".to_owned()),
-        ExportJson::Log(_) => rejected.add(1, || "a log record in a request of spans".to_owned()),
+        ExportJson::Log(..) => rejected.add(1, || "a log record in a request of spans".to_owned()),
         ExportJson::Bad(reason) => rejected.add(1, || reason),
     })?;
     deserializer.end()?;
@@ -91,5 +91,21 @@ mod tests {
         assert_eq!(span.links[0].span_id, [1, 2, 3, 4, 5, 6, 7, 9]);
         assert!(export_from_json(b"{\"resourceSpans\": [}", Signal::Span).is_err());
         assert!(export_from_json(b"[]", Signal::Span).is_err());
+    }
+
+    #[test]
+    fn log_records_keep_their_resource_and_scope() {
+        let json = br#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"s"}}]},
+            "scopeLogs":[{"scope":{"name":"x"},"logRecords":[{"traceId":"0102030405060708090a0b0c0d0e0f10",
+            "spanId":"0102030405060708","timeUnixNano":"1","body":{"stringValue":"b"}}]}]}]}"#;
+        let (bytes, rejected) = export_from_json(json, Signal::Log).expect("a request");
+        assert_eq!(rejected.count, 0);
+        let message: opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest =
+            prost::Message::decode(bytes.as_slice()).expect("a request");
+        let group = &message.resource_logs[0];
+        let attribute = &group.resource.as_ref().expect("a resource").attributes[0];
+        assert_eq!(attribute.key, "service.name");
+        let scope = &group.scope_logs[0];
+        assert_eq!((scope.scope.as_ref().expect("a scope").name.as_str(), scope.log_records.len()), ("x", 1));
     }
 }

@@ -12,7 +12,7 @@ fn read(document: &Json) -> (Vec<Span<'static>>, Vec<LogEvent<'static>>) {
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     read_export_json(&mut deserializer, &mut |record| match record {
         ExportJson::Span(span, _) => spans.push(*span),
-        ExportJson::Log(log) => logs.push(log),
+        ExportJson::Log(log, ..) => logs.push(*log),
         ExportJson::Bad(reason) => panic!("{reason}"),
     })
     .unwrap();

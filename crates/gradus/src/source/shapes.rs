@@ -109,7 +109,7 @@ fn begins_like_export(text: &[u8]) -> bool {
 pub(super) fn take_export(record: ExportJson, intake: &mut Intake<'_>) {
     match record {
         ExportJson::Span(span, _) => intake.span(&span),
-        ExportJson::Log(log) => intake.log(&log),
+        ExportJson::Log(log, ..) => intake.log(&log),
         ExportJson::Bad(reason) => intake.bad_record(&reason),
     }
 }

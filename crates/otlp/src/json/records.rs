@@ -1,0 +1,208 @@
+//! Spans, log records and what stands around them, as JSON has them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gradus_core::span::{Event, Resource, Span, Status, StatusCode};
+use serde::Deserialize;
+
+use super::values::{AnyValue, KeyValues, SpanIdJson, TraceIdJson, U64};
+use crate::encode::encode_attributes;
+use crate::record::LogEvent;
+use crate::wire::{write_bytes, write_fixed32, write_number};
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ScopeJson {
+    pub(super) name: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ResourceJson {
+    attributes: KeyValues,
+}
+
+impl ResourceJson {
+    pub(super) fn into_resource(self) -> Resource {
+        Resource { attributes: self.attributes.0 }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct SpanJson {
+    #[serde(alias = "trace_id")]
+    trace_id: TraceIdJson,
+    #[serde(alias = "span_id")]
+    span_id: SpanIdJson,
+    #[serde(alias = "parent_span_id")]
+    parent_span_id: SpanIdJson,
+    name: Option<String>,
+    #[serde(alias = "start_time_unix_nano")]
+    start_time_unix_nano: U64,
+    #[serde(alias = "end_time_unix_nano")]
+    end_time_unix_nano: U64,
+    attributes: KeyValues,
+    events: Option<Vec<EventJson>>,
+    status: Option<StatusJson>,
+    // What is kept without being looked at; no `flatten`, which would make serde copy the whole span first.
+    #[serde(alias = "trace_state")]
+    trace_state: Option<String>,
+    kind: Option<serde_json::Value>,
+    flags: Option<u32>,
+    #[serde(alias = "dropped_attributes_count")]
+    dropped_attributes_count: Option<u32>,
+    #[serde(alias = "dropped_events_count")]
+    dropped_events_count: Option<u32>,
+    #[serde(alias = "dropped_links_count")]
+    dropped_links_count: Option<u32>,
+    links: Option<Vec<LinkJson>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct LinkJson {
+    #[serde(alias = "trace_id")]
+    trace_id: TraceIdJson,
+    #[serde(alias = "span_id")]
+    span_id: SpanIdJson,
+    #[serde(alias = "trace_state")]
+    trace_state: Option<String>,
+    attributes: KeyValues,
+    flags: Option<u32>,
+}
+
+impl SpanJson {
+    /// What the neutral span has no place for, as fields of a protobuf span.
+    pub(super) fn encode_rest(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(state) = &self.trace_state {
+            write_bytes(&mut out, 3, state.as_bytes());
+        }
+        if let Some(kind) = self.kind.as_ref().and_then(span_kind) {
+            write_number(&mut out, 6, kind);
+        }
+        let counts = [
+            (10, self.dropped_attributes_count),
+            (12, self.dropped_events_count),
+            (14, self.dropped_links_count),
+        ];
+        for (field, count) in counts {
+            if let Some(count) = count {
+                write_number(&mut out, field, u64::from(count));
+            }
+        }
+        for link in self.links.iter().flatten() {
+            let mut body = Vec::new();
+            write_bytes(&mut body, 1, &link.trace_id.0.0.to_be_bytes());
+            write_bytes(&mut body, 2, &link.span_id.0.0.to_be_bytes());
+            write_bytes(&mut body, 3, link.trace_state.as_deref().unwrap_or_default().as_bytes());
+            encode_attributes(&link.attributes.0, 4, &mut body);
+            write_fixed32(&mut body, 6, link.flags.unwrap_or_default());
+            write_bytes(&mut out, 13, &body);
+        }
+        if let Some(flags) = self.flags {
+            write_fixed32(&mut out, 16, flags);
+        }
+        out
+    }
+}
+
+/// A kind is a number, or a name that ends in one of these.
+fn span_kind(json: &serde_json::Value) -> Option<u64> {
+    const NAMES: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
+    let by_name = |name: &str| NAMES.iter().position(|known| name.ends_with(known)).map(|kind| kind as u64);
+    json.as_u64().or_else(|| json.as_str().and_then(by_name))
+}
+
+impl SpanJson {
+    pub(super) fn into_span(self, resource: &Arc<Resource>, scope: &str) -> Span<'static> {
+        Span {
+            trace_id: self.trace_id.0,
+            span_id: self.span_id.0,
+            parent_id: self.parent_span_id.0.non_zero(),
+            name: Cow::Owned(self.name.unwrap_or_default()),
+            start_ns: self.start_time_unix_nano.0,
+            end_ns: self.end_time_unix_nano.0,
+            status: self.status.unwrap_or_default().into_status(),
+            attributes: self.attributes.0,
+            events: self.events.unwrap_or_default().into_iter().map(EventJson::into_event).collect(),
+            scope: Cow::Owned(scope.to_owned()),
+            resource: Arc::clone(resource),
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct StatusJson {
+    message: Option<String>,
+    code: Option<serde_json::Value>,
+}
+
+impl StatusJson {
+    fn into_status(self) -> Status<'static> {
+        let code = match &self.code {
+            Some(code) if code == 1 || code == "STATUS_CODE_OK" => StatusCode::Ok,
+            Some(code) if code == 2 || code == "STATUS_CODE_ERROR" => StatusCode::Error,
+            _ => StatusCode::Unset,
+        };
+        Status { code, message: Cow::Owned(self.message.unwrap_or_default()) }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct EventJson {
+    #[serde(alias = "time_unix_nano")]
+    time_unix_nano: U64,
+    name: Option<String>,
+    attributes: KeyValues,
+}
+
+impl EventJson {
+    fn into_event(self) -> Event<'static> {
+        let Self { time_unix_nano, name, attributes } = self;
+        Event {
+            name: Cow::Owned(name.unwrap_or_default()),
+            time_ns: time_unix_nano.0,
+            attributes: attributes.0,
+            body: None,
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct LogJson {
+    #[serde(alias = "time_unix_nano")]
+    time_unix_nano: U64,
+    #[serde(alias = "observed_time_unix_nano")]
+    observed_time_unix_nano: U64,
+    #[serde(alias = "event_name")]
+    event_name: Option<String>,
+    #[serde(alias = "trace_id")]
+    trace_id: TraceIdJson,
+    #[serde(alias = "span_id")]
+    span_id: SpanIdJson,
+    body: Option<AnyValue>,
+    attributes: KeyValues,
+}
+
+impl LogJson {
+    pub(super) fn into_event(self) -> LogEvent<'static> {
+        let time_ns =
+            if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
+        let body = self.body.map(|body| body.0);
+        let event = Event {
+            name: Cow::Owned(self.event_name.unwrap_or_default()),
+            time_ns,
+            attributes: self.attributes.0,
+            body,
+        };
+        let mut log = LogEvent { trace_id: self.trace_id.0, span_id: self.span_id.0, event };
+        log.take_name_from_attributes();
+        log
+    }
+}

@@ -1,0 +1,215 @@
+//! Attributes, numbers and ids, in all the ways senders write them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine as _;
+use gradus_core::span::{Attributes, SpanId, TraceId, Value};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::limits::Limits;
+
+/// Attributes: a list of key-value pairs, bounded in number.
+#[derive(Default)]
+pub(super) struct KeyValues(pub(super) Attributes<'static>);
+
+#[derive(Deserialize)]
+struct KeyValueJson {
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    value: Option<AnyValue>,
+}
+
+impl<'de> Deserialize<'de> for KeyValues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = KeyValues;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of attributes")
+            }
+
+            fn visit_unit<E>(self) -> Result<KeyValues, E> {
+                Ok(KeyValues::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<KeyValues, A::Error> {
+                let limit = Limits::default().attributes;
+                let mut pairs = Vec::new();
+                while let Some(KeyValueJson { key, value }) = list.next_element()? {
+                    if pairs.len() == limit {
+                        return Err(A::Error::custom(format!(
+                            "more than {limit} attributes (limit {limit})"
+                        )));
+                    }
+                    pairs.push((Cow::Owned(key), value.map_or(Value::Null, |value| value.0)));
+                }
+                Ok(KeyValues(Attributes(pairs)))
+            }
+        }
+        deserializer.deserialize_any(Pairs)
+    }
+}
+
+pub(super) struct AnyValue(pub(super) Value<'static>);
+
+impl<'de> Deserialize<'de> for AnyValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOf;
+        impl<'de> Visitor<'de> for OneOf {
+            type Value = AnyValue;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with one of stringValue, intValue, ...")
+            }
+
+            fn visit_unit<E>(self) -> Result<AnyValue, E> {
+                Ok(AnyValue(Value::Null))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyValue, A::Error> {
+                let mut value = Value::Null;
+                while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+                    value = match key.as_ref() {
+                        "stringValue" | "string_value" => map
+                            .next_value::<Option<String>>()?
+                            .map_or(Value::Null, |text| Value::Str(Cow::Owned(text))),
+                        "boolValue" | "bool_value" => Value::Bool(map.next_value()?),
+                        "intValue" | "int_value" => Value::Int(map.next_value::<I64>()?.0),
+                        "doubleValue" | "double_value" => Value::Double(map.next_value::<F64>()?.0),
+                        "bytesValue" | "bytes_value" => {
+                            Value::Bytes(Cow::Owned(base64_bytes(&map.next_value::<String>()?)))
+                        }
+                        "arrayValue" | "array_value" => {
+                            let list = map.next_value::<ArrayJson>()?.values;
+                            Value::Array(list.into_iter().map(|item| item.0).collect())
+                        }
+                        "kvlistValue" | "kvlist_value" => Value::Map(map.next_value::<MapJson>()?.values.0.0),
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            value
+                        }
+                    };
+                }
+                Ok(AnyValue(value))
+            }
+        }
+        deserializer.deserialize_any(OneOf)
+    }
+}
+
+#[derive(Deserialize)]
+struct ArrayJson {
+    #[serde(default)]
+    values: Vec<AnyValue>,
+}
+
+#[derive(Deserialize)]
+struct MapJson {
+    #[serde(default)]
+    values: KeyValues,
+}
+
+/// A number that may travel as a number, as a text, or (from JavaScript) as a float; out of range is the nearest.
+macro_rules! flexible_number {
+    ($name:ident, $number:ty) => {
+        #[derive(Default)]
+        pub(super) struct $name(pub(super) $number);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Number;
+                impl Visitor<'_> for Number {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("a number, or a text with one")
+                    }
+
+                    fn visit_unit<E>(self) -> Result<$name, E> {
+                        Ok($name::default())
+                    }
+
+                    fn visit_i64<E>(self, number: i64) -> Result<$name, E> {
+                        Ok($name(<$number>::try_from(number).unwrap_or_default()))
+                    }
+
+                    fn visit_u64<E>(self, number: u64) -> Result<$name, E> {
+                        Ok($name(<$number>::try_from(number).unwrap_or(<$number>::MAX)))
+                    }
+
+                    fn visit_f64<E>(self, number: f64) -> Result<$name, E> {
+                        Ok($name(number as $number))
+                    }
+
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$name, E> {
+                        text.parse().map($name).map_err(|_| E::custom(format!("{text:?} is not a number")))
+                    }
+                }
+                deserializer.deserialize_any(Number)
+            }
+        }
+    };
+}
+
+flexible_number!(U64, u64);
+flexible_number!(I64, i64);
+
+/// The same for floats, which have names for what they cannot write.
+#[derive(Default)]
+struct F64(f64);
+
+impl<'de> Deserialize<'de> for F64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(f64),
+            Text(String),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Number(number) => Ok(F64(number)),
+            Form::Text(text) => {
+                text.parse().map(F64).map_err(|_| D::Error::custom(format!("{text:?} is not a number")))
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct TraceIdJson(pub(super) TraceId);
+
+#[derive(Default)]
+pub(super) struct SpanIdJson(pub(super) SpanId);
+
+impl<'de> Deserialize<'de> for TraceIdJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Cow<'_, str>>::deserialize(deserializer)?.unwrap_or_default();
+        Ok(TraceIdJson(match <[u8; 16]>::try_from(base64_id(&text, 24)) {
+            Ok(bytes) => TraceId(u128::from_be_bytes(bytes)),
+            Err(_) => TraceId::parse(&text),
+        }))
+    }
+}
+
+impl<'de> Deserialize<'de> for SpanIdJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Cow<'_, str>>::deserialize(deserializer)?.unwrap_or_default();
+        Ok(SpanIdJson(match <[u8; 8]>::try_from(base64_id(&text, 12)) {
+            Ok(bytes) => SpanId(u64::from_be_bytes(bytes)),
+            Err(_) => SpanId::parse(&text),
+        }))
+    }
+}
+
+/// Base64 ids are told from hexadecimal ones by their length alone.
+fn base64_id(text: &str, length: usize) -> Vec<u8> {
+    if text.len() == length { base64_bytes(text) } else { Vec::new() }
+}
+
+fn base64_bytes(text: &str) -> Vec<u8> {
+    base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
+}
