@@ -2,28 +2,19 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use gradus_store::{FILE_NAME, Store};
 
 use super::Exit;
-use crate::serve::{Given, Summary as ServeSummary};
+use super::serve::ServerOptions;
+use crate::serve::Summary as ServeSummary;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// As for `gradus serve`.
-    #[arg(long, value_name = "ADDRESS")]
-    http: Option<String>,
-    /// As for `gradus serve`.
-    #[arg(long, value_name = "ADDRESS")]
-    grpc: Option<String>,
-    /// As for `gradus serve`.
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// As for `gradus serve`.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerOptions,
 }
 
 /// What was looked at, and how it is.
@@ -36,14 +27,8 @@ enum Finding {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let given = Given {
-        http: arguments.http.clone(),
-        grpc: arguments.grpc.clone(),
-        data: arguments.data.clone(),
-        config: arguments.config.clone(),
-    };
     let mut findings = Vec::new();
-    match given.summary() {
+    match arguments.server.given().summary() {
         Ok(summary) => {
             findings.push(("settings", Finding::Good(summary.text.clone())));
             look(&summary, &mut findings);

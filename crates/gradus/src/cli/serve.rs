@@ -10,6 +10,16 @@ use crate::serve::{self, Given, LogFormat};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
+    #[command(flatten)]
+    server: ServerOptions,
+    /// How the log on standard error is written.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+/// Where a server is, or will be: what `serve` and `doctor` have in common.
+#[derive(Args)]
+pub(super) struct ServerOptions {
     /// Where HTTP is answered: OTLP, the API and the page [default: 127.0.0.1:4318].
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
@@ -22,9 +32,17 @@ pub(super) struct Arguments {
     /// Settings; else gradus.toml if it is here.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How the log on standard error is written.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormat,
+}
+
+impl ServerOptions {
+    pub(super) fn given(&self) -> Given {
+        Given {
+            http: self.http.clone(),
+            grpc: self.grpc.clone(),
+            data: self.data.clone(),
+            config: self.config.clone(),
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -38,13 +56,7 @@ A request is acknowledged when its spans are on disk. SIGTERM finishes what is u
 Exit codes: 0 stopped, 2 it cannot start: bad settings, a port that is taken, a store that cannot be used.";
 
 pub(super) fn run(arguments: &Arguments) -> Exit {
-    let given = Given {
-        http: arguments.http.clone(),
-        grpc: arguments.grpc.clone(),
-        data: arguments.data.clone(),
-        config: arguments.config.clone(),
-    };
-    match serve::run(&given, arguments.log_format) {
+    match serve::run(&arguments.server.given(), arguments.log_format) {
         Ok(()) => Exit::Pass,
         Err(reason) => {
             complain(&reason);
