@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Log, RunFileError};
 use crate::prompt::Shortened;
+use crate::verdict::Reading;
 
 /// A digest of everything that makes a question what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +36,17 @@ pub struct CachedVerdict {
     /// What the judge saw only in part, where that was more than the prompt's own window asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened: Vec<Shortened>,
+}
+
+impl CachedVerdict {
+    /// What is kept of a judge's answer.
+    pub fn of(reading: &Reading, shortened: &[Shortened]) -> CachedVerdict {
+        CachedVerdict {
+            label: reading.label.clone(),
+            explanation: reading.explanation.clone(),
+            shortened: shortened.to_vec(),
+        }
+    }
 }
 
 /// A line of the file. The key comes first, so that the index is built without reading further.

@@ -82,12 +82,7 @@ impl Ledger for Journal {
     }
 
     fn cache(&mut self, key: Key, reading: &Reading, shortened: &[Shortened]) -> Result<(), RunFileError> {
-        let verdict = CachedVerdict {
-            label: reading.label.clone(),
-            explanation: reading.explanation.clone(),
-            shortened: shortened.to_vec(),
-        };
-        self.cache.add(key, verdict)
+        self.cache.add(key, CachedVerdict::of(reading, shortened))
     }
 
     /// Hands outcomes to the operating system: from then on the run has them, whatever happens to this process.

@@ -317,7 +317,9 @@ impl<'w> Runner<'w> {
             Some(most) if self.spent_at_most() + cost_usd > most => {
                 // What is in flight mostly costs less than it may.
                 if self.tasks.is_empty() {
-                    Room::Never(format!("the next call could go over the limit of ${most}"))
+                    Room::Never(format!(
+                        "the next call could cost ${cost_usd:.4} and go over the limit of ${most}"
+                    ))
                 } else {
                     Room::Later
                 }

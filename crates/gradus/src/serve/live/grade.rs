@@ -359,12 +359,7 @@ impl Ledger for StoreLedger {
     }
 
     fn cache(&mut self, key: Key, reading: &Reading, shortened: &[Shortened]) -> Result<(), RunFileError> {
-        let verdict = CachedVerdict {
-            label: reading.label.clone(),
-            explanation: reading.explanation.clone(),
-            shortened: shortened.to_vec(),
-        };
-        self.cache.add(key, verdict)
+        self.cache.add(key, CachedVerdict::of(reading, shortened))
     }
 
     /// Verdicts go to the cache first: they were paid for, and from there they are never lost.
