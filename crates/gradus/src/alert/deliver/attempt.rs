@@ -42,7 +42,12 @@ pub(super) async fn deliver(target: &Target, notice: &Notice, shared: &Shared) {
         if attempts >= settings.attempts || Instant::now() + pause > give_up_at {
             break reason;
         }
-        tracing::debug!(%target, attempts, reason, ?pause, "an alert could not be delivered yet");
+        // Told once aloud: a target that stays dead would fill the log, one that nobody hears of is not mended.
+        if attempts == 1 {
+            tracing::warn!(%target, rule = notice.rule, reason, "an alert could not be delivered yet; it is tried again");
+        } else {
+            tracing::debug!(%target, attempts, reason, ?pause, "an alert could not be delivered yet");
+        }
         tokio::time::sleep(pause).await;
         counters.retried(target.kind());
     };
