@@ -163,24 +163,9 @@ impl Store {
         Ok(reader.prepare_cached("SELECT count(*) FROM due")?.query_row([], |row| row.get(0))?)
     }
 
-    /// Stores the trajectories of a story in the place of those it had. What did not change keeps its verdicts. Returns how
-    /// many are new or changed.
-    pub fn assembled(
-        &self,
-        story: i64,
-        due_ns: Option<i64>,
-        records: Vec<TrajectoryRecord>,
-        now_ns: i64,
-    ) -> Result<Written<usize>, StoreError> {
-        self.assembled_all(vec![AssembledStory { story, due_ns, records }], now_ns)
-    }
-
-    /// The same for many stories, for much less than one by one. All of them are stored or none.
-    pub fn assembled_all(
-        &self,
-        stories: Vec<AssembledStory>,
-        now_ns: i64,
-    ) -> Result<Written<usize>, StoreError> {
+    /// Stores the trajectories of stories in the place of those they had. What did not change keeps its verdicts. All
+    /// stories are stored or none, for much less than one by one. Returns how many trajectories are new or changed.
+    pub fn assembled(&self, stories: Vec<AssembledStory>, now_ns: i64) -> Result<Written<usize>, StoreError> {
         let bytes = stories.iter().map(AssembledStory::bytes).sum();
         let pack = |mut record: TrajectoryRecord| {
             let (digest, body) = (Digest::of(&record.json), compress(&record.json));
@@ -295,8 +280,9 @@ impl Store {
     }
 }
 
-fn hour(ns: i64) -> i64 {
-    const HOUR_NS: i64 = 3_600_000_000_000;
+pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
+
+pub(crate) fn hour(ns: i64) -> i64 {
     ns.div_euclid(HOUR_NS)
 }
 

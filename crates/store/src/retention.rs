@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::grading::forget_trajectory;
+use crate::grading::{HOUR_NS, forget_trajectory, hour};
 use crate::writer::Written;
 
 /// What is kept.
@@ -30,6 +30,9 @@ const BYTES_A_STEP: u64 = 16 << 20;
 /// Free pages that one step gives back to the file system.
 const PAGES_A_STEP: i64 = 500;
 
+/// For how long spending is remembered at least: a month, which is what people watch it over, and some days.
+const SPEND_KEPT_NS: i64 = 40 * 24 * HOUR_NS;
+
 impl Store {
     /// Removes the oldest traces that are not to be kept: a few of them.
     pub fn retain_step(&self, retention: Retention, now_ns: i64) -> Result<Written<Removed>, StoreError> {
@@ -42,6 +45,9 @@ impl Store {
                 (Some(age), false) => now_ns.saturating_sub(age),
                 (None, false) => return Ok(Removed::default()),
             };
+            if let Some(age) = retention.max_age_ns {
+                forget_notes(sql, now_ns.saturating_sub(age), now_ns)?;
+            }
             let traces: Vec<(i64, u64, u64)> = sql
                 .prepare_cached(
                     "SELECT no, spans, bytes FROM trace INDEXED BY trace_by_start WHERE start_ns < ? \
@@ -73,6 +79,18 @@ impl Store {
             Ok(removed)
         })
     }
+}
+
+/// Alerts that were told go with the traces they were about. What judging cost is kept for as long as a budget or an
+/// alert may ask for it, whatever the age of traces: it is an hour a row.
+fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
+    sql.prepare_cached(
+        "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY no LIMIT 500)",
+    )?
+    .execute([before_ns])?;
+    let spend_before_ns = before_ns.min(now_ns.saturating_sub(SPEND_KEPT_NS));
+    sql.prepare_cached("DELETE FROM spend WHERE hour < ?")?.execute([hour(spend_before_ns)])?;
+    Ok(())
 }
 
 fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {

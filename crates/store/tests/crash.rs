@@ -33,7 +33,11 @@ fn child_that_writes() {
                         let mut record = trajectory(&format!("t{id}"), id, 1);
                         record.outcomes = vec![scored("fit", None, "good", 1.0, "")];
                         let due_ns = store.story(story).unwrap().due_ns;
-                        store.assembled(story, due_ns, vec![record], 1).unwrap().wait().unwrap();
+                        store
+                            .assembled(vec![AssembledStory { story, due_ns, records: vec![record] }], 1)
+                            .unwrap()
+                            .wait()
+                            .unwrap();
                     }
                     // One write, so that half a line is never read as a number.
                     std::io::stdout().write_all(format!("\nstored {id}\n").as_bytes()).unwrap();

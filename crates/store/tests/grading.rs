@@ -122,7 +122,7 @@ fn stories_that_are_stored_together_may_hold_the_same_trajectory() {
     let of = |story: i64, records| AssembledStory { story, due_ns: None, records };
     let stories =
         vec![of(story, vec![version(1, "lost")]), of(lab.trace(2).story, vec![version(2, "found")])];
-    assert_eq!(lab.store.assembled_all(stories, 2).unwrap().wait().unwrap(), 2);
+    assert_eq!(lab.store.assembled(stories, 2).unwrap().wait().unwrap(), 2);
     let rows = lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap();
     let moments = &rows[0].moments;
     assert_eq!((rows.len(), moments.trajectories, moments.scored, moments.sum), (1, 1, 2, 1.0));
@@ -213,4 +213,30 @@ fn keys_open_what_they_say_until_they_are_revoked() {
     assert!(!Store::revoke_key_beside(folder, "laptop", 4).unwrap());
     assert_eq!(lab.store.scopes_of(&key).unwrap(), None);
     assert_eq!(lab.store.keys().unwrap()[0].revoked_ns, Some(3));
+}
+
+#[test]
+fn what_was_told_and_paid_goes_with_time() {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    let (lab, story) = one_trace();
+    lab.assemble(story, vec![waiting("a", 1)], 2);
+    judge(&lab, &lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap()[0], "good", true);
+    for day in [1, 9] {
+        let event = Some(("fired".to_owned(), format!("{{\"day\":{day}}}")));
+        let put = lab.store.put_alert_state("r".to_owned(), "s".to_owned(), event, day * DAY_NS);
+        put.unwrap().wait().unwrap();
+    }
+    let step = |now_ns| {
+        let retention = Retention { max_age_ns: Some(7 * DAY_NS), max_bytes: None };
+        lab.store.retain_step(retention, now_ns).unwrap().wait().unwrap();
+    };
+    let days =
+        || lab.store.alert_events(i64::MAX, 10).unwrap().iter().map(|e| e.at_ns / DAY_NS).collect::<Vec<_>>();
+    assert_eq!(days(), [9, 1]);
+    step(10 * DAY_NS);
+    assert_eq!(days(), [9]);
+    assert_eq!(lab.store.alert_state("r").unwrap().as_deref(), Some("s"), "how it stands is no history");
+    assert!(lab.store.spent_since(0, None, None).unwrap() > 0.0, "a month's spending may still be asked for");
+    step(60 * DAY_NS);
+    assert_eq!(lab.store.spent_since(0, None, None).unwrap(), 0.0);
 }

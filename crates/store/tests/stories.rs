@@ -22,6 +22,11 @@ fn story(lab: &Lab, trace: u128) -> Vec<u128> {
     traces
 }
 
+/// What was assembled from a story when it was as it was seen.
+fn as_seen(seen: &Story, record: TrajectoryRecord) -> AssembledStory {
+    AssembledStory { story: seen.no, due_ns: seen.due_ns, records: vec![record] }
+}
+
 #[test]
 fn traces_of_a_session_are_one_story_and_others_are_not() {
     let lab = Lab::new();
@@ -77,7 +82,7 @@ fn a_story_that_was_united_while_it_was_assembled_leaves_nothing_behind() {
     let seen = lab.store.story(lab.trace(2).story).unwrap();
     send(&lab, 2, &[(Session, 7)], 3);
     // The assembler comes back with what it saw of the second trace alone.
-    let late = lab.store.assembled(seen.no, seen.due_ns, vec![trajectory("alone", 2, 10)], 4).unwrap();
+    let late = lab.store.assembled(vec![as_seen(&seen, trajectory("alone", 2, 10))], 4).unwrap();
     assert_eq!(late.wait().unwrap(), 0);
     assert_eq!(lab.store.due_count().unwrap(), 1);
     lab.assemble(lab.trace(1).story, vec![trajectory("together", 1, 10)], 5);
@@ -96,7 +101,7 @@ fn what_joined_a_story_while_it_was_assembled_keeps_its_verdicts() {
     let seen = lab.store.story(lab.trace(1).story).unwrap();
     // The clock stands still, or goes back: it is due again all the same.
     send(&lab, 2, &[(Session, 7)], 1);
-    lab.store.assembled(seen.no, seen.due_ns, vec![trajectory("t1", 1, 10)], 4).unwrap().wait().unwrap();
+    lab.store.assembled(vec![as_seen(&seen, trajectory("t1", 1, 10))], 4).unwrap().wait().unwrap();
     assert_eq!(lab.store.outcome_lines("t2").unwrap().len(), 1, "it was not seen, and is not gone");
     assert_eq!(lab.store.due_count().unwrap(), 1);
     lab.assemble(seen.no, vec![trajectory("t1", 1, 10)], 5);

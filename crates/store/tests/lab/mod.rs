@@ -39,7 +39,7 @@ impl Lab {
 
     pub fn assemble(&self, story: i64, records: Vec<TrajectoryRecord>, now_ns: i64) -> usize {
         let due_ns = self.store.story(story).unwrap().due_ns;
-        self.store.assembled(story, due_ns, records, now_ns).unwrap().wait().unwrap()
+        self.store.assembled(vec![AssembledStory { story, due_ns, records }], now_ns).unwrap().wait().unwrap()
     }
 
     /// Every page, one behind the other.

@@ -78,12 +78,12 @@ fn assemble_due(server: &Server, judges: &mut Judges) -> Result<usize, StoreErro
         bytes += story.bytes();
         stories.push(story);
         if bytes > WRITTEN_AT_ONCE || judges.is_careful {
-            written.push(server.store.assembled_all(std::mem::take(&mut stories), now_ns())?);
+            written.push(server.store.assembled(std::mem::take(&mut stories), now_ns())?);
             bytes = 0;
         }
     }
     if !stories.is_empty() {
-        written.push(server.store.assembled_all(stories, now_ns())?);
+        written.push(server.store.assembled(stories, now_ns())?);
     }
     // Stories that are stored together fail together: after a failure each is for itself.
     judges.is_careful = true;
