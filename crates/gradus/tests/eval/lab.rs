@@ -1,38 +1,30 @@
 //! A folder to work in, cases to judge, and the command to judge them with.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use gradus_test_endpoint::{Answer, Endpoint, Incoming};
 use serde_json::{Value as Json, json};
 
+use crate::place::Place;
+pub(crate) use crate::place::Ran;
+
 pub(crate) struct Lab {
-    folder: tempfile::TempDir,
+    place: Place,
 }
 
-pub(crate) struct Ran {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
+impl std::ops::Deref for Lab {
+    type Target = Place;
 
-impl Ran {
-    pub(crate) fn of(output: Output) -> Ran {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    /// Asserts the exit code, and shows what was said if it is another one.
-    pub(crate) fn exits_with(self, code: i32) -> Ran {
-        assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
-        self
+    fn deref(&self) -> &Place {
+        &self.place
     }
 }
 
 impl Lab {
     pub(crate) fn new() -> Lab {
-        Lab { folder: tempfile::tempdir().unwrap() }
+        Lab { place: Place::new() }
     }
 
     /// With this many trajectories of one step in `cases.jsonl`.
@@ -41,50 +33,6 @@ impl Lab {
         let lines: Vec<String> = (0..count).map(|number| case(number).to_string() + "\n").collect();
         lab.write("cases.jsonl", &lines.concat());
         lab
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.path(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    pub(crate) fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path(name)).unwrap()
-    }
-
-    pub(crate) fn lines(&self, name: &str) -> Vec<Json> {
-        self.read(name).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
-        command.args(arguments).current_dir(self.folder.path());
-        for variable in [
-            "CLICOLOR_FORCE",
-            "OPENAI_API_KEY",
-            "OPENAI_BASE_URL",
-            "OPENAI_MODEL",
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_BASE_URL",
-            "GRADUS_STATE_DIR",
-            "GRADUS_CONFIG",
-            "HTTP_PROXY",
-            "http_proxy",
-        ] {
-            command.env_remove(variable);
-        }
-        command
-    }
-
-    /// Runs without a key: the judge is offline unless an endpoint is named.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::of(self.command(arguments).output().unwrap())
     }
 
     /// Runs with a model at this endpoint.

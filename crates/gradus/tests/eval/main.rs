@@ -10,4 +10,6 @@ mod lab;
 mod limits;
 mod offline;
 mod outputs;
+#[path = "../place/mod.rs"]
+mod place;
 mod rubrics;

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,9 @@ use hyper::body::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
+
+use crate::place::Place;
+pub(crate) use crate::place::Ran;
 
 /// Nothing here takes as long, on however slow a machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -29,31 +32,21 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
     }
 }
 
-pub(crate) struct Ran {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Ran {
-    fn of(output: Output) -> Ran {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    pub(crate) fn exits_with(self, code: i32) -> Ran {
-        assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
-        self
-    }
-}
-
 pub(crate) struct Lab {
-    folder: tempfile::TempDir,
+    place: Place,
+}
+
+impl std::ops::Deref for Lab {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
 }
 
 impl Lab {
     pub(crate) fn new() -> Lab {
-        let lab = Lab { folder: tempfile::tempdir().unwrap() };
+        let lab = Lab { place: Place::new() };
         lab.configure("", "");
         lab
     }
@@ -67,45 +60,6 @@ impl Lab {
 
     pub(crate) fn configure(&self, serve: &str, tables: &str) {
         self.write("gradus.toml", &format!("[serve]\nquiet_s = 0.3\ngive_up_s = 1\n{serve}\n{tables}\n"));
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.path(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    pub(crate) fn lines(&self, name: &str) -> Vec<Json> {
-        json_lines(&std::fs::read(self.path(name)).unwrap())
-    }
-
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
-        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
-        for variable in [
-            "CLICOLOR_FORCE",
-            "OPENAI_API_KEY",
-            "OPENAI_BASE_URL",
-            "OPENAI_MODEL",
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_BASE_URL",
-            "GRADUS_STATE_DIR",
-            "GRADUS_CONFIG",
-            "HTTP_PROXY",
-            "http_proxy",
-        ] {
-            command.env_remove(variable);
-        }
-        command
-    }
-
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::of(self.command(arguments).output().unwrap())
     }
 
     /// Starts a server on free ports of the loopback and waits until it listens.

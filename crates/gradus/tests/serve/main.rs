@@ -9,6 +9,8 @@ mod durability;
 mod lab;
 mod live;
 mod operations;
+#[path = "../place/mod.rs"]
+mod place;
 mod protocol;
 mod security;
 mod sources;
