@@ -10,4 +10,5 @@ mod output;
 pub mod redaction;
 mod serve;
 pub mod source;
+mod stored_records;
 mod tool_file;

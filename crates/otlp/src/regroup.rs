@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gradus_core::span::{Resource, SpanId, TraceId};
+use gradus_core::span::{Attributes, Resource, SpanId, TraceId, Value};
 
 use crate::decode::{decode_resource, span_id, text, trace_id};
 use crate::limits::Limits;
 use crate::record::{Signal, scope_name};
+use crate::rewrite::check_record;
 use crate::wire::{Field, Fields, WireError, write_bytes, write_varint};
 
 /// An export request by trace, in order of first appearance.
@@ -77,25 +78,46 @@ pub struct WireScope<'a> {
 
 /// Takes a request apart. Records that cannot be kept are counted; a body that is no request at all is an error.
 pub fn regroup<'a>(bytes: &'a [u8], signal: Signal, limits: &Limits) -> Result<Regrouped<'a>, WireError> {
-    let mut request =
-        Regrouped { signal, scopes: Vec::new(), parts: Vec::new(), rejected: Rejected::default() };
-    let mut index: HashMap<TraceId, usize> = HashMap::new();
+    regroup_within(bytes, signal, limits, &mut |_| true)
+}
+
+/// As [`regroup`], asking `take` for the memory that records need beside their bytes: small ones need more than they
+/// have. When it says no, that is [`WireError::NoRoom`].
+pub fn regroup_within<'a>(
+    bytes: &'a [u8],
+    signal: Signal,
+    limits: &Limits,
+    take: &mut dyn FnMut(usize) -> bool,
+) -> Result<Regrouped<'a>, WireError> {
+    let request = Regrouped { signal, scopes: Vec::new(), parts: Vec::new(), rejected: Rejected::default() };
+    let mut reading = Reading { request, index: HashMap::new(), limits, take, untaken: 0 };
     let mut fields = Fields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         if let (1, Field::Bytes(body)) = (number, field) {
-            request.add_resource(body, limits, &mut index)?;
+            reading.add_resource(body)?;
         }
     }
-    Ok(request)
+    Ok(reading.request)
 }
 
-impl<'a> Regrouped<'a> {
-    fn add_resource(
-        &mut self,
-        bytes: &'a [u8],
-        limits: &Limits,
-        index: &mut HashMap<TraceId, usize>,
-    ) -> Result<(), WireError> {
+/// What becomes of records costs memory, in lists that double when they are full and where they are stored.
+const OF_A_SCOPE: usize = 2 * size_of::<WireScope<'_>>();
+const OF_A_RECORD: usize = 3 * size_of::<WireRecord<'_>>();
+const OF_A_TRACE: usize = 1024;
+const OF_AN_ATTRIBUTE: usize = 2 * size_of::<(Cow<'_, str>, Value<'_>)>();
+/// Memory is asked for in steps of this size.
+const STEP: usize = 64 << 10;
+
+struct Reading<'a, 'r> {
+    request: Regrouped<'a>,
+    index: HashMap<TraceId, usize>,
+    limits: &'r Limits,
+    take: &'r mut dyn FnMut(usize) -> bool,
+    untaken: usize,
+}
+
+impl<'a> Reading<'a, '_> {
+    fn add_resource(&mut self, bytes: &'a [u8]) -> Result<(), WireError> {
         let mut scope = WireScope {
             resource_body: None,
             resource: Arc::default(),
@@ -109,7 +131,9 @@ impl<'a> Regrouped<'a> {
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
                 (1, Field::Bytes(body)) => {
-                    scope.resource = Arc::new(decode_resource(body, limits)?);
+                    let resource = decode_resource(body, self.limits)?;
+                    self.take(values(&resource.attributes) * OF_AN_ATTRIBUTE)?;
+                    scope.resource = Arc::new(resource);
                     scope.resource_body = Some(Cow::Borrowed(body));
                 }
                 (3, Field::Bytes(url)) => scope.resource_schema = Some(url),
@@ -119,61 +143,87 @@ impl<'a> Regrouped<'a> {
         let mut fields = Fields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             if let (2, Field::Bytes(body)) = (number, field) {
-                self.add_scope(scope.clone(), body, limits, index)?;
+                self.add_scope(&scope, body)?;
             }
         }
         Ok(())
     }
 
-    fn add_scope(
-        &mut self,
-        mut scope: WireScope<'a>,
-        bytes: &'a [u8],
-        limits: &Limits,
-        index: &mut HashMap<TraceId, usize>,
-    ) -> Result<(), WireError> {
+    fn add_scope(&mut self, of_resource: &WireScope<'a>, bytes: &'a [u8]) -> Result<(), WireError> {
+        let (mut scope_body, mut schema) = (None, None);
         let mut fields = Fields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
-                (1, Field::Bytes(body)) => {
-                    scope.name = scope_name(body)?;
-                    scope.body = Some(Cow::Borrowed(body));
-                }
-                (3, Field::Bytes(url)) => scope.schema = Some(url),
+                (1, Field::Bytes(body)) => scope_body = Some(body),
+                (3, Field::Bytes(url)) => schema = Some(url),
                 _ => {}
             }
         }
-        let number = self.scopes.len() as u32;
-        self.scopes.push(scope);
+        let name = scope_body.map_or(Ok(Cow::Borrowed("")), scope_name)?;
+        let mut scope =
+            Some(WireScope { name, body: scope_body.map(Cow::Borrowed), schema, ..of_resource.clone() });
         let mut last: Option<(TraceId, usize)> = None;
         let mut fields = Fields::new(bytes);
         while let Some((field_number, field)) = fields.next()? {
             let (2, Field::Bytes(body)) = (field_number, field) else { continue };
-            if body.len() > limits.record_bytes {
-                let (size, limit) = (body.len() as u64, limits.record_bytes);
-                self.rejected.add(1, || WireError::RecordTooLarge { size, limit }.to_string());
-                continue;
-            }
-            let (trace_id, mark) = match mark(body, self.signal) {
+            let (trace_id, mark) = match mark(body, self.request.signal, self.limits) {
                 Ok(read) => read,
                 Err(reason) => {
-                    self.rejected.add(1, || reason);
+                    self.request.rejected.add(1, || reason);
                     continue;
                 }
             };
+            // A scope without a record that is kept is not needed.
+            if let Some(scope) = scope.take() {
+                self.take(OF_A_SCOPE)?;
+                self.request.scopes.push(scope);
+            }
             let part = match last {
                 Some((known, part)) if known == trace_id => part,
-                _ => *index.entry(trace_id).or_insert_with(|| {
-                    self.parts.push(TracePart { trace_id, records: Vec::new() });
-                    self.parts.len() - 1
-                }),
+                _ => self.part(trace_id)?,
             };
             last = Some((trace_id, part));
-            self.parts[part].records.push(WireRecord { body: Cow::Borrowed(body), scope: number, mark });
+            self.take(OF_A_RECORD)?;
+            let scope = self.request.scopes.len() as u32 - 1;
+            self.request.parts[part].records.push(WireRecord { body: Cow::Borrowed(body), scope, mark });
         }
         Ok(())
     }
 
+    /// Where a trace's records are.
+    fn part(&mut self, trace_id: TraceId) -> Result<usize, WireError> {
+        if let Some(part) = self.index.get(&trace_id) {
+            return Ok(*part);
+        }
+        self.take(OF_A_TRACE)?;
+        let part = self.request.parts.len();
+        self.request.parts.push(TracePart { trace_id, records: Vec::new() });
+        self.index.insert(trace_id, part);
+        Ok(part)
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), WireError> {
+        self.untaken += bytes;
+        if self.untaken < STEP {
+            return Ok(());
+        }
+        if (self.take)(std::mem::take(&mut self.untaken)) { Ok(()) } else { Err(WireError::NoRoom) }
+    }
+}
+
+/// How many values there are, those within values included.
+fn values(attributes: &Attributes<'_>) -> usize {
+    fn of(value: &Value<'_>) -> usize {
+        match value {
+            Value::Array(items) => 1 + items.iter().map(of).sum::<usize>(),
+            Value::Map(pairs) => 1 + pairs.iter().map(|(_, value)| of(value)).sum::<usize>(),
+            _ => 1,
+        }
+    }
+    attributes.0.iter().map(|(_, value)| of(value)).sum()
+}
+
+impl<'a> Regrouped<'a> {
     pub fn scope(&self, record: &WireRecord<'_>) -> &WireScope<'a> {
         &self.scopes[record.scope as usize]
     }
@@ -207,12 +257,12 @@ impl<'a> Regrouped<'a> {
 }
 
 /// Reads what has to be known of a record before it is stored; the reason when it cannot be kept.
-fn mark(body: &[u8], signal: Signal) -> Result<(TraceId, Mark<'_>), String> {
+fn mark<'a>(body: &'a [u8], signal: Signal, limits: &Limits) -> Result<(TraceId, Mark<'a>), String> {
     let mut mark = Mark::default();
-    let read = match signal {
+    let read = check_record(body, signal, limits).and_then(|()| match signal {
         Signal::Span => span_mark(body, &mut mark),
         Signal::Log => log_mark(body, &mut mark),
-    };
+    });
     let what = match signal {
         Signal::Span => "a span",
         Signal::Log => "a log record",
@@ -295,5 +345,60 @@ fn write_head(out: &mut Vec<u8>, field: u32, length: usize) {
 fn write_optional(out: &mut Vec<u8>, field: u32, bytes: Option<&[u8]>) {
     if let Some(bytes) = bytes {
         write_bytes(out, field, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(number: u32, body: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_bytes(&mut out, number, body);
+        out
+    }
+
+    fn span(trace: u8, extra: &[u8]) -> Vec<u8> {
+        let ids = [field(1, &[trace; 16]), field(2, &[1; 8])].concat();
+        field(2, &[&ids, extra].concat())
+    }
+
+    #[test]
+    fn what_takes_more_memory_than_it_has_bytes_is_asked_for() {
+        let mut taken = 0;
+        let mut run = |bytes: &[u8], most: usize| {
+            taken = 0;
+            let read = regroup_within(bytes, Signal::Span, &Limits::default(), &mut |bytes| {
+                taken += bytes;
+                taken <= most
+            });
+            (read.map(|request| (request.scopes.len(), request.parts.len())), taken)
+        };
+        // Scopes without records need nothing.
+        let empty = field(1, &[0x12, 0x00].repeat(100_000));
+        assert_eq!(run(&empty, 0), (Ok((0, 0)), 0));
+        let spans: Vec<u8> = (0..250).flat_map(|trace| span(trace + 1, &[])).collect();
+        let (read, taken) = run(&field(1, &field(2, &spans)), usize::MAX);
+        assert_eq!(read, Ok((1, 250)));
+        assert!(taken > 250 * OF_A_TRACE, "{taken}");
+        assert_eq!(run(&field(1, &field(2, &spans)), 100_000).0, Err(WireError::NoRoom));
+        let attributes = field(1, &field(1, &[0x0a, 0x00].repeat(50_000)));
+        assert_eq!(run(&attributes, 100_000).0, Err(WireError::NoRoom));
+    }
+
+    #[test]
+    fn a_record_over_a_limit_is_left_out_alone() {
+        let mut deep = Vec::new();
+        for _ in 0..70 {
+            deep = field(5, &field(1, &deep));
+        }
+        let nested = field(9, &field(2, &deep));
+        let broken = field(9, &[0x0a, 0x7f]);
+        let spans = [span(1, &[]), span(2, &nested), span(3, &broken), span(4, &[])].concat();
+        let request = field(1, &field(2, &spans));
+        let request = regroup(&request, Signal::Span, &Limits::default()).expect("a request");
+        assert_eq!(request.parts.iter().map(|part| part.trace_id.0 as u8).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(request.rejected.count, 2);
+        assert!(request.rejected.reason.is_some_and(|reason| reason.contains("64 levels")));
     }
 }

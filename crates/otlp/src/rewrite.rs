@@ -15,11 +15,7 @@ pub fn rewrite_texts(
     limits: &Limits,
     change: &mut dyn FnMut(&str) -> Option<String>,
 ) -> Result<Option<Vec<u8>>, WireError> {
-    let message = match signal {
-        Signal::Span => Message::Span,
-        Signal::Log => Message::Log,
-    };
-    Rewriter::new(limits, change).rewrite(message, record, 0)
+    Rewriter::new(limits, change).rewrite(Message::of(signal), record, 0)
 }
 
 /// As [`rewrite_texts`], for the body of one `Resource`.
@@ -38,6 +34,15 @@ pub fn rewrite_scope_texts(
     change: &mut dyn FnMut(&str) -> Option<String>,
 ) -> Result<Option<Vec<u8>>, WireError> {
     Rewriter::new(limits, change).rewrite(Message::Scope, scope, 0)
+}
+
+/// Whether one `Span` or `LogRecord` body is what it should be, within the limits: what passes here can be decoded.
+pub(crate) fn check_record(record: &[u8], signal: Signal, limits: &Limits) -> Result<(), WireError> {
+    if record.len() > limits.record_bytes {
+        let (size, limit) = (record.len() as u64, limits.record_bytes);
+        return Err(WireError::RecordTooLarge { size, limit });
+    }
+    Budget::new(limits).check(Message::of(signal), record, 0)
 }
 
 /// The messages that texts are in.
@@ -67,6 +72,13 @@ enum Content {
 }
 
 impl Message {
+    fn of(signal: Signal) -> Message {
+        match signal {
+            Signal::Span => Message::Span,
+            Signal::Log => Message::Log,
+        }
+    }
+
     fn content(self, field: u32) -> Content {
         use Content::{Bytes, Inside, Text};
         match (self, field) {
@@ -104,15 +116,58 @@ impl Message {
     }
 }
 
-struct Rewriter<'c> {
-    change: &'c mut dyn FnMut(&str) -> Option<String>,
+/// What one record may hold.
+struct Budget {
     attributes_left: usize,
     limits: Limits,
 }
 
+impl Budget {
+    fn new(limits: &Limits) -> Self {
+        Budget { attributes_left: limits.attributes, limits: *limits }
+    }
+
+    /// The depth of arrays and maps inside a message.
+    fn depth(&self, message: Message, depth: usize) -> Result<usize, WireError> {
+        let depth = depth + usize::from(matches!(message, Message::Array | Message::Map));
+        if matches!(message, Message::AnyValue) && depth > self.limits.nesting {
+            return Err(WireError::TooDeep { limit: self.limits.nesting });
+        }
+        Ok(depth)
+    }
+
+    /// Counts what is an attribute, or a value among others.
+    fn count(&mut self, message: Message, inner: Message) -> Result<(), WireError> {
+        if matches!((message, inner), (_, Message::KeyValue) | (Message::Array, _)) {
+            self.attributes_left = self
+                .attributes_left
+                .checked_sub(1)
+                .ok_or(WireError::TooManyAttributes { limit: self.limits.attributes })?;
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, message: Message, bytes: &[u8], depth: usize) -> Result<(), WireError> {
+        let depth = self.depth(message, depth)?;
+        let mut fields = Fields::new(bytes);
+        while let Some((number, field)) = fields.next()? {
+            if let (Field::Bytes(content), Content::Inside(inner)) = (field, message.content(number)) {
+                self.count(message, inner)?;
+                self.check(inner, content, depth)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Rewriter<'c> {
+    change: &'c mut dyn FnMut(&str) -> Option<String>,
+    budget: Budget,
+}
+
 impl<'c> Rewriter<'c> {
     fn new(limits: &Limits, change: &'c mut dyn FnMut(&str) -> Option<String>) -> Self {
-        Rewriter { change, attributes_left: limits.attributes, limits: *limits }
+        Rewriter { change, budget: Budget::new(limits) }
     }
 
     /// The message with its texts changed; `None` if it stays as it is. `depth` is that of arrays and maps.
@@ -122,13 +177,7 @@ impl<'c> Rewriter<'c> {
         bytes: &[u8],
         depth: usize,
     ) -> Result<Option<Vec<u8>>, WireError> {
-        let depth = match message {
-            Message::Array | Message::Map => depth + 1,
-            _ => depth,
-        };
-        if matches!(message, Message::AnyValue) && depth > self.limits.nesting {
-            return Err(WireError::TooDeep { limit: self.limits.nesting });
-        }
+        let depth = self.budget.depth(message, depth)?;
         let mut out: Option<Vec<u8>> = None;
         let mut copied = 0;
         let mut fields = Fields::new(bytes);
@@ -143,9 +192,7 @@ impl<'c> Rewriter<'c> {
                     Err(_) => None,
                 },
                 Content::Inside(inner) => {
-                    if matches!((message, inner), (_, Message::KeyValue) | (Message::Array, _)) {
-                        self.count()?;
-                    }
+                    self.budget.count(message, inner)?;
                     self.rewrite(inner, content, depth)?
                 }
                 Content::Other => None,
@@ -165,13 +212,5 @@ impl<'c> Rewriter<'c> {
 
     fn changed(&mut self, text: &str) -> Option<String> {
         (self.change)(text).filter(|changed| changed != text)
-    }
-
-    fn count(&mut self) -> Result<(), WireError> {
-        self.attributes_left = self
-            .attributes_left
-            .checked_sub(1)
-            .ok_or(WireError::TooManyAttributes { limit: self.limits.attributes })?;
-        Ok(())
     }
 }

@@ -19,6 +19,8 @@ pub enum WireError {
     TooDeep { limit: usize },
     #[error("an id has {length} bytes instead of {expected}")]
     IdLength { length: usize, expected: usize },
+    #[error("its records take more memory than there is; send smaller batches")]
+    NoRoom,
 }
 
 /// One field's value.

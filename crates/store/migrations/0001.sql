@@ -6,7 +6,8 @@ CREATE TABLE project (
     name       TEXT    NOT NULL UNIQUE,
     created_ns INTEGER NOT NULL,
     traces     INTEGER NOT NULL DEFAULT 0,      -- kept by the triggers on trace
-    spans      INTEGER NOT NULL DEFAULT 0
+    spans      INTEGER NOT NULL DEFAULT 0,
+    trajectories INTEGER NOT NULL DEFAULT 0     -- kept by the triggers on trajectory
 ) STRICT;
 
 CREATE TABLE trace (
@@ -103,6 +104,17 @@ CREATE TABLE trajectory (
     digest        BLOB    NOT NULL,
     body          BLOB    NOT NULL              -- the trajectory as JSON without tool definitions, compressed
 ) STRICT;
+CREATE TRIGGER trajectory_added AFTER INSERT ON trajectory BEGIN
+    UPDATE project SET trajectories = trajectories + 1 WHERE no = NEW.project;
+END;
+CREATE TRIGGER trajectory_removed AFTER DELETE ON trajectory BEGIN
+    UPDATE project SET trajectories = trajectories - 1 WHERE no = OLD.project;
+END;
+CREATE TRIGGER trajectory_moved AFTER UPDATE OF project ON trajectory WHEN NEW.project <> OLD.project BEGIN
+    UPDATE project SET trajectories = trajectories - 1 WHERE no = OLD.project;
+    UPDATE project SET trajectories = trajectories + 1 WHERE no = NEW.project;
+END;
+
 CREATE INDEX trajectory_by_story ON trajectory (story);
 CREATE INDEX trajectory_by_trace ON trajectory (trace);
 CREATE INDEX trajectory_by_project ON trajectory (project, start_ns);
@@ -220,3 +232,4 @@ CREATE TABLE alert_event (
     kind  TEXT    NOT NULL,
     body  TEXT    NOT NULL
 ) STRICT;
+CREATE INDEX alert_event_by_time ON alert_event (at_ns);

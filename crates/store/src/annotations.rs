@@ -7,7 +7,7 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::writer::Written;
 
-/// What is to be said. The same author's word under the same name on the same target is replaced.
+/// What is to be said. It replaces what the target has under the same name and identifier, whoever said that.
 #[derive(Clone, Debug, Default)]
 pub struct NewAnnotation {
     /// `span:ID`, `trace:ID`, `trajectory:ID` or `trajectory:ID#STEP`.

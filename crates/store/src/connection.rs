@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::error::StoreError;
 
@@ -91,20 +91,34 @@ fn set_up(connection: &Connection) -> Result<(), rusqlite::Error> {
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let version = check_version(connection, path)?;
-    let done = usize::try_from(version).unwrap_or_default();
-    for (number, sql) in MIGRATIONS.iter().enumerate().skip(done) {
-        let migrate = || -> Result<(), rusqlite::Error> {
-            let transaction = connection.transaction()?;
-            transaction.execute_batch(sql)?;
-            transaction.pragma_update(None, "user_version", number as i64 + 1)?;
-            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-            transaction.commit()
-        };
-        let mut migrate = migrate;
-        migrate().map_err(|error| StoreError::opening(path, &error))?;
+    if check_version(connection, path)? == MIGRATIONS.len() as i64 {
+        return Ok(());
     }
-    Ok(())
+    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    // Two that start at once: the second waits, and finds everything done.
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(opening)?;
+    let done = usize::try_from(check_version(&transaction, path)?).unwrap_or_default();
+    let migrate = || -> Result<(), rusqlite::Error> {
+        for sql in &MIGRATIONS[done..] {
+            transaction.execute_batch(sql)?;
+        }
+        transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)
+    };
+    migrate().and_then(|()| transaction.commit()).map_err(opening)
+}
+
+/// Whether a file has migrations before it.
+pub(crate) fn is_older(path: &Path) -> Result<bool, StoreError> {
+    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
+    .map_err(opening)?;
+    set_up(&connection).map_err(opening)?;
+    Ok(check_version(&connection, path)? < MIGRATIONS.len() as i64)
 }
 
 /// How many migrations a file has been through; an error when it is not ours or too new.

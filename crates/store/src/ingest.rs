@@ -99,6 +99,10 @@ pub struct Ingested {
 #[derive(Debug, Default)]
 pub(crate) struct Projects(HashMap<Arc<str>, i64>);
 
+/// When there are so many, the spans of further ones go where it says "others".
+const MOST_PROJECTS: usize = 10_000;
+const OTHER_PROJECTS: &str = "(other projects)";
+
 impl Projects {
     pub(crate) fn read(connection: &Connection) -> Result<Projects, StoreError> {
         let mut statement = connection.prepare("SELECT name, no FROM project")?;
@@ -121,6 +125,10 @@ impl Projects {
             .optional()?;
         let number = match known {
             Some(number) => number,
+            // A sender that names a project for each process would otherwise name them without end.
+            None if self.0.len() >= MOST_PROJECTS && &**name != OTHER_PROJECTS => {
+                return self.number(&OTHER_PROJECTS.into(), sql, now_ns);
+            }
             None => {
                 sql.prepare_cached("INSERT INTO project (name, created_ns) VALUES (?, ?)")?
                     .execute(params![&**name, now_ns])?;

@@ -67,9 +67,13 @@ impl KeyScopes {
 
 /// Keys are few, and made and revoked while a server runs: this goes beside its writer, which waits for it.
 fn open_beside(folder: &Path) -> Result<Connection, StoreError> {
-    std::fs::create_dir_all(folder)
+    crate::make_folder(folder)
         .map_err(|error| StoreError::NotWritable { path: folder.to_owned(), reason: error.to_string() })?;
-    crate::connection::open_writer(&folder.join(crate::FILE_NAME))
+    let path = folder.join(crate::FILE_NAME);
+    // A server of an older version does not expect its tables to change.
+    let is_older = path.is_file() && crate::connection::is_older(&path)?;
+    let _lock = is_older.then(|| crate::lock(folder)).transpose()?;
+    crate::connection::open_writer(&path)
 }
 
 impl Store {

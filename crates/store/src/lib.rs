@@ -80,7 +80,7 @@ impl Store {
             path: folder.to_owned(),
             reason: error.to_string(),
         };
-        std::fs::create_dir_all(folder).map_err(not_writable)?;
+        make_folder(folder).map_err(not_writable)?;
         // What is kept here belongs to no repository.
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
@@ -100,6 +100,17 @@ impl Store {
         let readers = Readers::new(path.to_owned());
         drop(readers.take()?);
         Ok(Store { path: path.to_owned(), readers, writer: None, _lock: None })
+    }
+
+    /// Writes a little and takes it away again, to find out whether that can be done.
+    pub fn try_to_write(&self) -> Result<Written<()>, StoreError> {
+        self.writer()?.submit(0, |writing| {
+            // The name that no rule can have.
+            let put = "INSERT OR REPLACE INTO alert_state (rule, state) VALUES ('', hex(zeroblob(8192)))";
+            writing.sql.execute(put, [])?;
+            writing.sql.execute("DELETE FROM alert_state WHERE rule = ''", [])?;
+            Ok(())
+        })
     }
 
     /// Keeps the records of one request: all of them or none.
@@ -149,6 +160,15 @@ impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// What agents were asked and what they did is for the eyes of whoever runs the server.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 fn lock(folder: &Path) -> Result<File, StoreError> {

@@ -122,7 +122,8 @@ impl Store {
             // The triggers have counted what was counted already.
             sql.execute_batch(
                 "UPDATE project SET traces = (SELECT count(*) FROM trace WHERE project = project.no), \
-                 spans = (SELECT coalesce(sum(spans), 0) FROM trace WHERE project = project.no)",
+                 spans = (SELECT coalesce(sum(spans), 0) FROM trace WHERE project = project.no), \
+                 trajectories = (SELECT count(*) FROM trajectory WHERE project = project.no)",
             )?;
             *writing.projects = Projects::read(sql)?;
             Ok(done)

@@ -53,7 +53,7 @@ pub struct WriterStatus {
     pub commit_ns: AtomicU64,
     pub queued_bytes: AtomicUsize,
     pub queued_tasks: AtomicUsize,
-    /// Whether the last commit failed: the store takes nothing at the moment.
+    /// Whether the last commit of something failed: the store takes nothing at the moment.
     pub is_failing: AtomicBool,
 }
 
@@ -141,6 +141,7 @@ fn write_until_closed(
         let mut next = Some(first);
         let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error));
         let mut ended = None;
+        let changes = connection.total_changes();
         while let Some(task) = next {
             bytes += task.bytes;
             count += 1;
@@ -157,7 +158,10 @@ fn write_until_closed(
         }
         let counter = if committed.is_ok() { &status.commits } else { &status.failed_commits };
         counter.fetch_add(1, Ordering::Relaxed);
-        status.is_failing.store(committed.is_err(), Ordering::Relaxed);
+        // A transaction that wrote nothing says nothing of the disk.
+        if committed.is_err() || connection.total_changes() != changes {
+            status.is_failing.store(committed.is_err(), Ordering::Relaxed);
+        }
         status.commit_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
         status.queued_tasks.fetch_sub(count, Ordering::Relaxed);
@@ -298,6 +302,25 @@ mod tests {
         assert_eq!(put(&writer, "d", 10).wait().unwrap(), names(&writer).len() as i64);
         assert_eq!(writer.status.queued_bytes.load(Ordering::Relaxed), 0);
         assert!(!writer.status.is_failing.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn only_what_is_written_shows_that_a_disk_has_room_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = crate::Store::open(folder.path(), crate::StoreOptions::default()).unwrap();
+        let writer = store.writer().unwrap();
+        let is_failing = || writer.status.is_failing.load(Ordering::Relaxed);
+        limit(writer, Some(1));
+        assert!(put(writer, "a", 200_000).wait().is_err());
+        assert!(is_failing());
+        assert!(names(writer).is_empty());
+        assert!(is_failing(), "reading says nothing of it");
+        assert!(store.try_to_write().unwrap().wait().is_err());
+        assert!(is_failing());
+        limit(writer, None);
+        store.try_to_write().unwrap().wait().unwrap();
+        assert!(!is_failing());
+        assert_eq!(store.alert_state("").unwrap(), None);
     }
 
     #[test]

@@ -266,3 +266,22 @@ fn a_projects_records_come_page_by_page_in_order() {
     }
     assert_eq!(ids, (1..=200).filter(|id| id % 3 != 0).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_trace_that_is_larger_than_a_page_comes_on_several() {
+    let lab = Lab::new();
+    let text = "0123456789".repeat(100_000);
+    for (number, id) in [1u128, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3].into_iter().enumerate() {
+        lab.ingest(vec![chunk(id, "shop", 1_000 + id as u64, &[span(number as u64 + 1).text(&text)])], 1);
+    }
+    let (mut blocks, mut pages, mut after) = (Vec::new(), 0, None);
+    while let Some((page, next)) = lab.store.project_page("shop", after).unwrap() {
+        let bytes: usize = page.blocks.iter().map(|block| block.export.len()).sum();
+        assert!(bytes < 6 << 20, "{bytes}");
+        blocks.extend(page.blocks.iter().map(|block| block.no));
+        pages += 1;
+        after = Some(next);
+    }
+    assert_eq!(blocks, (1..=13).collect::<Vec<_>>());
+    assert!(pages >= 3, "{pages}");
+}

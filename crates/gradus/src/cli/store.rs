@@ -9,7 +9,7 @@ use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions};
 
 use super::{Exit, complain};
 use crate::config::data_folder;
-use crate::serve;
+use crate::{serve, stored_records};
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -78,7 +78,7 @@ fn exclusive(data: &Data) -> Result<Store, String> {
 }
 
 fn check(data: &Data) -> Result<Exit, String> {
-    let report = match read_only(data)?.check(&mut serve::span_ids) {
+    let report = match read_only(data)?.check(&mut stored_records::span_ids) {
         Ok(report) => report,
         Err(error @ StoreError::Missing { .. }) => return Err(error.to_string()),
         Err(error) => {

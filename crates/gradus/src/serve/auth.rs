@@ -72,16 +72,38 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
     let is_grpc = is_grpc(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let (mut parts, body) = request.into_parts();
-    let mut response = match guard.admit(&parts).await {
+    let admitted = if guard.is_preflight(&parts, origin.as_ref()) {
+        Err(None)
+    } else {
+        guard.admit(&parts).await.map_err(Some)
+    };
+    let mut response = match admitted {
         Ok(caller) => {
             parts.extensions.insert(caller);
             next.run(Request::from_parts(parts, body)).await
         }
-        Err(refusal) if is_grpc => refusal.grpc(),
-        Err(refusal) => refusal.http(),
+        Err(None) => preflight(),
+        Err(Some(refusal)) if is_grpc => refusal.grpc(),
+        Err(Some(refusal)) if receive::is_otlp(parts.uri.path()) => refusal.otlp(&parts.headers),
+        Err(Some(refusal)) => refusal.http(),
     };
     guard.add_headers(response.headers_mut(), origin.as_ref());
     response
+}
+
+/// What a page from an origin that is let in may send.
+fn preflight() -> Response {
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE")),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            HeaderValue::from_static(
+                "authorization, content-type, content-encoding, x-api-key, x-project-name",
+            ),
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
 }
 
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
@@ -111,7 +133,17 @@ impl Refused {
     }
 
     fn http(self) -> Response {
-        let mut response = ApiError::new(self.status, self.message).into_response();
+        let response = ApiError::new(self.status, self.message.clone()).into_response();
+        self.with_headers(response)
+    }
+
+    /// As OTLP asks: a status in the request's own encoding.
+    fn otlp(self, headers: &HeaderMap) -> Response {
+        let response = receive::status_response(self.status, self.grpc_code, &self.message, headers);
+        self.with_headers(response)
+    }
+
+    fn with_headers(self, mut response: Response) -> Response {
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -131,25 +163,40 @@ impl Guard {
         Guard { rates: Rates::new(server.settings.requests_per_second), server, keys: Mutex::default() }
     }
 
+    /// Whether a browser asks if a page may ask. That carries no key, and needs none: it tells nothing.
+    fn is_preflight(&self, request: &Parts, origin: Option<&HeaderValue>) -> bool {
+        request.method == Method::OPTIONS
+            && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+            && origin.is_some_and(|origin| self.is_known(origin))
+    }
+
+    fn is_known(&self, origin: &HeaderValue) -> bool {
+        self.server.settings.cors_origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
+    }
+
     async fn admit(&self, request: &Parts) -> Result<Caller, Refused> {
         let need = Need::of(&request.method, request.uri.path());
         let peer = request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
         if need == Need::Nothing {
             return Ok(Caller::default());
         }
-        let caller = if self.server.settings.needs_key {
-            self.caller_of_key(&request.headers, need).await?
-        } else {
+        let address = peer.map(|ip| ip.to_string()).unwrap_or_default();
+        if !self.server.settings.needs_key {
             check_host(request)?;
-            Caller::default()
-        };
-        let who = if caller.name.is_empty() {
-            peer.map(|ip| ip.to_string()).unwrap_or_default()
-        } else {
-            caller.name.clone()
-        };
-        self.rates.take(&who)?;
-        Ok(caller)
+            self.rates.take(&address)?;
+            return Ok(Caller::default());
+        }
+        match self.caller_of_key(&request.headers, need).await {
+            Ok(caller) => {
+                self.rates.take(&caller.name)?;
+                Ok(caller)
+            }
+            Err(refused) => {
+                // Guessing is not for free.
+                self.rates.take(&address)?;
+                Err(refused)
+            }
+        }
     }
 
     async fn caller_of_key(&self, headers: &HeaderMap, need: Need) -> Result<Caller, Refused> {
@@ -214,7 +261,7 @@ impl Guard {
             ),
         );
         if let Some(origin) = origin
-            && self.server.settings.cors_origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
+            && self.is_known(origin)
         {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             headers.insert(header::VARY, HeaderValue::from_static("origin"));

@@ -68,15 +68,22 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let connection = graceful.watch(
-            builder
-                .serve_connection_with_upgrades(TokioIo::new(ready(stream)), service(router.clone(), peer))
-                .into_owned(),
-        );
+        let (builder, router, watcher) = (builder.clone(), router.clone(), graceful.watcher());
+        let mut stop = stop.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            // A client that breaks off is its own business.
-            let _ = connection.await;
+            // Until the first byte nothing tells which HTTP this is, and no timer of it runs.
+            let mut first = [0];
+            let speaks = tokio::select! {
+                spoken = tokio::time::timeout(HEADERS, stream.peek(&mut first)) => matches!(spoken, Ok(Ok(1))),
+                _ = stop.wait_for(|stop| *stop) => false,
+            };
+            if speaks {
+                let io = TokioIo::new(ready(stream));
+                let connection = builder.serve_connection_with_upgrades(io, service(router, peer));
+                // A client that breaks off is its own business.
+                let _ = watcher.watch(connection.into_owned()).await;
+            }
         });
     }
     drop(listener);
@@ -86,6 +93,9 @@ pub(super) async fn serve(
 fn ready(stream: TcpStream) -> TcpStream {
     // Answers are small: waiting to fill a packet would cost 40 ms each.
     let _ = stream.set_nodelay(true);
+    // Who is gone without a word, as a laptop that sleeps, is found out in some minutes.
+    let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+    let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(120));
     stream
 }
 

@@ -19,6 +19,10 @@ pub(super) struct Server {
     pub(super) meters: Meters,
     /// Turns for taking large requests apart.
     pub(super) large_requests: Semaphore,
+    /// Turns for whoever reads a whole project.
+    pub(super) downloads: Arc<Semaphore>,
+    /// Turns for reading whole traces, which may be large.
+    pub(super) openings: Semaphore,
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -35,6 +39,8 @@ impl Server {
             reloadable: RwLock::new(Arc::new(reloadable)),
             meters: Meters::default(),
             large_requests: Semaphore::new(2),
+            downloads: Arc::new(Semaphore::new(8)),
+            openings: Semaphore::new(4),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
             told_of_store_ns: AtomicI64::new(i64::MIN),

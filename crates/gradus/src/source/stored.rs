@@ -31,7 +31,7 @@ pub(super) fn read(path: &Path, project: Option<&str>, intake: &mut Intake<'_>) 
         intake.begin_project(project);
         let mut after = None;
         while let Some((page, last)) = store.project_page(project, after).map_err(failed)? {
-            crate::serve::write_otlp(&page, &mut |export| intake.export(export));
+            crate::stored_records::write_otlp(&page, &mut |export| intake.export(export));
             after = Some(last);
         }
     }

@@ -184,8 +184,14 @@ fn people_can_say_what_they_think() {
     assert_eq!(ids.as_array().unwrap().len(), 4);
     // The same again takes the place of the first; another name does not.
     let again = json!([{"target": targets[0], "name": "thought_to_tool", "label": "incorrect", "annotator": "CODE",
-        "explanation": "looked again", "metadata": {"ticket": 7}}]);
+        "identifier": "ann", "explanation": "looked again", "metadata": {"ticket": 7}}]);
     assert_eq!(annotate(&server, &again).json()["ids"][0], ids[0]);
+    // Nor does what somebody else says.
+    let bob =
+        json!([{"target": targets[2], "name": "thought_to_tool", "label": "incorrect", "author": "bob"}]);
+    let of_bob = annotate(&server, &bob).json()["ids"][0].clone();
+    assert!(!ids.as_array().unwrap().contains(&of_bob));
+    assert_eq!(server.request("DELETE", &format!("/api/v1/annotations/{of_bob}")).send().status, 204);
     annotate(&server, &json!([{"target": targets[0], "name": "tone", "score": 0.5}]));
     let of_other = json!([{"target": format!("trace:{}", trace_id(2)), "name": "tone", "score": 0.1}]);
     assert_eq!(annotate(&server, &of_other).status, 200);

@@ -227,6 +227,13 @@ impl Server {
         found.trim().parse().ok()
     }
 
+    /// The most memory that it has used, in MiB.
+    pub(crate) fn peak_memory_mib(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+    }
+
     /// Waits until everything that came is assembled.
     pub(crate) fn assembled(&self) {
         eventually("all is assembled", || (self.metric("gradus_traces_due")? == 0.0).then_some(()));

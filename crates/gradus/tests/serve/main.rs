@@ -6,6 +6,7 @@ mod alerts;
 mod api;
 mod duplicates;
 mod durability;
+mod hostile;
 mod lab;
 mod live;
 mod operations;

@@ -70,7 +70,12 @@ fn keys_open_what_their_scope_names() {
     assert_eq!(ask(""), [401; 7]);
     let reply = server.post_traces(&body);
     assert_eq!((reply.status, reply.header("www-authenticate")), (401, Some("Bearer")));
-    assert!(reply.error().contains("gradus keys add"), "{}", reply.text());
+    // As OTLP asks for it: a status in the request's own encoding.
+    assert_eq!(reply.header("content-type"), Some("application/x-protobuf"));
+    assert!(reply.text().contains("gradus keys add"), "{}", reply.text());
+    let reply = server.request("POST", "/v1/logs").json(&json!({})).send();
+    assert_eq!((reply.status, &reply.json()["code"]), (401, &json!(16)));
+    assert!(server.get("/api/v1/traces").error().contains("gradus keys add"));
     // A key must be right to its last character, and nothing else may stand there.
     let good = &keys["read"];
     let mut last = good.clone();
@@ -85,7 +90,8 @@ fn keys_open_what_their_scope_names() {
     }
     // Who annotates is known by the name of the key.
     let notes = with_key(&server, "GET", "/api/v1/annotations", good).send().json();
-    assert!(notes["items"].as_array().unwrap().iter().all(|note| note["author"] == "admin"), "{notes}");
+    let authors = notes["items"].as_array().unwrap().iter().map(|note| note["author"].as_str().unwrap());
+    assert_eq!(authors.collect::<Vec<_>>(), ["ingest", "admin"], "{notes}");
     for (service, headers, wanted) in [
         (TRACE_SERVICE, vec![], 16),
         (LOGS_SERVICE, vec![], 16),
@@ -198,6 +204,26 @@ fn every_answer_has_its_headers_and_none_opens_it_to_others() {
         let reply = server.request("GET", "/api/v1/projects").header("origin", origin).send();
         assert_eq!(reply.header("access-control-allow-origin"), wanted, "{origin}");
     }
+    drop(server);
+    // A page with a key asks first, and without the key.
+    lab.configure("cors_origins = [\"https://page.example\"]\nrequire_key = true", "");
+    let key = add_key(&lab, "page", "read");
+    let server = lab.serve();
+    let preflight = |origin: &str| {
+        let request = server.request("OPTIONS", "/api/v1/projects").header("origin", origin);
+        request.header("access-control-request-method", "GET").send()
+    };
+    let allowed = preflight("https://page.example");
+    assert_eq!(allowed.status, 204);
+    assert_eq!(allowed.header("access-control-allow-origin"), Some("https://page.example"));
+    assert!(allowed.header("access-control-allow-headers").unwrap().contains("authorization"));
+    assert_eq!(preflight("https://evil.example").status, 401);
+    let asked =
+        with_key(&server, "GET", "/api/v1/projects", &key).header("origin", "https://page.example").send();
+    assert_eq!(
+        (asked.status, asked.header("access-control-allow-origin")),
+        (200, Some("https://page.example"))
+    );
 }
 
 #[test]

@@ -32,8 +32,7 @@ impl Store {
     pub fn projects(&self) -> Result<Vec<ProjectRow>, StoreError> {
         let reader = self.readers.take()?;
         let mut statement = reader.prepare_cached(
-            "SELECT name, created_ns, traces, spans, \
-             (SELECT count(*) FROM trajectory WHERE project = project.no), \
+            "SELECT name, created_ns, traces, spans, trajectories, \
              (SELECT min(start_ns) FROM trace WHERE project = project.no), \
              (SELECT max(start_ns) FROM trace WHERE project = project.no) \
              FROM project ORDER BY name",

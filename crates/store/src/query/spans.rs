@@ -49,11 +49,15 @@ impl Story {
 pub struct ProjectPosition {
     pub start_ns: i64,
     pub trace: i64,
+    /// The last block of the trace that was read; `None` when all of them were.
+    block: Option<i64>,
 }
 
 /// What one story may take in memory.
 const MOST_BYTES: usize = 256 << 20;
 const TRACES_A_PAGE: i64 = 64;
+/// A page ends when it has this many bytes; with one block more if that is larger.
+const PAGE_BYTES: usize = 4 << 20;
 
 impl Store {
     /// The records of a story.
@@ -79,7 +83,7 @@ impl Store {
             let id = TraceId(u128::from_be_bytes(id));
             found.traces.push(id);
             found.projects.insert(id, project);
-            found.is_cut |= !read_blocks(sql, trace, &mut left, &mut found.blocks)?;
+            found.is_cut |= left == 0 || read_blocks(sql, trace, 0, &mut left, &mut found.blocks)?.is_some();
             if has_versions {
                 read_versions(sql, trace, &mut found.versions)?;
             }
@@ -87,7 +91,8 @@ impl Store {
         Ok(found)
     }
 
-    /// The next traces of a project with their records, in order of time; `None` at the end.
+    /// The next traces of a project with their records, in order of time; `None` at the end. A trace that is larger than
+    /// a page is on several.
     pub fn project_page(
         &self,
         project: &str,
@@ -97,33 +102,31 @@ impl Store {
         // One view: which block counts and what is in it belong together.
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_number(sql, project)? else { return Ok(None) };
-        let after = after.unwrap_or(ProjectPosition { start_ns: i64::MIN, trace: 0 });
+        let after = after.unwrap_or(ProjectPosition { start_ns: i64::MIN, trace: 0, block: None });
         let mut statement = sql.prepare_cached(
             "SELECT start_ns, no, trace_id, has_versions FROM trace INDEXED BY trace_by_project \
-             WHERE project = ? AND (start_ns, no) > (?, ?) ORDER BY start_ns, no LIMIT ?",
+             WHERE project = ? AND (start_ns, no) >= (?, ?) ORDER BY start_ns, no LIMIT ?",
         )?;
         let values = params![project, after.start_ns, after.trace, TRACES_A_PAGE];
         let mut rows = statement.query(values)?;
         let mut page = Story::default();
         let mut last = None;
-        // A page of some megabytes, or of one trace.
-        let mut left = MOST_BYTES;
+        let mut left = PAGE_BYTES;
         while let Some(row) = rows.next()? {
-            let (trace, before): (i64, usize) = (row.get(1)?, page.blocks.len());
-            if !read_blocks(sql, trace, &mut left, &mut page.blocks)? {
-                if last.is_some() {
-                    // It has room on a page of its own.
-                    page.blocks.truncate(before);
-                    break;
-                }
-                page.is_cut = true;
-            }
+            let mut here = ProjectPosition { start_ns: row.get(0)?, trace: row.get(1)?, block: None };
+            let is_begun = (here.start_ns, here.trace) == (after.start_ns, after.trace);
+            let after_block = match after.block {
+                None if is_begun => continue,
+                Some(block) if is_begun => block,
+                _ => 0,
+            };
+            here.block = read_blocks(sql, here.trace, after_block, &mut left, &mut page.blocks)?;
             page.traces.push(TraceId(u128::from_be_bytes(row.get(2)?)));
             if row.get(3)? {
-                read_versions(sql, trace, &mut page.versions)?;
+                read_versions(sql, here.trace, &mut page.versions)?;
             }
-            last = Some(ProjectPosition { start_ns: row.get(0)?, trace });
-            if left < MOST_BYTES - (4 << 20) {
+            last = Some(here);
+            if here.block.is_some() || left == 0 {
                 break;
             }
         }
@@ -131,27 +134,33 @@ impl Store {
     }
 }
 
-/// False when not all of them fit.
+/// Reads a trace's blocks behind one of them, and says which was the last when there are more than fit. The first is read
+/// whatever its size.
 fn read_blocks(
     sql: &Connection,
     trace: i64,
+    after: i64,
     left: &mut usize,
     blocks: &mut Vec<Block>,
-) -> Result<bool, StoreError> {
-    let mut statement =
-        sql.prepare_cached("SELECT no, signal, arrived_ns, body FROM block WHERE trace = ? ORDER BY no")?;
-    let mut rows = statement.query([trace])?;
+) -> Result<Option<i64>, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT no, signal, arrived_ns, body FROM block WHERE trace = ? AND no > ? ORDER BY no",
+    )?;
+    let mut rows = statement.query([trace, after])?;
+    let mut last = None;
     while let Some(row) = rows.next()? {
+        if *left == 0 && last.is_some() {
+            return Ok(last);
+        }
         let body = row.get_ref(3)?.as_blob().map_err(|error| StoreError::bad_row("a block", error))?;
         let export = decompress(body)?;
-        if export.len() > *left {
-            return Ok(false);
-        }
-        *left -= export.len();
+        *left = left.saturating_sub(export.len());
         let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
-        blocks.push(Block { no: row.get(0)?, trace, signal, arrived_ns: row.get(2)?, export });
+        let no = row.get(0)?;
+        blocks.push(Block { no, trace, signal, arrived_ns: row.get(2)?, export });
+        last = Some(no);
     }
-    Ok(true)
+    Ok(None)
 }
 
 fn read_versions(

@@ -125,6 +125,8 @@ impl FromStr for Cursor {
 
 /// Traces that one request looks at, at most.
 const LOOKED_AT: usize = 20_000;
+/// What is sought in all projects is sought in each of them, or, when there are more, in all traces.
+const MOST_WALKS: usize = 16;
 
 /// Where a walk stands, and what it has found.
 struct Walk {
@@ -227,11 +229,15 @@ fn by_time(
         }
         (Some((kind, value)), None) => {
             let projects: Vec<i64> = sql
-                .prepare_cached("SELECT no FROM project")?
-                .query_map([], |row| row.get(0))?
+                .prepare_cached("SELECT no FROM project LIMIT ?")?
+                .query_map([MOST_WALKS as i64 + 1], |row| row.get(0))?
                 .collect::<Result<_, _>>()?;
-            let walk = |project| walk_facet(sql, filter, project, kind, &value, before, limit);
-            projects.into_iter().map(walk).collect::<Result<_, _>>()?
+            if projects.len() > MOST_WALKS {
+                vec![walk_traces(sql, filter, None, before, limit)?]
+            } else {
+                let walk = |project| walk_facet(sql, filter, project, kind, &value, before, limit);
+                projects.into_iter().map(walk).collect::<Result<_, _>>()?
+            }
         }
     };
     // What lies behind the place where the first walk stopped belongs to a later page.
@@ -404,19 +410,28 @@ fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, StoreError>
         [|c| c.is_whitespace() || (c.is_ascii() && !c.is_ascii_alphanumeric()), |c| !c.is_alphanumeric()];
     let mut is_known = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1")?;
     for split in splits {
-        let terms = search_terms(text.split(split));
-        if terms.is_empty() || is_known.exists([&terms]).is_ok() {
-            return Ok(Some(terms).filter(|terms| !terms.is_empty()));
+        let words = search_words(text.split(split));
+        // Asked for as whole words, which costs next to nothing.
+        if words.is_empty() || is_known.exists([search_terms(&words, |_| "")]).is_ok() {
+            return Ok(Some(search_terms(&words, ending)).filter(|terms| !terms.is_empty()));
         }
     }
     let letters = text.split(|c: char| !c.is_alphanumeric()).flat_map(|word| word.split("").map(str::trim));
-    Ok(Some(search_terms(letters)))
+    Ok(Some(search_terms(&search_words(letters), ending)))
 }
 
-fn search_terms<'t>(words: impl Iterator<Item = &'t str>) -> String {
+fn search_words<'t>(words: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
     const MOST: usize = 20;
-    let words = words.filter(|word| word.contains(char::is_alphanumeric)).take(MOST);
-    words.map(|word| format!("\"{word}\"*")).collect::<Vec<_>>().join(" AND ")
+    words.filter(|word| word.contains(char::is_alphanumeric)).take(MOST).collect()
+}
+
+fn search_terms(words: &[&str], ending: fn(&str) -> &'static str) -> String {
+    words.iter().map(|word| format!("\"{word}\"{}", ending(word))).collect::<Vec<_>>().join(" AND ")
+}
+
+/// A word may be the beginning of one; not when that is nearly every word there is. A single sign of some scripts is much.
+fn ending(word: &str) -> &'static str {
+    if word.is_ascii() && word.len() < 3 { "" } else { "*" }
 }
 
 fn found(

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
+use axum::body::Body;
 use axum::extract::{Extension, Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use gradus_core::span::{SpanId, TraceId};
 use gradus_store::{Annotation, AnnotationFilter, NewAnnotation};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::body::json_body;
 use super::error::{ApiError, Params, blocking};
 use super::time;
 use crate::serve::auth::Caller;
@@ -112,8 +113,8 @@ pub(super) struct AnnotationInput {
     target: String,
     #[schema(min_length = 1)]
     name: String,
-    #[serde(default)]
-    identifier: String,
+    /// Tells several annotations of one name apart. Without it a person's word stands beside those of others.
+    identifier: Option<String>,
     /// `HUMAN` (the default), `LLM` or `CODE`.
     annotator: Option<String>,
     label: Option<String>,
@@ -145,9 +146,10 @@ pub(super) struct AnnotationIds {
 pub(super) async fn add(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    input: Result<Json<AnnotationsInput>, JsonRejection>,
+    headers: HeaderMap,
+    body: Body,
 ) -> Result<Json<AnnotationIds>, ApiError> {
-    let Json(input) = input.map_err(|rejection| ApiError::bad(rejection.body_text()))?;
+    let (input, _room) = json_body::<AnnotationsInput>(&server, &headers, body).await?;
     if input.items.len() > 1000 {
         return Err(ApiError::bad("at most 1000 annotations at once"));
     }
@@ -176,17 +178,19 @@ impl AnnotationInput {
         }
         let trace_id = trace_of(server, &self.target)?
             .ok_or_else(|| ApiError::missing(format!("{:?} is not there", self.target)))?;
+        let author = self.author.unwrap_or_else(|| caller.name.clone());
+        let own = if annotator == "HUMAN" { author.clone() } else { String::new() };
         Ok(NewAnnotation {
             target: self.target,
             trace_id: Some(trace_id.0),
             name: self.name,
-            identifier: self.identifier,
+            identifier: self.identifier.unwrap_or(own),
             annotator: annotator.to_owned(),
             label: self.label,
             score,
             explanation: self.explanation,
             metadata: serde_json::Value::Object(self.metadata.unwrap_or_default()).to_string(),
-            author: self.author.unwrap_or_else(|| caller.name.clone()),
+            author,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -34,11 +35,21 @@ pub(super) struct Readiness {
     reason: Option<&'static str>,
 }
 
+/// How long a trial to write may take.
+const TRIAL: Duration = Duration::from_secs(2);
+
 /// The server takes spans.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub(super) async fn readyz(State(server): State<Arc<Server>>) -> Response {
-    let is_failing = server.store.status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
+    let failing = || server.store.status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
+    if failing() {
+        // Who is told that nothing can be written sends nothing, and then nothing would show that it can be again.
+        if let Ok(tried) = server.store.try_to_write() {
+            let _ = tokio::time::timeout(TRIAL, tried.done()).await;
+        }
+    }
+    let is_failing = failing();
     let reason = if server.is_stopping.load(Ordering::Relaxed) {
         Some("the server is going down")
     } else if is_failing {

@@ -2,6 +2,8 @@
 
 mod alerts;
 mod annotations;
+mod body;
+mod download;
 mod error;
 mod health;
 mod metrics;

@@ -1,26 +1,21 @@
 //! Spans of a project, as lines: for tables and for other programs. They are read and sent page by page, so neither side
 //! has to hold them all.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use gradus_core::dialect;
 use gradus_core::span::{Attributes, Span, StatusCode, Value};
 use gradus_otlp::{Limits, Signal, decode_span, read_export};
-use gradus_store::{BlockSignal, ProjectPosition, Story};
-use http_body_util::StreamBody;
+use gradus_store::{BlockSignal, Story};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
-use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::{ApiError, Params, blocking};
-use super::{table, time};
+use super::{download, table, time};
 use crate::serve::state::Server;
 
 #[derive(Deserialize, IntoParams)]
@@ -138,7 +133,7 @@ pub(super) async fn of_project(
     let kind = params.kind;
     match params.format.as_deref() {
         None | Some("jsonl") => {
-            let body = stream(server, project, Vec::new(), move |story, out| {
+            let body = download::of_project(server, project, Vec::new(), move |story, out| {
                 let mut line = Vec::new();
                 visit_spans(story, kind.as_deref(), &mut |span, kind| {
                     line.clear();
@@ -152,7 +147,7 @@ pub(super) async fn of_project(
         }
         Some("csv") => {
             let head = table::head(&only);
-            let body = stream(server, project, head, move |story, out| {
+            let body = download::of_project(server, project, head, move |story, out| {
                 visit_spans(story, kind.as_deref(), &mut |span, kind| {
                     out(&table::row(&span_line(span, kind, &only), &only));
                 });
@@ -174,7 +169,9 @@ pub(super) async fn export(
     Path(project): Path<String>,
 ) -> Result<Response, ApiError> {
     known_project(&server, &project).await?;
-    let body = stream(server, project, Vec::new(), |story, out| crate::serve::write_otlp(story, out));
+    let body = download::of_project(server, project, Vec::new(), |story, out| {
+        crate::stored_records::write_otlp(story, out)
+    });
     Ok(([(CONTENT_TYPE, "application/x-protobuf")], body).into_response())
 }
 
@@ -184,69 +181,6 @@ async fn known_project(server: &Arc<Server>, project: &str) -> Result<(), ApiErr
     if is_known { Ok(()) } else { Err(ApiError::missing(format!("there is no project {project:?}"))) }
 }
 
-/// What waits to be sent, at most: pages of some hundred kilobytes.
-const PIECES: usize = 4;
-const PIECE_BYTES: usize = 128 << 10;
-
-type Piece = Result<http_body::Frame<Bytes>, std::io::Error>;
-
-/// Sends what `write` makes of each page, as fast as it is taken.
-fn stream(
-    server: Arc<Server>,
-    project: String,
-    head: Vec<u8>,
-    write: impl Fn(&Story, &mut dyn FnMut(&[u8])) + Send + 'static,
-) -> Body {
-    let (sender, mut receiver) = mpsc::channel::<Piece>(PIECES);
-    tokio::task::spawn_blocking(move || {
-        if !head.is_empty() && sender.blocking_send(Ok(http_body::Frame::data(head.into()))).is_err() {
-            return;
-        }
-        let mut after: Option<ProjectPosition> = None;
-        loop {
-            let (page, last) = match server.store.project_page(&project, after) {
-                Ok(Some(found)) => found,
-                Ok(None) => return,
-                Err(error) => {
-                    // Whoever reads must see that this is not the end.
-                    tracing::error!(%error, "spans could not be read");
-                    let _ = sender.blocking_send(Err(std::io::Error::other(error.to_string())));
-                    return;
-                }
-            };
-            let mut piece = Vec::with_capacity(PIECE_BYTES);
-            let mut is_gone = false;
-            write(&page, &mut |bytes| {
-                piece.extend_from_slice(bytes);
-                if piece.len() >= PIECE_BYTES && !is_gone {
-                    let full = std::mem::replace(&mut piece, Vec::with_capacity(PIECE_BYTES));
-                    is_gone = sender.blocking_send(Ok(http_body::Frame::data(full.into()))).is_err();
-                }
-            });
-            is_gone = is_gone || sender.blocking_send(Ok(http_body::Frame::data(piece.into()))).is_err();
-            if is_gone {
-                return;
-            }
-            after = Some(last);
-        }
-    });
-    Body::new(StreamBody::new(PollStream(move |context: &mut Context<'_>| receiver.poll_recv(context))))
-}
-
-/// A stream from a function that polls.
-struct PollStream<F>(F);
-
-impl<F> futures_core::Stream for PollStream<F>
-where
-    F: FnMut(&mut Context<'_>) -> Poll<Option<Piece>> + Unpin,
-{
-    type Item = Piece;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
-        (self.0)(context)
-    }
-}
-
 fn visit_spans(story: &Story, kind: Option<&str>, visit: &mut dyn FnMut(&Span<'_>, Option<&str>)) {
     let limits = Limits::default();
     for block in story.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
@@ -254,7 +188,11 @@ fn visit_spans(story: &Story, kind: Option<&str>, visit: &mut dyn FnMut(&Span<'_
             if record.signal != Signal::Span {
                 return Ok(());
             }
-            let span = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits)?;
+            let Ok(span) = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits)
+            else {
+                // What came before limits were looked at may be over them: others are not.
+                return Ok(());
+            };
             if !story.counts(block, span.span_id) {
                 return Ok(());
             }

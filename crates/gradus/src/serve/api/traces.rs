@@ -7,7 +7,9 @@ use axum::extract::{Path, State};
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
-use gradus_store::{AnnotationFilter, Cursor, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
+use gradus_store::{
+    AnnotationFilter, Cursor, ScoreBound, ScoreRow, Story, TraceFilter, TraceRow, TrajectoryRow,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -167,6 +169,8 @@ pub(super) struct TraceDetail {
     annotations: Vec<AnnotationBody>,
     /// True while the trace may still grow: the trajectories are then made for this answer, and not judged yet.
     is_open: bool,
+    /// True when it holds more than is looked at together: the last records are left out here.
+    is_cut: bool,
 }
 
 fn trajectories_schema() -> utoipa::openapi::schema::Array {
@@ -187,22 +191,31 @@ pub(super) async fn one(
 ) -> Result<Json<TraceDetail>, ApiError> {
     let missing = || ApiError::missing("there is no trace with this id");
     let number = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).ok_or_else(missing)?;
+    // A trace may be large, and is assembled for each answer.
+    let _turn = server.openings.acquire().await;
     blocking(&server, move |server| {
         let row = server.store.trace(TraceId(number))?.ok_or_else(missing)?;
-        let (trajectories, outcomes, is_open) = trajectories(server, &row)?;
+        let (trajectories, outcomes, story) = trajectories(server, &row)?;
         let filter =
             AnnotationFilter { trace_id: Some(number), limit: 10_000, ..AnnotationFilter::default() };
         let annotations = server.store.annotations(&filter)?.into_iter().map(AnnotationBody::of).collect();
-        Ok(Json(TraceDetail { trace: TraceSummary::of(row), trajectories, outcomes, annotations, is_open }))
+        Ok(Json(TraceDetail {
+            trace: TraceSummary::of(row),
+            trajectories,
+            outcomes,
+            annotations,
+            is_open: story.due_ns.is_some(),
+            is_cut: story.is_cut,
+        }))
     })
     .await
 }
 
 type Lines = Vec<Box<RawValue>>;
 
-/// The stored trajectories of a trace with their verdicts; while there are none, those that can be made of what is there.
-fn trajectories(server: &Server, row: &TraceRow) -> Result<(Lines, Lines, bool), ApiError> {
-    let story = server.store.story(row.story)?;
+/// The trajectories of a trace, made of what is there at this moment, and the verdicts that there are on them.
+fn trajectories(server: &Server, row: &TraceRow) -> Result<(Lines, Lines, Story), ApiError> {
+    let mut story = server.store.story(row.story)?;
     let id = row.trace_id.to_string();
     let (mut trajectories, mut outcomes) = (Vec::new(), Vec::new());
     for trajectory in story_trajectories(&story) {
@@ -213,7 +226,8 @@ fn trajectories(server: &Server, row: &TraceRow) -> Result<(Lines, Lines, bool),
         outcomes.extend(lines.into_iter().filter_map(|line| RawValue::from_string(line).ok()));
         trajectories.extend(serde_json::value::to_raw_value(&trajectory).ok());
     }
-    Ok((trajectories, outcomes, story.due_ns.is_some()))
+    story.blocks = Vec::new();
+    Ok((trajectories, outcomes, story))
 }
 
 impl TraceSummary {

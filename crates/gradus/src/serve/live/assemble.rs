@@ -185,7 +185,7 @@ fn read_story(story: &Story) -> (Vec<Trajectory>, Links) {
     };
     let mut intake = Intake::new(limits, &mut sink);
     intake.begin_source("store");
-    crate::serve::write_otlp(story, &mut |export| intake.export(export));
+    crate::stored_records::write_otlp(story, &mut |export| intake.export(export));
     let links = match intake.finish() {
         Ok(summary) => summary.links.into_iter().map(|(trace, key)| {
             let (kind, key) = stored_link(key);

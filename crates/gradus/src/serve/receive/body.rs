@@ -1,5 +1,6 @@
 //! Reads a request's body, and takes its compression off, within the room that there is.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::time::Duration;
 
@@ -87,21 +88,26 @@ async fn read_frames(
     Ok((bytes, room))
 }
 
+/// Memory that a sender may ask for to look back in: 8 MB, which is more than all but extreme settings use.
+const ZSTD_WINDOW_LOG: u32 = 23;
+
 /// Takes the compression off. What it unpacks to counts against the same limit, and takes room, too.
-pub(super) fn unpack(
-    bytes: Vec<u8>,
+pub(super) fn unpack<'b>(
+    bytes: &'b [u8],
     compression: Compression,
     limit: usize,
     room: &mut Room,
-) -> Result<Vec<u8>, Refusal> {
-    match compression {
-        Compression::None => Ok(bytes),
-        Compression::Gzip => read_limited(flate2::read::MultiGzDecoder::new(bytes.as_slice()), limit, room),
+) -> Result<Cow<'b, [u8]>, Refusal> {
+    let unpacked = match compression {
+        Compression::None => return Ok(Cow::Borrowed(bytes)),
+        Compression::Gzip => read_limited(flate2::read::MultiGzDecoder::new(bytes), limit, room),
         Compression::Zstd => {
-            let decoder = zstd::Decoder::new(bytes.as_slice()).map_err(|error| broken(&error))?;
+            let mut decoder = zstd::Decoder::with_buffer(bytes).map_err(|error| broken(&error))?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(|error| broken(&error))?;
             read_limited(decoder, limit, room)
         }
-    }
+    };
+    unpacked.map(Cow::Owned)
 }
 
 fn read_limited(mut reader: impl Read, limit: usize, room: &mut Room) -> Result<Vec<u8>, Refusal> {

@@ -6,38 +6,60 @@ use std::sync::Arc;
 
 use gradus_core::assemble::TraceLink;
 use gradus_otlp::{
-    Limits, Regrouped, Rejected, Signal, TracePart, WireRecord, decode_resource, decode_span,
-    export_from_json, regroup, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
+    Limits, Regrouped, Rejected, Signal, TracePart, WireError, WireRecord, decode_resource, decode_span,
+    export_from_json, regroup_within, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
 };
 use gradus_store::{BlockSignal, Chunk, Root, SpanKey};
 
+use super::Refusal;
 use crate::redaction::Redaction;
+use crate::serve::admission::Room;
 use crate::serve::live::stored_link;
 
 /// Where spans go that do not say.
 const DEFAULT_PROJECT: &str = "default";
 const MOST_NAME_BYTES: usize = 300;
+/// What the records of a small request may need beside their bytes.
+const MOST_BESIDE: usize = 8 << 20;
+
+/// What a request says of itself.
+pub(super) struct Sent<'s> {
+    pub(super) signal: Signal,
+    pub(super) is_json: bool,
+    pub(super) project: Option<&'s Arc<str>>,
+}
 
 pub(super) fn prepare(
     bytes: &[u8],
-    signal: Signal,
-    is_json: bool,
-    project: Option<&Arc<str>>,
+    Sent { signal, is_json, project }: Sent<'_>,
     redaction: &Redaction,
     limits: &Limits,
-) -> Result<(Vec<Chunk>, Rejected), String> {
+    room: &mut Room,
+) -> Result<(Vec<Chunk>, Rejected), Refusal> {
     let (bytes, unreadable) = if is_json {
         let (bytes, rejected) = export_from_json(bytes, signal)
-            .map_err(|error| format!("this is no OTLP request in JSON: {error}"))?;
+            .map_err(|error| Refusal::Bad(format!("this is no OTLP request in JSON: {error}")))?;
         (Cow::Owned(bytes), rejected)
     } else {
         (Cow::Borrowed(bytes), Rejected::default())
     };
-    let mut request = regroup(&bytes, signal, limits)
-        .map_err(|error| format!("this is no OTLP request in protobuf: {error}"))?;
+    // Beside its bytes, a request may need a few times as much again: then its records are no spans that anyone means.
+    let most = MOST_BESIDE.max(4 * bytes.len());
+    let (mut taken, mut has_room) = (0, true);
+    let mut take = |bytes: usize| {
+        taken += bytes;
+        has_room = room.grow(bytes).is_ok();
+        has_room && taken <= most
+    };
+    let mut request = match regroup_within(&bytes, signal, limits, &mut take) {
+        Ok(request) => request,
+        Err(WireError::NoRoom) if !has_room => return Err(Refusal::Busy),
+        Err(error @ WireError::NoRoom) => return Err(Refusal::Bad(error.to_string())),
+        Err(error) => return Err(Refusal::Bad(format!("this is no OTLP request in protobuf: {error}"))),
+    };
     request.rejected.add(unreadable.count, || unreadable.reason.unwrap_or_default());
     if !redaction.is_empty() {
-        redact(&mut request, signal, redaction, limits).map_err(|error| error.to_string())?;
+        redact(&mut request, signal, redaction, limits).map_err(|error| Refusal::Bad(error.to_string()))?;
     }
     if signal == Signal::Span {
         request.parts.iter_mut().for_each(|part| keep_latest(&mut part.records));
@@ -97,7 +119,10 @@ fn chunk(
     let mut chunk = Chunk::new(part.trace_id, project, block, export);
     for record in &part.records {
         let mark = &record.mark;
-        chunk.start_ns = chunk.start_ns.min(mark.start_ns);
+        // A record that does not say when it began says nothing of the trace.
+        if mark.start_ns > 0 {
+            chunk.start_ns = chunk.start_ns.min(mark.start_ns);
+        }
         chunk.end_ns = chunk.end_ns.max(mark.end_ns).max(mark.start_ns);
         if signal == Signal::Log {
             continue;

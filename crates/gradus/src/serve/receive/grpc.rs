@@ -13,7 +13,7 @@ use gradus_otlp::{Rejected, Signal, export_response, retry_status};
 use gradus_store::StoreError;
 use http_body_util::{BodyExt as _, Full};
 
-use super::body::{Compression, read, unpack};
+use super::body::{Compression, read};
 use super::http::project;
 use super::{Refusal, Request, accept};
 use crate::serve::state::Server;
@@ -64,7 +64,7 @@ async fn take(
     }
     let limit = server.settings.max_request_bytes;
     let length = text("content-length").and_then(|length| length.parse().ok());
-    let (mut frame, mut room) = read(body, length, limit.saturating_add(PREFIX), &server.admission).await?;
+    let (mut frame, room) = read(body, length, limit.saturating_add(PREFIX), &server.admission).await?;
     let head: Option<[u8; PREFIX]> = frame.first_chunk().copied();
     let (is_packed, length) = match head {
         Some([flag @ (0 | 1), a, b, c, d]) => (flag == 1, u32::from_be_bytes([a, b, c, d]) as usize),
@@ -81,8 +81,8 @@ async fn take(
     if is_packed && compression == Compression::None {
         return Err(Refusal::Bad("the message is compressed, and grpc-encoding does not say how".to_owned()));
     }
-    let bytes = unpack(frame, compression, limit, &mut room)?;
-    accept(server, Request { signal, is_json: false, bytes, project: project(headers), room }).await
+    let project = project(headers);
+    accept(server, Request { signal, is_json: false, bytes: frame, compression, project, room }).await
 }
 
 fn success(rejected: &Rejected) -> Response {

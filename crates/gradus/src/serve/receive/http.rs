@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use gradus_otlp::{Rejected, Signal, export_response, export_response_json, status, status_json};
 use gradus_store::StoreError;
 
-use super::body::{Compression, read, unpack};
+use super::body::{Compression, read};
 use super::{Refusal, Request, accept};
 use crate::serve::state::Server;
 
@@ -26,9 +26,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
 async fn export(server: &Arc<Server>, signal: Signal, headers: &HeaderMap, body: Body) -> Response {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let kind = text(CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    let is_json = kind.eq_ignore_ascii_case(JSON);
+    let (kind, is_json) = (content_type(headers), is_json(headers));
     let outcome = if is_json || kind.eq_ignore_ascii_case(PROTOBUF) {
         take(server, signal, is_json, headers, body).await
     } else {
@@ -44,6 +42,15 @@ async fn export(server: &Arc<Server>, signal: Signal, headers: &HeaderMap, body:
     response
 }
 
+fn content_type(headers: &HeaderMap) -> &str {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    content_type(headers).eq_ignore_ascii_case(JSON)
+}
+
 async fn take(
     server: &Arc<Server>,
     signal: Signal,
@@ -55,9 +62,8 @@ async fn take(
     let compression = Compression::named(text(CONTENT_ENCODING))?;
     let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
     let limit = server.settings.max_request_bytes;
-    let (bytes, mut room) = read(body, length, limit, &server.admission).await?;
-    let bytes = unpack(bytes, compression, limit, &mut room)?;
-    accept(server, Request { signal, is_json, bytes, project: project(headers), room }).await
+    let (bytes, room) = read(body, length, limit, &server.admission).await?;
+    accept(server, Request { signal, is_json, bytes, compression, project: project(headers), room }).await
 }
 
 /// The project that a sender's header names. Phoenix's clients use this name.
@@ -74,6 +80,16 @@ fn success(rejected: &Rejected, signal: Signal, is_json: bool) -> Response {
     }
 }
 
+/// An answer that is only a status, in the encoding that the request says it has.
+pub(in crate::serve) fn status_response(
+    http: StatusCode,
+    code: u16,
+    message: &str,
+    headers: &HeaderMap,
+) -> Response {
+    typed_status(http, u32::from(code), message, is_json(headers))
+}
+
 fn refused(refusal: &Refusal, is_json: bool) -> Response {
     let (http, code) = match refusal {
         Refusal::Bad(_) => (StatusCode::BAD_REQUEST, 3),
@@ -83,16 +99,19 @@ fn refused(refusal: &Refusal, is_json: bool) -> Response {
         Refusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, 4),
         Refusal::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, 14),
     };
-    let message = refusal.to_string();
-    let mut response = if is_json {
-        typed(http, JSON, status_json(code, &message))
-    } else {
-        typed(http, PROTOBUF, status(code, &message))
-    };
+    let mut response = typed_status(http, code, &refusal.to_string(), is_json);
     if let Some(seconds) = refusal.retry_after_s() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+fn typed_status(http: StatusCode, code: u32, message: &str, is_json: bool) -> Response {
+    if is_json {
+        typed(http, JSON, status_json(code, message))
+    } else {
+        typed(http, PROTOBUF, status(code, message))
+    }
 }
 
 fn typed(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
