@@ -4,6 +4,7 @@ pub mod coverage;
 pub mod dialect;
 pub mod literal;
 pub mod message;
+pub mod phoenix_view;
 pub mod raw_json;
 pub mod react;
 pub mod span;
