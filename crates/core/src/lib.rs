@@ -2,6 +2,7 @@
 pub mod assemble;
 pub mod coverage;
 pub mod dialect;
+pub mod filter;
 pub mod literal;
 pub mod message;
 pub mod phoenix_view;

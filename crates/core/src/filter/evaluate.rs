@@ -1,0 +1,174 @@
+//! Whether a filter is true of a span. Unknown is not true.
+
+use std::borrow::Cow;
+
+use super::lower::{Condition, Lowered, Value};
+use super::names::{Column, Field};
+use super::sql::{self, Sql, Truth};
+use super::{Note, Surroundings};
+use crate::phoenix_view::PhoenixSpan;
+
+/// Combinations of annotations that are looked at for one span. A span has one or two of a name, so this is for
+/// someone who writes thousands; what lies beyond is not looked at.
+const MAX_COMBINATIONS: usize = 100_000;
+
+pub(super) fn matches(filter: &Lowered, span: &PhoenixSpan<'_>, around: &dyn Surroundings) -> bool {
+    let mut notes: Vec<Vec<Note>> = Vec::with_capacity(filter.annotations.len());
+    for (scope, name) in &filter.annotations {
+        notes.push(around.annotations(*scope, name));
+    }
+    // Several annotations of a name, told apart by their identifiers, are tried one after the other, and with each of
+    // another name: the filter is true of the span if it is true of one combination.
+    let mut chosen = vec![0; notes.len()];
+    for _ in 0..MAX_COMBINATIONS {
+        let look = Look {
+            span,
+            around,
+            notes: notes.iter().zip(&chosen).map(|(notes, at)| notes.get(*at)).collect(),
+        };
+        if look.truth(&filter.condition) == Some(true) {
+            return true;
+        }
+        let Some(next) = (0..notes.len()).find(|place| chosen[*place] + 1 < notes[*place].len()) else {
+            return false;
+        };
+        chosen[next] += 1;
+        chosen[..next].fill(0);
+    }
+    false
+}
+
+/// A span, and one annotation for each place, where there is one.
+struct Look<'l> {
+    span: &'l PhoenixSpan<'l>,
+    around: &'l dyn Surroundings,
+    notes: Vec<Option<&'l Note>>,
+}
+
+impl Look<'_> {
+    fn truth(&self, condition: &Condition) -> Truth {
+        match condition {
+            Condition::Constant(truth) => Some(*truth),
+            Condition::Not(condition) => self.truth(condition).map(|truth| !truth),
+            Condition::All(conditions) => self.combined(conditions, false),
+            Condition::Any(conditions) => self.combined(conditions, true),
+            Condition::Compare(left, comparison, right) => {
+                sql::compare(&self.value(left), *comparison, &self.value(right))
+            }
+            Condition::IsNull(value) => Some(self.value(value) == Sql::Null),
+            Condition::Contains { text, wanted } => {
+                let text = self.value(text).into_text()?;
+                match wanted {
+                    Value::Text(folded) => Some(sql::contains_folded(&text, folded)),
+                    other => Some(sql::contains_folded(&text, &sql::fold(&self.value(other).into_text()?))),
+                }
+            }
+            Condition::OneOf(value, values) => self.one_of(value, values),
+            Condition::HasParent => Some(self.around.has_parent()),
+            Condition::Annotated(place) => Some(self.notes[*place].is_some()),
+        }
+    }
+
+    /// The deciding truth as soon as there is one; unknown if anything was.
+    fn combined(&self, conditions: &[Condition], deciding: bool) -> Truth {
+        let mut truth = Some(!deciding);
+        for condition in conditions {
+            match self.truth(condition) {
+                Some(found) if found == deciding => return Some(deciding),
+                Some(_) => {}
+                None => truth = None,
+            }
+        }
+        truth
+    }
+
+    fn one_of(&self, value: &Value, values: &[Value]) -> Truth {
+        if values.is_empty() {
+            return Some(false);
+        }
+        let value = self.value(value);
+        let mut truth = Some(false);
+        for other in values {
+            match sql::compare(&value, super::ast::Comparison::Equal, &self.value(other)) {
+                Some(true) => return Some(true),
+                Some(false) => {}
+                None => truth = None,
+            }
+        }
+        truth
+    }
+
+    fn value<'v>(&'v self, value: &'v Value) -> Sql<'v> {
+        let attribute = |path| sql::at_path(self.span.attributes(), path);
+        match value {
+            Value::Null => Sql::Null,
+            Value::Text(text) => Sql::text(text.as_str()),
+            Value::Number(number) => Sql::Number(*number),
+            Value::Time(micros) => Sql::Number(*micros as f64),
+            Value::Column(column) => self.column(*column),
+            Value::Attribute(path) | Value::AttributeText(path) => {
+                attribute(path).map_or(Sql::Null, |value| Sql::Text(sql::as_text(value)))
+            }
+            Value::AttributeNumber(path) => {
+                attribute(path).and_then(sql::as_number).map_or(Sql::Null, Sql::Number)
+            }
+            Value::AttributeFlag(path) => Sql::of_truth(attribute(path).and_then(sql::as_flag)),
+            Value::Annotation(place, field) => {
+                self.notes[*place].map_or(Sql::Null, |note| field_of(note, *field))
+            }
+            Value::Joined(left, right) => match (self.value(left).into_text(), self.value(right).into_text())
+            {
+                (Some(left), Some(right)) => Sql::Text(left + right),
+                _ => Sql::Null,
+            },
+            Value::NumberOf(value) => self.value(value).number().map_or(Sql::Null, Sql::Number),
+            Value::Arithmetic(operator, left, right) => {
+                let (left, right) = (self.value(left).number(), self.value(right).number());
+                let result =
+                    left.zip(right).and_then(|(left, right)| sql::arithmetic(left, *operator, right));
+                result.map_or(Sql::Null, Sql::Number)
+            }
+            Value::Negative(value) => {
+                self.value(value).number().map_or(Sql::Null, |number| Sql::Number(-number))
+            }
+            Value::Truth(condition) => Sql::of_truth(self.truth(condition)),
+        }
+    }
+
+    fn column(&self, column: Column) -> Sql<'_> {
+        let span = self.span.span();
+        let tokens = || self.around.cumulative_tokens();
+        let cost = |cost: Option<f64>| Sql::Number(cost.unwrap_or(0.0));
+        match column {
+            Column::SpanId => Sql::text(span.span_id.to_string()),
+            Column::TraceId => Sql::text(span.trace_id.to_string()),
+            Column::ParentId => span.parent_id.map_or(Sql::Null, |id| Sql::text(id.to_string())),
+            Column::SpanKind => Sql::text(self.span.kind().as_str()),
+            Column::Name => Sql::text(Cow::Borrowed(span.name.as_ref())),
+            Column::StatusCode => Sql::text(self.span.status_code()),
+            Column::StatusMessage => Sql::text(Cow::Borrowed(span.status.message.as_ref())),
+            Column::LatencyMs => Sql::Number(self.span.latency_ms()),
+            Column::StartTime => Sql::Number(self.span.start_us() as f64),
+            Column::EndTime => Sql::Number(self.span.end_us() as f64),
+            Column::CumulativePromptTokens => Sql::Number(tokens().prompt as f64),
+            Column::CumulativeCompletionTokens => Sql::Number(tokens().completion as f64),
+            Column::CumulativeTotalTokens => {
+                let tokens = tokens();
+                Sql::Number(tokens.prompt as f64 + tokens.completion as f64)
+            }
+            Column::TotalCost => cost(self.around.cost().total),
+            Column::PromptCost => cost(self.around.cost().prompt),
+            Column::CompletionCost => cost(self.around.cost().completion),
+        }
+    }
+}
+
+fn field_of(note: &Note, field: Field) -> Sql<'_> {
+    let text = |text: &'_ Option<String>| text.clone().map_or(Sql::Null, Sql::text);
+    match field {
+        Field::Label => text(&note.label),
+        Field::Score => note.score.map_or(Sql::Null, Sql::Score),
+        Field::Explanation => text(&note.explanation),
+        Field::Identifier => Sql::text(note.identifier.as_str()),
+    }
+}
