@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
+use serde_json::{Number, Value as Json};
+
 use super::lower::{Condition, Lowered, Value};
-use super::names::{Column, Field};
+use super::names::{Column, Field, Path};
 use super::sql::{self, Sql, Truth};
 use super::{Note, Surroundings};
-use crate::phoenix_view::PhoenixSpan;
+use crate::phoenix_view::{Glance, PhoenixSpan};
 
 /// Combinations of annotations that are looked at for one span. A span has one or two of a name, so this is for
 /// someone who writes thousands; what lies beyond is not looked at.
@@ -43,6 +45,13 @@ struct Look<'l> {
     span: &'l PhoenixSpan<'l>,
     around: &'l dyn Surroundings,
     notes: Vec<Option<&'l Note>>,
+}
+
+/// An attribute: as it was recorded, or as it stands in the tree.
+enum Found<'f> {
+    Text(&'f str),
+    Number(Number),
+    Other(&'f Json),
 }
 
 impl Look<'_> {
@@ -99,7 +108,6 @@ impl Look<'_> {
     }
 
     fn value<'v>(&'v self, value: &'v Value) -> Sql<'v> {
-        let attribute = |path| sql::at_path(self.span.attributes(), path);
         match value {
             Value::Null => Sql::Null,
             Value::Text(text) => Sql::text(text.as_str()),
@@ -107,12 +115,27 @@ impl Look<'_> {
             Value::Time(micros) => Sql::Number(*micros as f64),
             Value::Column(column) => self.column(*column),
             Value::Attribute(path) | Value::AttributeText(path) => {
-                attribute(path).map_or(Sql::Null, |value| Sql::Text(sql::as_text(value)))
+                self.attribute(path, |found| match found {
+                    Found::Text(text) => Sql::text(text),
+                    Found::Other(value) => Sql::Text(sql::as_text(value)),
+                    Found::Number(number) => Sql::text(number.to_string()),
+                })
             }
-            Value::AttributeNumber(path) => {
-                attribute(path).and_then(sql::as_number).map_or(Sql::Null, Sql::Number)
-            }
-            Value::AttributeFlag(path) => Sql::of_truth(attribute(path).and_then(sql::as_flag)),
+            Value::AttributeNumber(path) => self.attribute(path, |found| {
+                let number = match found {
+                    Found::Text(text) => sql::number_in_text(text),
+                    Found::Other(value) => sql::as_number(value),
+                    Found::Number(number) => number.as_f64(),
+                };
+                number.map_or(Sql::Null, Sql::Number)
+            }),
+            Value::AttributeFlag(path) => self.attribute(path, |found| {
+                Sql::of_truth(match found {
+                    Found::Text(text) => sql::flag_in_text(text),
+                    Found::Other(value) => sql::as_flag(value),
+                    Found::Number(number) => sql::flag_in_number(&number),
+                })
+            }),
             Value::Annotation(place, field) => {
                 self.notes[*place].map_or(Sql::Null, |note| field_of(note, *field))
             }
@@ -132,6 +155,19 @@ impl Look<'_> {
                 self.value(value).number().map_or(Sql::Null, |number| Sql::Number(-number))
             }
             Value::Truth(condition) => Sql::of_truth(self.truth(condition)),
+        }
+    }
+
+    /// What an attribute is made into, if it is there.
+    fn attribute<'v>(&'v self, path: &Path, make: impl Fn(Found<'v>) -> Sql<'v>) -> Sql<'v> {
+        match path.key.as_ref().map_or(Glance::Unknown, |key| self.span.glance(key)) {
+            Glance::Missing => Sql::Null,
+            Glance::Text(text) => make(Found::Text(text)),
+            Glance::Number(number) => make(Found::Number(number)),
+            Glance::Unknown => {
+                let value = sql::at_path(self.span.attributes(), &path.steps);
+                value.map_or(Sql::Null, |value| make(Found::Other(value)))
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::ast::{Comparison, Expr, Node, Operator};
 use super::error::{FilterError, excerpt};
-use super::names::{self, AnnotationScope, Column, Field, Step};
+use super::names::{self, AnnotationScope, Column, Field, Path};
 use super::sql::fold;
 use super::types::{Kind, invalid};
 
@@ -39,10 +39,10 @@ pub(super) enum Value {
     Time(i64),
     Column(Column),
     /// An attribute of which is not yet known what it is compared with. None is left in a finished condition.
-    Attribute(Vec<Step>),
-    AttributeText(Vec<Step>),
-    AttributeNumber(Vec<Step>),
-    AttributeFlag(Vec<Step>),
+    Attribute(Path),
+    AttributeText(Path),
+    AttributeNumber(Path),
+    AttributeFlag(Path),
     Annotation(usize, Field),
     Joined(Box<Value>, Box<Value>),
     /// The number at the beginning of a text.

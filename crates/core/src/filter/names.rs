@@ -26,7 +26,15 @@ pub(super) enum Column {
     CompletionCost,
 }
 
-/// One step of a path into attributes.
+/// A path into attributes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Path {
+    pub(super) steps: Vec<Step>,
+    /// The path as a key, where it can be one.
+    pub(super) key: Option<String>,
+}
+
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
     Key(String),
@@ -100,6 +108,17 @@ impl Column {
     }
 }
 
+impl Path {
+    fn of(steps: Vec<Step>) -> Path {
+        let names = steps.iter().map(|step| match step {
+            Step::Key(name) if !name.contains('.') => Some(name.as_str()),
+            _ => None,
+        });
+        let key = names.collect::<Option<Vec<&str>>>().map(|names| names.join("."));
+        Path { steps, key }
+    }
+}
+
 impl Field {
     fn of(name: &str) -> Option<Field> {
         match name {
@@ -161,9 +180,9 @@ pub(super) fn column(node: &Node) -> Option<Column> {
 
 /// The path into attributes that a chain stands for: `llm.model_name`, `attributes['llm']['tools'][0]`,
 /// `attributes[['llm', 'model_name']]`, `metadata['topic']`.
-pub(super) fn path(node: &Node) -> Option<Vec<Step>> {
+pub(super) fn path(node: &Node) -> Option<Path> {
     if let Some(names) = node.dotted() {
-        return Some(names.into_iter().map(|name| Step::Key(name.to_owned())).collect());
+        return Some(Path::of(names.into_iter().map(|name| Step::Key(name.to_owned())).collect()));
     }
     let mut steps = Vec::new();
     let mut at = node;
@@ -185,7 +204,7 @@ pub(super) fn path(node: &Node) -> Option<Vec<Step>> {
         _ => return None,
     }
     steps.reverse();
-    Some(steps)
+    Some(Path::of(steps))
 }
 
 /// `annotations['x']`: whose, and by which name.

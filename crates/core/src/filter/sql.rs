@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Number, Value as Json};
 
 use super::ast::{Comparison, Operator};
 use super::names::Step;
@@ -80,27 +80,41 @@ pub(super) fn as_number(value: &Json) -> Option<f64> {
     match value {
         Json::Bool(value) => Some(f64::from(u8::from(*value))),
         Json::Number(number) => number.as_f64(),
-        // The first character saves parsing what is mostly prose.
-        Json::String(text) if text.trim_start().starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
-            serde_json::from_str::<serde_json::Number>(text).ok()?.as_f64()
-        }
+        Json::String(text) => number_in_text(text),
         _ => None,
     }
+}
+
+/// The number that a text is, as JSON writes it.
+pub(super) fn number_in_text(text: &str) -> Option<f64> {
+    // The first character saves parsing what is mostly prose.
+    if !text.trim_start().starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
+        return None;
+    }
+    serde_json::from_str::<Number>(text).ok()?.as_f64()
 }
 
 /// An attribute as a boolean: one, or 1 and 0, or a text that says so.
 pub(super) fn as_flag(value: &Json) -> Truth {
     match value {
         Json::Bool(value) => Some(*value),
-        Json::Number(number) => match number.as_i64() {
-            Some(1) => Some(true),
-            Some(0) => Some(false),
-            _ => None,
-        },
-        Json::String(text) if text.eq_ignore_ascii_case("true") => Some(true),
-        Json::String(text) if text.eq_ignore_ascii_case("false") => Some(false),
+        Json::Number(number) => flag_in_number(number),
+        Json::String(text) => flag_in_text(text),
         _ => None,
     }
+}
+
+pub(super) fn flag_in_number(number: &Number) -> Truth {
+    match number.as_i64() {
+        Some(1) => Some(true),
+        Some(0) => Some(false),
+        _ => None,
+    }
+}
+
+pub(super) fn flag_in_text(text: &str) -> Truth {
+    let is_true = text.eq_ignore_ascii_case("true");
+    (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
 
 pub(super) fn compare(left: &Sql<'_>, comparison: Comparison, right: &Sql<'_>) -> Truth {

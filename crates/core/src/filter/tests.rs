@@ -437,6 +437,8 @@ fn expression() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn nothing_panics(text in prop_oneof![soup(), expression(), any::<String>()]) {
         if let Ok(filter) = Filter::parse(&text) {

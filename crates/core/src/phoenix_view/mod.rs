@@ -8,6 +8,7 @@
 mod flat;
 mod gen_ai;
 mod gen_ai_messages;
+mod glance;
 mod python;
 mod time;
 mod unflatten;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::span::{Event, Span, StatusCode, Value};
 
+pub use glance::Glance;
 pub use time::{iso_time, micros};
 
 /// The attribute that holds a span's kind.
@@ -91,6 +93,12 @@ impl<'a> PhoenixSpan<'a> {
         let mut flat = flat::flatten(self.attributes());
         flat.shift_remove(KIND_KEY);
         flat
+    }
+
+    /// What stands at a dotted path, if that can be told without building the tree.
+    pub fn glance(&self, path: &str) -> Glance<'a> {
+        // A tree that is there already is quicker.
+        if self.attributes.get().is_some() { Glance::Unknown } else { glance::glance(self.span, path) }
     }
 
     pub fn status_code(&self) -> &'static str {

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -242,4 +243,59 @@ fn a_span_as_it_is_listed() {
     let view = PhoenixSpan::of(&span);
     assert_eq!(view.listed(), wanted);
     assert_eq!(view.latency_ms(), 500.0);
+}
+
+#[test]
+fn a_glance_sees_plain_attributes() {
+    let attributes = json!({
+        "openinference.span.kind": "LLM",
+        "llm.model_name": "gpt-4o",
+        "llm.token_count.total": 12,
+        "llm.input_messages.0.message.role": "user",
+        "metadata": "{}",
+        "my_attr": 1.5,
+    });
+    let span = span(&attributes);
+    let glance = |path| PhoenixSpan::of(&span).glance(path);
+    assert_eq!(glance("llm.model_name"), Glance::Text("gpt-4o"));
+    assert_eq!(glance("llm.token_count.total"), Glance::Number(12.into()));
+    assert_eq!(glance("session.id"), Glance::Missing);
+    assert_eq!(glance("llm.model"), Glance::Missing);
+    for path in [
+        "llm",
+        "llm.model_name.x",
+        "metadata",
+        "metadata.topic",
+        "my_attr",
+        "llm.input_messages.x",
+        "input",
+        "",
+    ] {
+        assert_eq!(glance(path), Glance::Unknown, "{path}");
+    }
+    let built = PhoenixSpan::of(&span);
+    built.attributes();
+    assert_eq!(built.glance("llm.model_name"), Glance::Unknown, "the tree is there");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_glance_and_the_tree_agree(
+        keys in prop::collection::vec(("( ?(a|b|0|input|value|metadata) ?\\.?){1,3}", 0..5_usize), 0..6),
+        path in "(a|b|input|value|metadata)(\\.(a|b|value)){0,2}",
+    ) {
+        let values = [json!("x"), json!(1), json!({"a": 1}), json!("{\"a\": \"x\"}"), json!(2.5)];
+        let pairs = keys.into_iter().map(|(key, value)| (Cow::Owned(key), Value::from_json(values[value].clone())));
+        let span = Span { attributes: Attributes(pairs.collect()), ..Span::default() };
+        let view = PhoenixSpan::of(&span);
+        let seen = match view.glance(&path) {
+            Glance::Missing => None,
+            Glance::Text(text) => Some(Json::from(text)),
+            Glance::Number(number) => Some(Json::Number(number)),
+            Glance::Unknown => return Ok(()),
+        };
+        prop_assert_eq!(seen.as_ref(), lookup(view.attributes(), &path), "{:?}", span.attributes);
+    }
 }
