@@ -38,6 +38,17 @@ pub(super) enum Expr {
     And(Vec<Node>),
     Or(Vec<Node>),
     Call(Box<Node>, Vec<Node>),
+    /// `x for x in y if z`, the argument of a call, or the same in square brackets.
+    Loop(Box<Loop>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Loop {
+    pub(super) element: Node,
+    pub(super) variable: String,
+    pub(super) iterable: Node,
+    pub(super) conditions: Vec<Node>,
+    pub(super) is_list: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,10 +158,19 @@ impl fmt::Display for Node {
             }
             Expr::And(operands) => write_operands(operands, " and ", f),
             Expr::Or(operands) => write_operands(operands, " or ", f),
+            Expr::Loop(inside) if inside.is_list => write!(f, "[{inside}]"),
+            Expr::Loop(inside) => write!(f, "{inside}"),
             Expr::Call(function, arguments) => {
                 write!(f, "{}({})", Operand(function), Joined(arguments, ", "))
             }
         }
+    }
+}
+
+impl fmt::Display for Loop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} for {} in {}", self.element, self.variable, Operand(&self.iterable))?;
+        self.conditions.iter().try_for_each(|condition| write!(f, " if {}", Operand(condition)))
     }
 }
 

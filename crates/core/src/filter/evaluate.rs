@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use serde_json::{Number, Value as Json};
 
-use super::lower::{Condition, Lowered, Value};
+use super::loops::{DetailField, Reduction};
+use super::lower::{Condition, Details, Lowered, Value};
 use super::names::{Column, Field, Path};
 use super::sql::{self, Sql, Truth};
-use super::{Note, Surroundings};
+use super::{CostDetail, Note, Surroundings};
 use crate::phoenix_view::{Glance, PhoenixSpan};
 
 /// Combinations of annotations that are looked at for one span. A span has one or two of a name, so this is for
@@ -27,6 +28,7 @@ pub(super) fn matches(filter: &Lowered, span: &PhoenixSpan<'_>, around: &dyn Sur
             span,
             around,
             notes: notes.iter().zip(&chosen).map(|(notes, at)| notes.get(*at)).collect(),
+            detail: None,
         };
         if look.truth(&filter.condition) == Some(true) {
             return true;
@@ -45,6 +47,8 @@ struct Look<'l> {
     span: &'l PhoenixSpan<'l>,
     around: &'l dyn Surroundings,
     notes: Vec<Option<&'l Note>>,
+    /// Inside a loop, what it looks at.
+    detail: Option<&'l CostDetail>,
 }
 
 /// An attribute: as it was recorded, or as it stands in the tree.
@@ -75,6 +79,13 @@ impl Look<'_> {
             Condition::OneOf(value, values) => self.one_of(value, values),
             Condition::HasParent => Some(self.around.has_parent()),
             Condition::Annotated(place) => Some(self.notes[*place].is_some()),
+            Condition::Holds(value) => self.value(value).number().map(|number| number != 0.0),
+            Condition::Details(reduction, details) => {
+                let wanted = *reduction == Reduction::Any;
+                // A detail of which nothing is known speaks against all.
+                let found = self.over_details(details, |truth| (truth == Sql::Number(1.0)) == wanted);
+                Some(found.contains(&true) == wanted)
+            }
         }
     }
 
@@ -89,6 +100,19 @@ impl Look<'_> {
             }
         }
         truth
+    }
+
+    /// What becomes of each detail of the cost for which the loop's condition holds.
+    fn over_details<T>(&self, details: &Details, make: impl Fn(Sql<'_>) -> T) -> Vec<T> {
+        let mut made = Vec::new();
+        for detail in self.around.cost_details() {
+            let look =
+                Look { span: self.span, around: self.around, notes: Vec::new(), detail: Some(&detail) };
+            if look.truth(&details.condition) == Some(true) {
+                made.push(make(look.value(&details.element)));
+            }
+        }
+        made
     }
 
     fn one_of(&self, value: &Value, values: &[Value]) -> Truth {
@@ -155,6 +179,18 @@ impl Look<'_> {
                 self.value(value).number().map_or(Sql::Null, |number| Sql::Number(-number))
             }
             Value::Truth(condition) => Sql::of_truth(self.truth(condition)),
+            Value::Detail(field) => self.detail.map_or(Sql::Null, |detail| detail_field(detail, *field)),
+            Value::Reduced(reduction, details) => {
+                let found = self.over_details(details, |value| value.number());
+                let numbers = found.iter().copied().flatten();
+                let reduced = match reduction {
+                    Reduction::Len => Some(found.len() as f64),
+                    Reduction::Max => numbers.reduce(f64::max),
+                    Reduction::Min => numbers.reduce(f64::min),
+                    Reduction::Any | Reduction::All | Reduction::Sum => Some(numbers.sum()),
+                };
+                reduced.map_or(Sql::Null, Sql::Number)
+            }
         }
     }
 
@@ -196,6 +232,17 @@ impl Look<'_> {
             Column::PromptCost => cost(self.around.cost().prompt),
             Column::CompletionCost => cost(self.around.cost().completion),
         }
+    }
+}
+
+fn detail_field(detail: &CostDetail, field: DetailField) -> Sql<'_> {
+    let number = |number: Option<f64>| number.map_or(Sql::Null, Sql::Number);
+    match field {
+        DetailField::TokenType => Sql::text(detail.token_type.as_str()),
+        DetailField::IsPrompt => Sql::of_truth(Some(detail.is_prompt)),
+        DetailField::Cost => number(detail.cost),
+        DetailField::Tokens => number(detail.tokens),
+        DetailField::CostPerToken => number(detail.cost_per_token),
     }
 }
 

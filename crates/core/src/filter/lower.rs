@@ -3,8 +3,9 @@
 
 use jiff::Timestamp;
 
-use super::ast::{Comparison, Expr, Node, Operator};
+use super::ast::{Comparison, Expr, Loop, Node, Operator};
 use super::error::{FilterError, excerpt};
+use super::loops::{self, DetailField, Reduction};
 use super::names::{self, AnnotationScope, Column, Field, Path};
 use super::sql::fold;
 use super::types::{Kind, invalid};
@@ -27,6 +28,17 @@ pub(super) enum Condition {
     HasParent,
     /// Whether the annotation in this place is there.
     Annotated(usize),
+    /// A field that is true or false by itself.
+    Holds(Value),
+    /// Any or all details of the cost.
+    Details(Reduction, Box<Details>),
+}
+
+/// What is asked of each detail of a cost for which the condition holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Details {
+    pub(super) element: Value,
+    pub(super) condition: Condition,
 }
 
 /// Something that is a text, a number or nothing.
@@ -50,6 +62,10 @@ pub(super) enum Value {
     Arithmetic(Operator, Box<Value>, Box<Value>),
     Negative(Box<Value>),
     Truth(Box<Condition>),
+    /// Of the detail that is looked at.
+    Detail(DetailField),
+    /// Details of the cost, counted or added up.
+    Reduced(Reduction, Box<Details>),
 }
 
 /// A filter made ready, and the annotations that it speaks of, each once.
@@ -63,13 +79,15 @@ pub(super) struct Lowered {
 const MAX_ANNOTATIONS: usize = 16;
 
 pub(super) fn lower(filter: &Node) -> Result<Lowered, FilterError> {
-    let mut lowering = Lowering { annotations: Vec::new() };
+    let mut lowering = Lowering { annotations: Vec::new(), variable: None };
     let condition = lowering.condition(filter)?;
     Ok(Lowered { condition, annotations: lowering.annotations })
 }
 
 struct Lowering {
     annotations: Vec<(AnnotationScope, String)>,
+    /// The name for the detail that a loop looks at, inside of one.
+    variable: Option<String>,
 }
 
 impl Lowering {
@@ -92,8 +110,27 @@ impl Lowering {
                 Some((scope, name)) => Condition::Annotated(self.annotation(node.at, scope, name)?),
                 None => return Err(invalid(node)),
             },
+            Expr::Call(..) => match loops::reduction(node) {
+                Some((reduction, inside)) if reduction.is_condition() => {
+                    Condition::Details(reduction, Box::new(self.details(reduction, inside)?))
+                }
+                _ => return Err(invalid(node)),
+            },
+            Expr::Attribute(..) => Condition::Holds(self.value(node)?),
             _ => return Err(invalid(node)),
         })
+    }
+
+    fn details(&mut self, reduction: Reduction, inside: &Loop) -> Result<Details, FilterError> {
+        self.variable = Some(inside.variable.clone());
+        let condition = Condition::All(self.conditions(&inside.conditions)?);
+        let element = match reduction {
+            Reduction::Any | Reduction::All => Value::Truth(Box::new(self.condition(&inside.element)?)),
+            Reduction::Len => Value::Null,
+            Reduction::Sum | Reduction::Max | Reduction::Min => self.value(&inside.element)?,
+        };
+        self.variable = None;
+        Ok(Details { element, condition })
     }
 
     fn conditions(&mut self, nodes: &[Node]) -> Result<Vec<Condition>, FilterError> {
@@ -209,16 +246,27 @@ impl Lowering {
                     )
                 }
             }
+            Expr::Call(..)
+                if loops::reduction(node).is_some_and(|(reduction, _)| reduction.is_condition()) =>
+            {
+                Value::Truth(Box::new(self.condition(node)?))
+            }
             Expr::Call(function, arguments) => match (&function.expr, &arguments[..]) {
+                _ if let Some((reduction, inside)) = loops::reduction(node) => {
+                    Value::Reduced(reduction, Box::new(self.details(reduction, inside)?))
+                }
                 (Expr::Name(name), [argument]) if name == "str" => self.value(argument)?.settled(false),
                 (Expr::Name(_), [argument]) => self.value(argument)?.into_operand(),
                 _ => return Err(invalid(node)),
             },
-            Expr::List(_) | Expr::Tuple(_) => return Err(invalid(node)),
+            Expr::List(_) | Expr::Tuple(_) | Expr::Loop(_) => return Err(invalid(node)),
         })
     }
 
     fn named(&mut self, node: &Node) -> Result<Value, FilterError> {
+        if let Some(variable) = &self.variable {
+            return loops::field(node, variable).map(Value::Detail).ok_or_else(|| invalid(node));
+        }
         if let Some((scope, name, field)) = names::annotation_field(node) {
             return Ok(Value::Annotation(self.annotation(node.at, scope, name)?, field));
         }
@@ -263,7 +311,9 @@ impl Value {
             | Value::AttributeNumber(_)
             | Value::NumberOf(_)
             | Value::Arithmetic(..)
-            | Value::Negative(_) => true,
+            | Value::Negative(_)
+            | Value::Reduced(..) => true,
+            Value::Detail(field) => !matches!(field, DetailField::TokenType | DetailField::IsPrompt),
             Value::Column(column) => column.kind() == Kind::Number,
             _ => false,
         }
@@ -287,7 +337,7 @@ impl Value {
 /// What `in` can search: columns of texts, attributes, and the texts of annotations.
 fn contains(node: &Node, text: Value, wanted: Value) -> Result<Condition, FilterError> {
     match text {
-        Value::Column(_) | Value::AttributeText(_) | Value::Annotation(..) => {}
+        Value::Column(_) | Value::AttributeText(_) | Value::Annotation(..) | Value::Detail(_) => {}
         _ => {
             let what =
                 format!("`in` needs a list or a text field behind it, not `{}`", excerpt(&node.to_string()));

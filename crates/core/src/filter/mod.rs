@@ -2,13 +2,13 @@
 //!
 //! It looks like Python and means SQL: Phoenix parses it as the one and runs it as the other. Here it is parsed
 //! (`lexer`, `parser`), checked (`types`, `names`), made ready (`lower`) and then walked for each span (`evaluate`);
-//! nothing is ever handed to an interpreter. What a span alone does not know comes in through [`Surroundings`]. Loops
-//! over `cost_details` are not supported.
+//! nothing is ever handed to an interpreter. What a span alone does not know comes in through [`Surroundings`].
 
 mod ast;
 mod error;
 mod evaluate;
 mod lexer;
+mod loops;
 mod lower;
 mod names;
 mod needs;
@@ -38,6 +38,10 @@ pub trait Surroundings {
     /// Tokens of the span and of all spans below it.
     fn cumulative_tokens(&self) -> TokenSums;
     fn cost(&self) -> Cost;
+    /// What the cost is made of, if that is known.
+    fn cost_details(&self) -> Vec<CostDetail> {
+        Vec::new()
+    }
     /// The annotations of this name; there can be several with different identifiers.
     fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<Note>;
 }
@@ -54,6 +58,16 @@ pub struct Cost {
     pub total: Option<f64>,
     pub prompt: Option<f64>,
     pub completion: Option<f64>,
+}
+
+/// One part of a cost: tokens of one type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CostDetail {
+    pub token_type: String,
+    pub is_prompt: bool,
+    pub cost: Option<f64>,
+    pub tokens: Option<f64>,
+    pub cost_per_token: Option<f64>,
 }
 
 /// An annotation, as far as filters ask about it.

@@ -140,7 +140,7 @@ pub(super) fn check(node: &Node) -> Result<(), FilterError> {
     match &node.expr {
         Expr::Name(name) if name == "cost_details" => Err(FilterError::meaning(
             node.at,
-            "`cost_details` can only be looped over, which is not supported",
+            "`cost_details` can only be looped over, as in `any(d.cost > 1 for d in cost_details)`",
         )),
         Expr::Name(_) => Ok(()),
         Expr::Attribute(value, field) if names_annotation(value) => {

@@ -13,6 +13,7 @@ pub struct Needs {
     pub parent: bool,
     pub cumulative_tokens: bool,
     pub cost: bool,
+    pub cost_details: bool,
     pub annotations: Vec<(AnnotationScope, String)>,
     /// Whether anything is asked of attributes, the costly part of a span. The kind is one of them.
     pub attributes: bool,
@@ -64,7 +65,8 @@ impl Needs {
                 values.iter().for_each(|value| self.note_value(value));
             }
             Condition::HasParent => self.parent = true,
-            Condition::Constant(_) | Condition::Annotated(_) => {}
+            Condition::Details(..) => self.cost_details = true,
+            Condition::Constant(_) | Condition::Annotated(_) | Condition::Holds(_) => {}
         }
     }
 
@@ -90,7 +92,13 @@ impl Needs {
             }
             Value::NumberOf(value) | Value::Negative(value) => self.note_value(value),
             Value::Truth(condition) => self.note_condition(condition),
-            Value::Null | Value::Text(_) | Value::Number(_) | Value::Time(_) | Value::Annotation(..) => {}
+            Value::Reduced(..) => self.cost_details = true,
+            Value::Detail(_)
+            | Value::Null
+            | Value::Text(_)
+            | Value::Number(_)
+            | Value::Time(_)
+            | Value::Annotation(..) => {}
         }
     }
 }

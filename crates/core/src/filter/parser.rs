@@ -1,6 +1,6 @@
 //! Words into expressions, with Python's precedence. Depth is bounded: what is read here is walked by recursion later.
 
-use super::ast::{Comparison, Expr, Node, Operator};
+use super::ast::{Comparison, Expr, Loop, Node, Operator};
 use super::error::{FilterError, excerpt};
 use super::lexer::{Token, Word, tokens};
 
@@ -27,8 +27,15 @@ struct Parser {
     next: usize,
 }
 
-/// An expression with the number of levels in it.
 type Parsed = Result<Node, FilterError>;
+
+/// How expressions between brackets are told apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listing {
+    Plain,
+    Commas,
+    Loop,
+}
 
 impl Parser {
     fn peek(&self) -> &Word {
@@ -241,17 +248,24 @@ impl Parser {
             Word::Mark("None") => Expr::None,
             Word::Mark("[") => {
                 self.take();
-                let (items, _) = self.list_until("]", depth)?;
-                return Ok(Node { at, expr: Expr::List(items) });
+                let (mut items, listing) = self.list_until("]", depth)?;
+                return match listing {
+                    Listing::Loop => Ok(items.remove(0)),
+                    _ => Ok(Node { at, expr: Expr::List(items) }),
+                };
             }
             Word::Mark("(") => {
                 self.take();
-                let (mut items, has_comma) = self.list_until(")", depth)?;
-                if items.len() == 1 && !has_comma {
+                let (mut items, listing) = self.list_until(")", depth)?;
+                return match listing {
                     // Brackets leave no trace, but the place of what is in them.
-                    return Ok(items.remove(0));
-                }
-                return Ok(Node { at, expr: Expr::Tuple(items) });
+                    Listing::Plain if items.len() == 1 => Ok(items.remove(0)),
+                    Listing::Loop => Err(FilterError::syntax(
+                        at,
+                        "a loop can only stand in any, all, len, max, min or sum",
+                    )),
+                    _ => Ok(Node { at, expr: Expr::Tuple(items) }),
+                };
             }
             Word::Mark("~") => return Err(self.unexpected("there are no operators on bits; use `not`")),
             Word::Mark("lambda") => return Err(self.unexpected("functions cannot be made in a filter")),
@@ -261,25 +275,44 @@ impl Parser {
         Ok(Node { at, expr })
     }
 
-    /// The expressions up to a closing bracket, and whether there was a comma.
-    fn list_until(&mut self, close: &str, depth: usize) -> Result<(Vec<Node>, bool), FilterError> {
-        let (mut items, mut has_comma) = (Vec::new(), false);
+    /// The expressions up to a closing bracket.
+    fn list_until(&mut self, close: &str, depth: usize) -> Result<(Vec<Node>, Listing), FilterError> {
+        let (mut items, mut listing) = (Vec::new(), Listing::Plain);
         while !self.eat(close) {
             items.push(self.disjunction(depth)?);
             if self.eat(close) {
                 break;
             }
-            match self.peek() {
-                Word::Mark("for") => {
-                    return Err(
-                        self.unexpected("loops (`any`, `sum` ... over cost_details) are not supported")
-                    );
+            match (self.peek(), listing) {
+                (Word::Mark("for"), Listing::Plain) => {
+                    let element = items.remove(0);
+                    let looped = self.looped(element, close, depth)?;
+                    self.require(close)?;
+                    return Ok((vec![looped], Listing::Loop));
                 }
-                Word::Mark("=") => return Err(self.unexpected("expected `==`")),
+                (Word::Mark("="), _) => return Err(self.unexpected("expected `==`")),
                 _ => self.require(",")?,
             }
-            has_comma = true;
+            listing = Listing::Commas;
         }
-        Ok((items, has_comma))
+        Ok((items, listing))
+    }
+
+    /// `for x in y if z`, behind its element.
+    fn looped(&mut self, element: Node, close: &str, depth: usize) -> Parsed {
+        let at = element.at;
+        self.require("for")?;
+        let Word::Name(variable) = self.peek().clone() else {
+            return Err(self.unexpected("expected one name for what is looked at"));
+        };
+        self.take();
+        self.require("in")?;
+        let iterable = self.disjunction(depth)?;
+        let mut conditions = Vec::new();
+        while self.eat("if") {
+            conditions.push(self.disjunction(depth)?);
+        }
+        let is_list = close == "]";
+        Ok(Node { at, expr: Expr::Loop(Box::new(Loop { element, variable, iterable, conditions, is_list })) })
     }
 }

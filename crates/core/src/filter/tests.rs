@@ -8,7 +8,7 @@ use crate::phoenix_view::SpanKind;
 use crate::span::{Attributes, Span, SpanId, Status, StatusCode, TraceId, Value};
 
 /// Filters that Phoenix takes, and whether they are true of the span that `look` makes.
-const ACCEPTED: [(&str, bool); 62] = [
+const ACCEPTED: [(&str, bool); 70] = [
     ("span_kind == 'LLM'", true),
     ("span_kind == 'llm'", true),
     ("span_kind in ['LLM', 'TOOL']", true),
@@ -58,6 +58,14 @@ const ACCEPTED: [(&str, bool); 62] = [
     ("annotations['hallucination'].identifier == 'v1'", true),
     ("trace_annotations['task'].score > 0.5", true),
     ("total_cost > 0.01", true),
+    ("any(d.cost > 0.1 for d in cost_details)", true),
+    ("sum(d.tokens for d in cost_details) > 5", true),
+    ("sum([d.tokens for d in cost_details if d.is_prompt]) == 100", true),
+    ("all(d.cost > 0.1 for d in cost_details)", false),
+    ("len([d for d in cost_details if not d.is_prompt and 'OUT' in d.token_type]) == 1", true),
+    ("max(d.cost_per_token for d in cost_details) is None", true),
+    ("min(d.cost * 2 for d in cost_details) < 0.5 and span_kind == 'LLM'", true),
+    ("not all(d.token_type in ['input'] for d in cost_details if d.cost is not None)", true),
     ("session.id == 's1'", true),
     ("user.id == 'u'", false),
     ("trace_id == '000000000000000000000000000000ab'", true),
@@ -75,14 +83,24 @@ const ACCEPTED: [(&str, bool); 62] = [
 ];
 
 /// Filters that Phoenix refuses, and the beginning of what is said about them.
-const REFUSED: [(&str, &str); 34] = [
+const REFUSED: [(&str, &str); 44] = [
     ("name.startswith('x')", "invalid expression: name.startswith('x'), at character 1"),
     ("name.contains('x')", "invalid expression"),
     ("name.upper() == 'X'", "invalid expression"),
     ("llm.output_messages[0].message.content == 'x'", "invalid expression"),
     ("llm.tools[0].tool.json_schema == 'x'", "invalid expression"),
-    ("len(name) > 3", "`len(...)` takes a loop over cost_details, which is not supported, at character 1"),
-    ("any(d.cost > 0.1 for d in cost_details)", "invalid syntax at character 18: `for`; loops"),
+    ("len(name) > 3", "`len(...)` takes a loop over cost_details, such as `len([d for d in cost_details])`"),
+    ("any(x.cost > 1 for x in spans)", "cannot loop over `spans`, only over cost_details, at character 25"),
+    ("sum(d.cost for d in cost_details)", "`sum(d.cost for d in cost_details)` is not a condition"),
+    ("any(d.cost for d in cost_details)", "`d.cost` is not a condition"),
+    ("any(name == 'x' for d in cost_details)", "`name` cannot be used inside this loop; `d` has .token_type"),
+    ("any(d.price > 1 for d in cost_details)", "`d.price` cannot be used inside this loop"),
+    ("len(d for d in cost_details) > 1", "`len` counts details"),
+    ("any(d.cost == 'x' for d in cost_details)", "these two cannot be compared"),
+    ("any(d.token_type < 'x' for d in cost_details)", "inside a loop only numbers have an order"),
+    ("[d for d in cost_details] == 1", "a loop can only stand in any"),
+    ("(d.cost for d in cost_details) == 1", "invalid syntax at character 1: a loop can only stand in any"),
+    ("any(d.cost > 1 for d, e in cost_details)", "invalid syntax at character 21: `,`; expected `in`"),
     ("lambda: 1", "invalid syntax at character 1: `lambda`"),
     ("__import__('os')", "invalid expression: __import__('os')"),
     ("name == 1", "cannot compare string and number, at character 1"),
@@ -125,6 +143,21 @@ impl Surroundings for Around {
 
     fn cost(&self) -> Cost {
         Cost { total: Some(0.5), ..Cost::default() }
+    }
+
+    fn cost_details(&self) -> Vec<CostDetail> {
+        let detail = |token_type: &str, is_prompt, cost, tokens| CostDetail {
+            token_type: token_type.to_owned(),
+            is_prompt,
+            cost,
+            tokens: Some(tokens),
+            cost_per_token: None,
+        };
+        vec![
+            detail("input", true, Some(0.4), 100.0),
+            detail("output", false, Some(0.1), 20.0),
+            detail("audio", true, None, 0.0),
+        ]
     }
 
     fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<Note> {
@@ -416,6 +449,8 @@ fn expression() -> impl Strategy<Value = String> {
         "[1, 'a']",
         "(1,)",
         "()",
+        "any(d.cost > 1 for d in cost_details)",
+        "len([d for d in cost_details if d.is_prompt if 'x' in d.token_type])",
     ])
     .prop_map(str::to_owned);
     leaf.prop_recursive(5, 40, 4, |inner| {

@@ -3,6 +3,7 @@
 
 use super::ast::{Comparison, Expr, Node, Operator};
 use super::error::{FilterError, excerpt};
+use super::loops::{self, Reduction};
 use super::names;
 
 /// The kind of a value. An attribute's is not known before a span is looked at.
@@ -32,6 +33,8 @@ pub(super) fn check(filter: &Node) -> Result<(), FilterError> {
     match &filter.expr {
         Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::Compare(..) => {}
         Expr::Subscript(..) if names::annotation(filter).is_some() => {}
+        Expr::Call(..) if loops::reduction(filter).is_some_and(|(reduction, _)| reduction.is_condition()) => {
+        }
         Expr::Bool(_) | Expr::None => {
             let what = format!("`{filter}` is not a condition on its own; use it with `and`, `or` or `not`");
             return Err(FilterError::meaning(filter.at, what));
@@ -69,6 +72,11 @@ pub(super) fn kind_of(node: &Node) -> Result<Option<Kind>, FilterError> {
         Expr::Call(function, _) => match &function.expr {
             Expr::Name(name) if name == "str" => Kind::Text,
             Expr::Name(name) if name == "float" || name == "int" => Kind::Number,
+            Expr::Name(name) => match Reduction::of(name) {
+                Some(reduction) if reduction.is_condition() => Kind::Bool,
+                Some(_) => Kind::Number,
+                None => return Ok(None),
+            },
             _ => return Ok(None),
         },
         Expr::Arithmetic(operator, left, right) => {
@@ -78,7 +86,7 @@ pub(super) fn kind_of(node: &Node) -> Result<Option<Kind>, FilterError> {
             None | Some(Kind::Number) => Kind::Number,
             Some(_) => return Err(FilterError::meaning(node.at, "invalid arithmetic operand")),
         },
-        Expr::List(_) | Expr::Tuple(_) => return Ok(None),
+        Expr::List(_) | Expr::Tuple(_) | Expr::Loop(_) => return Ok(None),
     };
     Ok(Some(kind))
 }
@@ -124,6 +132,9 @@ fn check_node(node: &Node) -> Result<(), FilterError> {
             kind_of(node).map(|_| ())
         }
         Expr::Call(function, arguments) => check_call(node, function, arguments),
+        Expr::Loop(_) => {
+            Err(FilterError::meaning(node.at, "a loop can only stand in any, all, len, max, min or sum"))
+        }
         Expr::Compare(first, rest) => {
             check_node(first)?;
             let mut left: &Node = first;
@@ -142,11 +153,16 @@ fn check_call(node: &Node, function: &Node, arguments: &[Node]) -> Result<(), Fi
         Expr::Name(name) => name.as_str(),
         _ => "",
     };
+    if let Some((reduction, inside)) = loops::reduction(node) {
+        return loops::check(node, reduction, inside);
+    }
     let [argument] = arguments else { return Err(invalid(node)) };
     match name {
         "str" | "float" | "int" => {}
-        "any" | "all" | "len" | "max" | "min" | "sum" => {
-            let what = format!("`{name}(...)` takes a loop over cost_details, which is not supported");
+        _ if Reduction::of(name).is_some() => {
+            let what = format!(
+                "`{name}(...)` takes a loop over cost_details, such as `len([d for d in cost_details])`"
+            );
             return Err(FilterError::meaning(node.at, what));
         }
         _ => return Err(invalid(node)),
