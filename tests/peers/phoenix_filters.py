@@ -173,7 +173,31 @@ annotations['tone'].score < metadata['count']
 trace_annotations['task'].score > 0.5
 trace_annotations['task'].label == 'failed' and parent_span is None
 not trace_annotations['task']
+total_cost > 0
 total_cost > 1000
+total_cost > 0.0001 and prompt_cost < completion_cost
+total_cost == prompt_cost + completion_cost
+any(d.cost > 0 for d in cost_details)
+any(d.cost > 0.00001 and d.is_prompt for d in cost_details)
+any(not d.is_prompt for d in cost_details if d.tokens > 10)
+any(d.is_prompt == True for d in cost_details)
+all(d.cost < 0.0001 for d in cost_details)
+not all(d.is_prompt for d in cost_details)
+all(d.token_type == 'input' or d.tokens < 20 for d in cost_details) and span_kind == 'LLM'
+len([d for d in cost_details]) == 2
+len([d for d in cost_details if d.is_prompt]) > 0
+sum(d.tokens for d in cost_details) > 100
+sum(d.tokens for d in cost_details) == 0 and my_attr == 4
+sum(d.cost * 1000 for d in cost_details if 'put' in d.token_type) > 0.01
+max(d.tokens for d in cost_details) > 50
+min(d.tokens for d in cost_details) < 20
+max(d.cost for d in cost_details) is None and my_attr == 4
+max(d.tokens for d in cost_details) > sum(d.tokens for d in cost_details if not d.is_prompt)
+any(d.token_type in ['output', 'x'] for d in cost_details) and parent_span is not None
+any(d.token_type not in ['output', 'x'] for d in cost_details)
+any('INP' in d.token_type for d in cost_details)
+any(d.cost is None for d in cost_details)
+any(d.cost_per_token != None for d in cost_details) == True
 total_cost == 0 and metadata['count'] == 5
 prompt_cost + completion_cost < 0
 session.id == 's1'
@@ -338,7 +362,39 @@ annotations[1].label == 'x'
 evals[name].label == 'x'
 cost_details == 1
 any(x.cost > 1 for x in spans)
+any(cost_details)
 len(cost_details) > 1
+len(d for d in cost_details) > 1
+len([d.cost for d in cost_details]) > 1
+sum(d.cost for d in cost_details)
+any(d.cost for d in cost_details)
+any(True for d in cost_details)
+sum(d.cost > 1 for d in cost_details) > 1
+sum(d.token_type for d in cost_details) > 1
+any(d.price > 1 for d in cost_details)
+any(d for d in cost_details)
+any(d['cost'] > 1 for d in cost_details)
+any(name == 'x' for d in cost_details)
+any(metadata['x'] == 'x' for d in cost_details)
+any(annotations['x'].score > d.cost for d in cost_details)
+any(d.cost == 'x' for d in cost_details)
+any(d.token_type < 'x' for d in cost_details)
+any(d.token_type == 1 for d in cost_details)
+any(d.is_prompt > 0 for d in cost_details)
+any(d.is_prompt is True for d in cost_details)
+any(d.cost in [1, 'x'] for d in cost_details)
+any(d.cost in [None] for d in cost_details)
+any('x' in d.cost for d in cost_details)
+any(d.token_type in d.token_type for d in cost_details)
+any(float(d.cost) > 1 for d in cost_details)
+any(d.cost > 1 if d.is_prompt for d in cost_details)
+any(d.cost > 1 for d in cost_details for e in cost_details)
+any(any(e.cost > 1 for e in cost_details) for d in cost_details)
+any(d.cost > 1 for d, e in cost_details)
+any(d.cost > 1 async for d in cost_details)
+any({d.cost > 1 for d in cost_details})
+[d for d in cost_details] == 1
+(d.cost for d in cost_details) == 1
 [name == 'x']
 {'a': 1} == 1
 f'{name}' == 'x'

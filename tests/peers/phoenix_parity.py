@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -122,6 +123,20 @@ def annotate(server, notes):
             sys.exit(f"Phoenix answered {status} to an annotation: {answer[:300]!r}")
 
 
+def costs(server):
+    """What Phoenix takes the costs of its spans for, by its own prices: they are nothing that a filter finds out."""
+    database = sqlite3.connect(f"file:{server.data / 'phoenix.db'}?mode=ro", uri=True, timeout=30)
+    found = {}
+    for span, total, prompt, completion in database.execute("SELECT span_id, total_cost, prompt_cost, completion_cost FROM span_costs JOIN spans ON spans.id = span_rowid"):
+        found[span] = {"total": total, "prompt": prompt, "completion": completion, "details": []}
+    details = """SELECT span_id, token_type, is_prompt, span_cost_details.cost, span_cost_details.tokens, span_cost_details.cost_per_token
+                 FROM span_cost_details JOIN span_costs ON span_costs.id = span_cost_id JOIN spans ON spans.id = span_rowid"""
+    for span, token_type, is_prompt, *numbers in database.execute(details):
+        found[span]["details"].append({"token_type": token_type, "is_prompt": bool(is_prompt), **dict(zip(("cost", "tokens", "cost_per_token"), numbers))})
+    database.close()
+    return found
+
+
 def found_by_phoenix(server, text):
     """The ids of the spans that a filter finds, or why it is none."""
     query = {"filter": {"condition": text}, "select": {"name": {"key": "name"}}, "index": {"key": "context.span_id"}}
@@ -138,7 +153,8 @@ def compare_filters(server, view, paths, spans, folder):
     notes = annotations(spans)
     annotate(server, notes)
     filters = [*ACCEPTED, *REFUSED]
-    cases.write_text(json.dumps({"filters": filters, "annotations": notes}))
+    server.settle()
+    cases.write_text(json.dumps({"filters": filters, "annotations": notes, "costs": costs(server)}))
     ran = subprocess.run([view, "where", cases, *paths], capture_output=True, text=True, check=True)
     different, matched = [], 0
     for line in ran.stdout.splitlines():

@@ -5,13 +5,14 @@
 //!   phoenix_view where CASES REQUEST...   for each filter of CASES the spans that it is true of, one filter a line
 //!
 //! Requests are OTLP traces, not compressed; for the last two in protobuf. CASES is JSON: `filters` is a list of texts,
-//! `annotations` a list of `scope` (span or trace), `id`, `name`, `label`, `score`, `explanation` and `identifier`.
+//! `annotations` a list of `scope` (span or trace), `id`, `name`, `label`, `score`, `explanation` and `identifier`,
+//! `costs` the costs of spans by their ids.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
 
-use gradus_core::filter::{AnnotationScope, Cost, Filter, Note, Surroundings, TokenSums};
+use gradus_core::filter::{AnnotationScope, Cost, CostDetail, Filter, Note, Surroundings, TokenSums};
 use gradus_core::phoenix_view::PhoenixSpan;
 use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_otlp::{Limits, Signal, decode_span, export_from_json, read_export};
@@ -22,6 +23,24 @@ use serde_json::json;
 struct Cases {
     filters: Vec<String>,
     annotations: Vec<Annotation>,
+    costs: HashMap<String, SpanCost>,
+}
+
+#[derive(Deserialize)]
+struct SpanCost {
+    total: Option<f64>,
+    prompt: Option<f64>,
+    completion: Option<f64>,
+    details: Vec<Detail>,
+}
+
+#[derive(Deserialize)]
+struct Detail {
+    token_type: String,
+    is_prompt: bool,
+    cost: Option<f64>,
+    tokens: Option<f64>,
+    cost_per_token: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +88,7 @@ fn filter(cases: &str, requests: &[&str]) -> Result<(), Box<dyn Error>> {
     let cases: Cases = serde_json::from_slice(&std::fs::read(cases)?)?;
     let spans = read(requests)?;
     let views: Vec<PhoenixSpan<'_>> = spans.iter().map(PhoenixSpan::of).collect();
-    let project = Project::of(&views, cases.annotations);
+    let project = Project::of(&views, cases.annotations, cases.costs);
     let mut out = BufWriter::new(io::stdout().lock());
     for text in cases.filters {
         let line = match Filter::parse(&text) {
@@ -115,10 +134,15 @@ struct Project {
     ids: HashSet<SpanId>,
     tokens: HashMap<(TraceId, SpanId), TokenSums>,
     annotations: Vec<Annotation>,
+    costs: HashMap<String, SpanCost>,
 }
 
 impl Project {
-    fn of(spans: &[PhoenixSpan<'_>], annotations: Vec<Annotation>) -> Project {
+    fn of(
+        spans: &[PhoenixSpan<'_>],
+        annotations: Vec<Annotation>,
+        costs: HashMap<String, SpanCost>,
+    ) -> Project {
         let key = |span: &PhoenixSpan<'_>| (span.span().trace_id, span.span().span_id);
         let parents: HashMap<_, _> = spans.iter().map(|span| (key(span), span.span().parent_id)).collect();
         let mut tokens: HashMap<(TraceId, SpanId), TokenSums> = HashMap::new();
@@ -132,7 +156,7 @@ impl Project {
                 at.1 = parent;
             }
         }
-        Project { ids: spans.iter().map(|span| span.span().span_id).collect(), tokens, annotations }
+        Project { ids: spans.iter().map(|span| span.span().span_id).collect(), tokens, annotations, costs }
     }
 }
 
@@ -152,7 +176,24 @@ impl Surroundings for Around<'_> {
     }
 
     fn cost(&self) -> Cost {
-        Cost::default()
+        let cost = self.project.costs.get(&self.span.span().span_id.to_string());
+        cost.map_or(Cost::default(), |cost| Cost {
+            total: cost.total,
+            prompt: cost.prompt,
+            completion: cost.completion,
+        })
+    }
+
+    fn cost_details(&self) -> Vec<CostDetail> {
+        let cost = self.project.costs.get(&self.span.span().span_id.to_string());
+        let details = cost.into_iter().flat_map(|cost| &cost.details).map(|detail| CostDetail {
+            token_type: detail.token_type.clone(),
+            is_prompt: detail.is_prompt,
+            cost: detail.cost,
+            tokens: detail.tokens,
+            cost_per_token: detail.cost_per_token,
+        });
+        details.collect()
     }
 
     fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<Note> {
