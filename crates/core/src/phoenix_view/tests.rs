@@ -282,6 +282,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    fn fractions_in_json_texts_are_exact(number in 0.0..1.0_f64) {
+        let span = span(&json!({"metadata": format!("{{\"x\": {number}}}")}));
+        let view = PhoenixSpan::of(&span);
+        prop_assert_eq!(lookup(view.attributes(), "metadata.x").and_then(Json::as_f64), Some(number));
+    }
+
+    #[test]
     fn a_glance_and_the_tree_agree(
         keys in prop::collection::vec(("( ?(a|b|0|input|value|metadata) ?\\.?){1,3}", 0..5_usize), 0..6),
         path in "(a|b|input|value|metadata)(\\.(a|b|value)){0,2}",
