@@ -2,8 +2,10 @@
 pub mod assemble;
 pub mod coverage;
 pub mod dialect;
+pub mod filter;
 pub mod literal;
 pub mod message;
+pub mod phoenix_view;
 pub mod raw_json;
 pub mod react;
 pub mod span;

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use gradus_core::assemble::Assembler;
 use gradus_core::dialect::{self, Kind};
+use gradus_core::phoenix_view::{PhoenixSpan, SpanKind, lookup};
 use gradus_core::span::{Attributes, Event, Span, SpanId, Status, StatusCode, TraceId, Value};
 use proptest::prelude::*;
 
@@ -182,6 +183,19 @@ proptest! {
                 prop_assert!(told.contains(&span.span_id.to_string()), "{kind:?} {} of {spans:#?}", span.span_id);
             }
         }
+    }
+
+    #[test]
+    fn any_span_can_be_listed_as_phoenix_does(span in span()) {
+        let view = PhoenixSpan::of(&span);
+        let kind = view.kind();
+        let recorded = lookup(view.attributes(), "openinference.span.kind").and_then(serde_json::Value::as_str);
+        prop_assert_eq!(kind, SpanKind::parse(recorded.unwrap_or_default()), "a glance and the tree agree");
+        let listed = view.listed();
+        let flat = listed["attributes"].as_object().unwrap();
+        prop_assert!(flat.values().all(|value| !value.is_object() && !value.is_null()), "{flat:?}");
+        let events = span.events.iter().filter(|event| event.body.is_none()).count();
+        prop_assert_eq!(listed["events"].as_array().unwrap().len(), events);
     }
 
     #[test]

@@ -1,0 +1,320 @@
+//! Values as a database sees them. Phoenix turns filters into SQL, so what a comparison of a missing value, a number in
+//! a text or a list in an attribute comes to is what SQLite says it comes to.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use serde_json::{Map, Number, Value as Json};
+
+use super::ast::{Comparison, Operator};
+use super::names::Step;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Sql<'a> {
+    Null,
+    Number(f64),
+    /// A number in a column of numbers, which makes a number of the text that it is compared with.
+    Score(f64),
+    Text(Cow<'a, str>),
+}
+
+/// True, false, or unknown.
+pub(super) type Truth = Option<bool>;
+
+impl<'a> Sql<'a> {
+    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Sql<'a> {
+        Sql::Text(text.into())
+    }
+
+    pub(super) fn of_truth(truth: Truth) -> Sql<'a> {
+        truth.map_or(Sql::Null, |truth| Sql::Number(f64::from(u8::from(truth))))
+    }
+
+    pub(super) fn number(&self) -> Option<f64> {
+        match self {
+            Sql::Null => None,
+            Sql::Number(number) | Sql::Score(number) => Some(*number),
+            Sql::Text(text) => Some(leading_number(text)),
+        }
+    }
+
+    pub(super) fn into_text(self) -> Option<Cow<'a, str>> {
+        match self {
+            Sql::Null => None,
+            Sql::Number(number) | Sql::Score(number) => Some(Cow::Owned(number_text(number))),
+            Sql::Text(text) => Some(text),
+        }
+    }
+}
+
+/// What stands at a path. Where there is nothing, and where there is a null, there is nothing.
+pub(super) fn at_path<'a>(attributes: &'a Map<String, Json>, path: &[Step]) -> Option<&'a Json> {
+    let (first, rest) = path.split_first()?;
+    let Step::Key(key) = first else { return None };
+    let mut value = attributes.get(key)?;
+    for step in rest {
+        value = match (step, value) {
+            (Step::Key(key), Json::Object(below)) => below.get(key)?,
+            (Step::Index(index), Json::Array(items)) => items.get(*index)?,
+            _ => return None,
+        };
+    }
+    (!value.is_null()).then_some(value)
+}
+
+/// An attribute as a text: booleans are 1 and 0, lists and objects their JSON.
+pub(super) fn as_text(value: &Json) -> Cow<'_, str> {
+    match value {
+        Json::String(text) => Cow::Borrowed(text),
+        Json::Bool(value) => Cow::Borrowed(if *value { "1" } else { "0" }),
+        Json::Number(number) => match number.as_f64() {
+            Some(real) if number.is_f64() => Cow::Owned(real_text(real)),
+            _ => Cow::Owned(number.to_string()),
+        },
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+/// An attribute as a number: a number, a boolean, or a text of one as JSON writes it.
+pub(super) fn as_number(value: &Json) -> Option<f64> {
+    match value {
+        Json::Bool(value) => Some(f64::from(u8::from(*value))),
+        Json::Number(number) => number.as_f64(),
+        Json::String(text) => number_in_text(text),
+        _ => None,
+    }
+}
+
+/// The number that a text is, as JSON writes it.
+pub(super) fn number_in_text(text: &str) -> Option<f64> {
+    // The first character saves parsing what is mostly prose.
+    if !text.trim_start().starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
+        return None;
+    }
+    serde_json::from_str::<Number>(text).ok()?.as_f64()
+}
+
+/// An attribute as a boolean: one, or 1 and 0, or a text that says so.
+pub(super) fn as_flag(value: &Json) -> Truth {
+    match value {
+        Json::Bool(value) => Some(*value),
+        Json::Number(number) => flag_in_number(number),
+        Json::String(text) => flag_in_text(text),
+        _ => None,
+    }
+}
+
+pub(super) fn flag_in_number(number: &Number) -> Truth {
+    match number.as_i64() {
+        Some(1) => Some(true),
+        Some(0) => Some(false),
+        _ => None,
+    }
+}
+
+pub(super) fn flag_in_text(text: &str) -> Truth {
+    let is_true = text.eq_ignore_ascii_case("true");
+    (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
+}
+
+pub(super) fn compare(left: &Sql<'_>, comparison: Comparison, right: &Sql<'_>) -> Truth {
+    let ordering = match (left, right) {
+        (Sql::Null, _) | (_, Sql::Null) => return None,
+        (Sql::Text(left), Sql::Text(right)) => left.as_bytes().cmp(right.as_bytes()),
+        // A column of numbers makes a number of a text, if it is one; all other texts come behind all numbers.
+        (Sql::Score(score), Sql::Text(text)) => {
+            text.trim().parse().map_or(Ordering::Less, |number| order(*score, number))
+        }
+        (Sql::Text(text), Sql::Score(score)) => {
+            text.trim().parse().map_or(Ordering::Greater, |number| order(number, *score))
+        }
+        (Sql::Text(left), Sql::Number(right)) => left.as_ref().cmp(&number_text(*right)),
+        (Sql::Number(left), Sql::Text(right)) => number_text(*left).as_str().cmp(right),
+        (Sql::Number(left) | Sql::Score(left), Sql::Number(right) | Sql::Score(right)) => {
+            order(*left, *right)
+        }
+    };
+    Some(match comparison {
+        Comparison::Equal | Comparison::Is | Comparison::In => ordering.is_eq(),
+        Comparison::NotEqual | Comparison::IsNot | Comparison::NotIn => ordering.is_ne(),
+        Comparison::Less => ordering.is_lt(),
+        Comparison::LessOrEqual => ordering.is_le(),
+        Comparison::Greater => ordering.is_gt(),
+        Comparison::GreaterOrEqual => ordering.is_ge(),
+    })
+}
+
+/// `None` where an operand is missing, where zero divides, and where the result is no number.
+pub(super) fn arithmetic(left: f64, operator: Operator, right: f64) -> Option<f64> {
+    let result = match operator {
+        Operator::Add => left + right,
+        Operator::Subtract => left - right,
+        Operator::Multiply => left * right,
+        Operator::Divide | Operator::Remainder if right == 0.0 => return None,
+        Operator::Divide => left / right,
+        // Whole numbers only, whatever the operands are.
+        Operator::Remainder => (left as i64).checked_rem(right as i64)? as f64,
+    };
+    (!result.is_nan()).then_some(result)
+}
+
+/// A text made ready for a search that takes no heed of case.
+pub(super) fn fold(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_ascii() => folded.push(c.to_ascii_lowercase()),
+            'ς' => folded.push('σ'),
+            c => folded.extend(c.to_lowercase()),
+        }
+    }
+    folded
+}
+
+/// Whether a text holds another, which is folded already. Most texts are ASCII and long: they are not copied.
+pub(super) fn contains_folded(text: &str, folded: &str) -> bool {
+    if !text.is_ascii() {
+        return fold(text).contains(folded);
+    }
+    let (text, wanted) = (text.as_bytes(), folded.as_bytes());
+    let Some((first, rest)) = wanted.split_first() else { return true };
+    let Some(last) = text.len().checked_sub(wanted.len()) else { return false };
+    (0..=last).any(|at| {
+        text[at].to_ascii_lowercase() == *first
+            && text[at + 1..].iter().zip(rest).all(|(byte, wanted)| byte.to_ascii_lowercase() == *wanted)
+    })
+}
+
+/// The number that a text begins with, or 0, as a cast gives it.
+pub(super) fn leading_number(text: &str) -> f64 {
+    let text = text.trim_start();
+    let bytes = text.as_bytes();
+    let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let sign = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
+    let mut end = sign + digits(sign);
+    if bytes.get(end) == Some(&b'.') {
+        end += 1 + digits(end + 1);
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let exponent = end + 1 + usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let count = if exponent <= bytes.len() { digits(exponent) } else { 0 };
+        if count > 0 {
+            end = exponent + count;
+        }
+    }
+    text[..end].parse().unwrap_or(0.0)
+}
+
+fn order(left: f64, right: f64) -> Ordering {
+    left.partial_cmp(&right).unwrap_or(Ordering::Equal)
+}
+
+fn number_text(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e15 { format!("{number:.0}") } else { real_text(number) }
+}
+
+/// A fraction as SQLite writes it: 15 digits where they say it all, else 17, and always a point.
+fn real_text(number: f64) -> String {
+    let short = format!("{number:.14e}");
+    let written = if short.parse() == Ok(number) { short } else { format!("{number:.16e}") };
+    let Some((digits, exponent)) = written.split_once('e') else { return written };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    if number != 0.0 && !(-4..17).contains(&exponent) {
+        let point = if digits.contains('.') { "" } else { ".0" };
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{digits}{point}e{sign}{:02}", exponent.abs());
+    }
+    // As many decimals as the digits reach behind the point, and one at least.
+    let count = digits.bytes().filter(u8::is_ascii_digit).count() as i32;
+    let decimals = usize::try_from(count - 1 - exponent).unwrap_or(0).max(1);
+    format!("{number:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn attributes_as_texts() {
+        let written = [
+            (json!("x"), "x"),
+            (json!(true), "1"),
+            (json!(12), "12"),
+            (json!(0.5), "0.5"),
+            (json!(100.0), "100.0"),
+            (json!(1e16), "10000000000000000.0"),
+            (json!(1.5e17), "1.5e+17"),
+            (json!(1e20), "1.0e+20"),
+            (json!(1_234_567.891_234_567), "1234567.8912345669"),
+            (json!(0.1 + 0.2), "0.30000000000000004"),
+            (json!(0.00001), "1.0e-05"),
+            (json!({"a": [1, "é"]}), "{\"a\":[1,\"é\"]}"),
+        ];
+        for (value, text) in written {
+            assert_eq!(as_text(&value), text);
+        }
+    }
+
+    #[test]
+    fn attributes_as_numbers_and_flags() {
+        let numbers = [
+            (json!("12"), Some(12.0)),
+            (json!(" 1e3"), Some(1000.0)),
+            (json!("+5"), None),
+            (json!("12 apples"), None),
+            (json!(true), Some(1.0)),
+            (json!([1]), None),
+        ];
+        for (value, number) in numbers {
+            assert_eq!(as_number(&value), number, "{value}");
+        }
+        let flags = [
+            (json!(true), Some(true)),
+            (json!(0), Some(false)),
+            (json!("TRUE"), Some(true)),
+            (json!(2), None),
+            (json!(1.0), None),
+            (json!("1"), None),
+        ];
+        for (value, flag) in flags {
+            assert_eq!(as_flag(&value), flag, "{value}");
+        }
+    }
+
+    #[test]
+    fn numbers_at_the_beginning_of_texts() {
+        let texts = [
+            ("12apples", 12.0),
+            ("  -1.5e2x", -150.0),
+            ("abc", 0.0),
+            ("", 0.0),
+            ("1e", 1.0),
+            (".5", 0.5),
+            ("1e+", 1.0),
+            ("-", 0.0),
+        ];
+        for (text, number) in texts {
+            assert_eq!(leading_number(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn searching_takes_no_heed_of_case() {
+        assert!(contains_folded("The REFUND desk", "refund"));
+        assert!(contains_folded("ÉTÉ", &fold("été")));
+        assert!(contains_folded("x", ""));
+        assert!(!contains_folded("fund", "refund"));
+        assert!(!contains_folded("", "x"));
+    }
+
+    #[test]
+    fn arithmetic_has_no_division_by_zero() {
+        assert_eq!(arithmetic(1.0, Operator::Divide, 0.0), None);
+        assert_eq!(arithmetic(5.9, Operator::Remainder, 2.0), Some(1.0));
+        assert_eq!(arithmetic(5.0, Operator::Remainder, 0.5), None);
+        assert_eq!(arithmetic(i64::MIN as f64, Operator::Remainder, -1.0), None);
+    }
+}

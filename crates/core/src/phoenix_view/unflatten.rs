@@ -1,0 +1,183 @@
+//! Dotted keys into a tree, the way Phoenix grows it.
+//!
+//! A number inside a key is an index into a list, unless the key ends with it or something stands at the list's own
+//! place: then it is a name like any other. Where a key has a value of its own, longer keys stay dotted beside it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json};
+
+/// Keys are split this often; what is behind stays one name. No convention nests like this, and trees are walked and
+/// dropped by recursion.
+const MAX_DEPTH: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Tree {
+    root: Node,
+}
+
+#[derive(Default)]
+struct Node {
+    value: Option<Json>,
+    below: BTreeMap<Segment, Child>,
+}
+
+/// Numbers come before names, in their own order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Segment {
+    Index(u64),
+    Name(String),
+}
+
+#[derive(Default)]
+struct Child {
+    /// A key ended here, so a number is a name.
+    is_end: bool,
+    node: Node,
+}
+
+impl Tree {
+    /// The last of several values for one key stays. What is null was never there.
+    pub(super) fn insert(&mut self, key: &str, value: Json) {
+        if value.is_null() {
+            return;
+        }
+        let mut node = &mut self.root;
+        let mut rest = key;
+        for depth in 1.. {
+            let (first, behind) = match rest.split_once('.') {
+                Some(parts) if depth < MAX_DEPTH => parts,
+                _ => (rest, ""),
+            };
+            let child = node.below.entry(Segment::of(first)).or_default();
+            child.is_end |= behind.is_empty();
+            node = &mut child.node;
+            if behind.is_empty() {
+                break;
+            }
+            rest = behind;
+        }
+        node.value = Some(value);
+    }
+
+    pub(super) fn into_map(self) -> Map<String, Json> {
+        self.root.into_map()
+    }
+}
+
+impl Segment {
+    fn of(text: &str) -> Segment {
+        let text = text.trim();
+        match text.parse() {
+            // Signs are no digits.
+            Ok(index) if text.bytes().all(|b| b.is_ascii_digit()) => Segment::Index(index),
+            _ => Segment::Name(text.to_owned()),
+        }
+    }
+
+    fn into_name(self) -> String {
+        match self {
+            Segment::Index(index) => index.to_string(),
+            Segment::Name(name) => name,
+        }
+    }
+}
+
+impl Node {
+    fn into_map(self) -> Map<String, Json> {
+        let mut map = Map::new();
+        self.grow("", &mut map);
+        map
+    }
+
+    /// Puts what is here under `prefix`, and below it what cannot be inside.
+    fn grow(self, prefix: &str, out: &mut Map<String, Json>) {
+        let has_value = self.value.is_some();
+        let (indices, names): (Vec<_>, Vec<_>) =
+            self.below.into_iter().partition(|(segment, child)| is_index(segment, child) && !has_value);
+        if let Some(value) = self.value {
+            out.insert(prefix.to_owned(), value);
+        } else if prefix.is_empty() {
+            for (segment, child) in indices {
+                child.node.grow(&segment.into_name(), out);
+            }
+        } else if !indices.is_empty() {
+            let items = indices.into_iter().map(|(_, child)| Json::Object(child.node.into_map()));
+            out.insert(prefix.to_owned(), Json::Array(items.collect()));
+        } else {
+            let mut inside = Map::new();
+            grow_names(names, "", &mut inside);
+            out.insert(prefix.to_owned(), Json::Object(inside));
+            return;
+        }
+        grow_names(names, prefix, out);
+    }
+}
+
+fn is_index(segment: &Segment, child: &Child) -> bool {
+    matches!(segment, Segment::Index(_)) && !child.is_end
+}
+
+fn grow_names(names: Vec<(Segment, Child)>, prefix: &str, out: &mut Map<String, Json>) {
+    for (segment, child) in names {
+        let name = segment.into_name();
+        let prefix = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+        child.node.grow(&prefix, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tree(pairs: &[(&str, Json)]) -> Json {
+        let mut tree = Tree::default();
+        for (key, value) in pairs {
+            tree.insert(key, value.clone());
+        }
+        Json::Object(tree.into_map())
+    }
+
+    #[test]
+    fn numbers_inside_a_key_are_indices() {
+        let documents = [("d.1.c", json!("b")), ("d.0.c", json!("a")), ("d.10.c", json!("z"))];
+        assert_eq!(tree(&documents), json!({"d": [{"c": "a"}, {"c": "b"}, {"c": "z"}]}));
+        assert_eq!(tree(&[("t.0", json!("x")), ("t.1", json!("y"))]), json!({"t": {"0": "x", "1": "y"}}));
+        assert_eq!(tree(&[("a.00.b", json!(1)), ("a.0.c", json!(2))]), json!({"a": [{"b": 1, "c": 2}]}));
+        assert_eq!(
+            tree(&[("a.-1.b", json!(1)), ("a.1x.b", json!(2))]),
+            json!({"a": {"-1": {"b": 1}, "1x": {"b": 2}}})
+        );
+        assert_eq!(tree(&[("0.a", json!(1))]), json!({"0": {"a": 1}}));
+        assert_eq!(tree(&[("a.0.1.b", json!(1))]), json!({"a": [{"1": {"b": 1}}]}));
+    }
+
+    #[test]
+    fn beside_a_value_longer_keys_stay_dotted() {
+        assert_eq!(tree(&[("a", json!({"b": 1})), ("a.c", json!(2))]), json!({"a": {"b": 1}, "a.c": 2}));
+        assert_eq!(tree(&[("a.0.b", json!(1)), ("a", json!(2))]), json!({"a": 2, "a.0": {"b": 1}}));
+        assert_eq!(tree(&[("a.0.b", json!(1)), ("a.x", json!(2))]), json!({"a": [{"b": 1}], "a.x": 2}));
+        assert_eq!(tree(&[("a.0.b", json!(1)), ("a.0", json!(2))]), json!({"a": {"0": 2, "0.b": 1}}));
+    }
+
+    #[test]
+    fn empty_and_padded_names() {
+        assert_eq!(tree(&[("a..b", json!(1)), (" c . d ", json!(2))]), json!({"a": {"b": 1}, "c": {"d": 2}}));
+        assert_eq!(tree(&[("", json!(1)), ("a.", json!(2))]), json!({"": 1, "a": 2}));
+        assert_eq!(tree(&[("a", Json::Null)]), json!({}));
+    }
+
+    #[test]
+    fn a_key_of_dots_only_is_bounded() {
+        let deep = "a.".repeat(100_000) + "b";
+        let mut depth = 0;
+        let tree = tree(&[(&deep, json!(1))]);
+        let mut at = &tree;
+        while let Some(below) = at.as_object().and_then(|object| object.values().next()) {
+            (at, depth) = (below, depth + 1);
+        }
+        assert_eq!((at, depth), (&json!(1), MAX_DEPTH));
+    }
+}
