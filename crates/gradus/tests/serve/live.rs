@@ -325,6 +325,34 @@ fn a_days_budget_ends_the_asking() {
     assert_eq!((model_outcomes(&server).len(), endpoint.received()), (30, 30));
 }
 
+/// An endpoint that does not say what it used: the most that a question can have cost counts, over restarts, too.
+#[test]
+fn a_days_budget_holds_where_no_usage_is_reported() {
+    let lab = Lab::new();
+    let endpoint = endpoint(|incoming| match incoming.verdict("correct") {
+        Answer::Reply { status, headers, body } => {
+            let mut body: Json = serde_json::from_str(&body).unwrap();
+            body.as_object_mut().unwrap().remove("usage").unwrap();
+            Answer::Reply { status, headers, body: body.to_string() }
+        }
+        other => other,
+    });
+    lab.configure("", &rule(&endpoint.url(), "daily_budget_usd = 0.3"));
+    let mut asked = 0;
+    for round in 0..3 {
+        let server = lab.serve();
+        send_visits(&server, round * 30 + 1..=round * 30 + 30);
+        eventually("it is told", || server.log().contains("judging rests").then_some(()));
+        server.assembled();
+        if round == 0 {
+            asked = endpoint.received();
+            assert!((2..=25).contains(&asked), "{asked}");
+        }
+        assert_eq!(endpoint.received(), asked, "a restart does not make money");
+        assert_eq!(server.stop().0, Some(0));
+    }
+}
+
 #[test]
 fn a_dead_endpoint_stops_nothing_else() {
     let lab = Lab::new();

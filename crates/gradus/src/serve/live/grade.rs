@@ -12,7 +12,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::prompt::Shortened;
 use gradus_eval::run::{CachedVerdict, Key, RunFileError, StateFolder, VerdictCache};
-use gradus_eval::runner::{self, Done, Ledger, RunEnd, RunLimits, RunPlan};
+use gradus_eval::runner::{self, Done, Effort, Ledger, RunEnd, RunLimits, RunPlan};
 use gradus_eval::verdict::Reading;
 use gradus_store::{Left, OutcomeRecord, Spend, Store, StoreError, Ungraded, Written};
 use tokio::sync::mpsc;
@@ -347,11 +347,17 @@ impl Ledger for StoreLedger {
         if let Some(judging) = self.at_work.lock().get_mut(&*line.trajectory_id) {
             judging.outcomes.push(outcome_record(line, &judging.tools));
             judging.has_failed |= line.outcome == OutcomeKind::Failed;
-            judging.spend.calls += u64::from(line.calls);
-            judging.spend.cost_usd += line.cost_usd.unwrap_or(0.0);
             judging.left = judging.left.map(|left| left.saturating_sub(1));
         }
         Ok(())
+    }
+
+    /// A budget holds also where the endpoint does not say what it used.
+    fn asked(&mut self, trajectory_id: &str, effort: Effort) {
+        if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
+            judging.spend.calls += u64::from(effort.calls);
+            judging.spend.cost_usd += effort.cost_usd;
+        }
     }
 
     fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
@@ -367,7 +373,8 @@ impl Ledger for StoreLedger {
         self.cache.write()?;
         for (id, judging) in self.at_work.lock().iter_mut() {
             let is_done = judging.left == Some(0);
-            if judging.is_written || (judging.outcomes.is_empty() && !is_done) {
+            let has_news = !judging.outcomes.is_empty() || judging.spend.calls > 0;
+            if judging.is_written || !(has_news || is_done) {
                 continue;
             }
             let outcomes = std::mem::take(&mut judging.outcomes);
