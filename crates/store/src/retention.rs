@@ -4,7 +4,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::grading::{HOUR_NS, forget_trajectory, hour};
+use crate::grading::forget_trajectory;
+use crate::spend::{HOUR_NS, hour};
 use crate::writer::Written;
 
 /// What is kept.
