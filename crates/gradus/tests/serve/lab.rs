@@ -89,6 +89,13 @@ impl Lab {
         in_vain(self.command(&all))
     }
 
+    /// The store's file, beside the server.
+    pub(crate) fn sql(&self) -> rusqlite::Connection {
+        let sql = rusqlite::Connection::open(self.path(".gradus/gradus.db")).unwrap();
+        sql.busy_timeout(DEADLINE).unwrap();
+        sql
+    }
+
     /// All that the store's folder holds, as bytes.
     pub(crate) fn stored_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -353,6 +353,27 @@ fn a_days_budget_holds_where_no_usage_is_reported() {
     }
 }
 
+/// A store that takes nothing for a while loses no verdict, and forgets no money.
+#[test]
+fn a_store_that_takes_nothing_loses_no_verdict_and_no_cost() {
+    let lab = Lab::new();
+    let endpoint = endpoint(|incoming| incoming.verdict("correct").after(Duration::from_millis(300)));
+    lab.configure("", &rule(&endpoint.url(), ""));
+    let server = lab.serve();
+    send_visits(&server, 1..=12);
+    eventually("some are asked", || (endpoint.received() >= 3).then_some(()));
+    // The store waits for five seconds and then gives up on what it was given.
+    let sql = lab.sql();
+    sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+    eventually("it is told", || server.log().contains("verdicts could not be stored").then_some(()));
+    sql.execute_batch("ROLLBACK").unwrap();
+    server.graded();
+    assert_eq!((model_outcomes(&server).len(), endpoint.received()), (12, 12));
+    let spend = "SELECT sum(calls), sum(cost_usd) FROM spend";
+    let (calls, cost): (i64, f64) = sql.query_row(spend, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert!(calls == 12 && (cost - 12.0 * 0.0014).abs() < 1e-6, "{calls} calls, ${cost}");
+}
+
 #[test]
 fn a_dead_endpoint_stops_nothing_else() {
     let lab = Lab::new();

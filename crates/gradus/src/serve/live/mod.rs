@@ -2,6 +2,9 @@
 
 mod assemble;
 mod grade;
+#[cfg(test)]
+mod lab;
+mod ledger;
 mod rule;
 mod watch;
 
