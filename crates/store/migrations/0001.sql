@@ -79,9 +79,12 @@ CREATE INDEX link_by_trace ON link (trace);
 CREATE TABLE due (
     story      INTEGER PRIMARY KEY,
     arrived_ns INTEGER NOT NULL,
-    is_ended   INTEGER NOT NULL                 -- the root is there and has ended
+    is_ended   INTEGER NOT NULL,                -- the root is there and has ended
+    attempts   INTEGER NOT NULL DEFAULT 0,      -- to assemble it that failed; it is set aside since
+    not_before_ns INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-CREATE INDEX due_by_time ON due (is_ended, arrived_ns);
+CREATE INDEX due_by_time ON due (is_ended, arrived_ns) WHERE attempts = 0;
+CREATE INDEX due_again ON due (not_before_ns) WHERE attempts > 0;
 
 CREATE TABLE trajectory (
     no            INTEGER PRIMARY KEY,
@@ -220,3 +223,4 @@ CREATE TABLE alert_event (
     kind  TEXT    NOT NULL,
     body  TEXT    NOT NULL
 ) STRICT;
+CREATE INDEX alert_event_by_time ON alert_event (at_ns);

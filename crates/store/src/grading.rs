@@ -209,7 +209,13 @@ fn assembled<'r>(
     for (trace, _) in traces.into_values() {
         write_facets(sql, trace)?;
     }
-    if !is_outdated && due_ns.is_some() {
+    if is_outdated {
+        // Whatever was wrong with it when it was set aside is not any more.
+        sql.prepare_cached(
+            "UPDATE due SET attempts = 0, not_before_ns = 0 WHERE story = ? AND attempts > 0",
+        )?
+        .execute([story])?;
+    } else if due_ns.is_some() {
         sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([story])?;
     }
     Ok(changed)

@@ -86,7 +86,7 @@ impl Store {
 /// alert may ask for it, whatever the age of traces: it is an hour a row.
 fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
-        "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY no LIMIT 500)",
+        "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY at_ns LIMIT 500)",
     )?
     .execute([before_ns])?;
     let spend_before_ns = before_ns.min(now_ns.saturating_sub(SPEND_KEPT_NS));

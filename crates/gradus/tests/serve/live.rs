@@ -394,6 +394,51 @@ fn a_dead_endpoint_stops_nothing_else() {
     assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
 }
 
+/// One trace that cannot be read keeps nobody else from being graded, and is graded itself once it can be.
+#[test]
+fn an_unreadable_trace_is_set_aside() {
+    let lab = Lab::new();
+    // Nothing is complete yet when it stops.
+    lab.write("gradus.toml", "[serve]\nquiet_s = 600\n");
+    let server = lab.serve();
+    send_visits(&server, 1..=6);
+    server.stop();
+    let body = damage(&lab, 1, &[0; 40]);
+    lab.configure("", "");
+    let server = lab.serve();
+    eventually("all others are assembled", || (server.metric("gradus_traces_due")? == 1.0).then_some(()));
+    let scored = server.json("/api/v1/metrics?evaluator=call_validity")["items"][0]["scored"].clone();
+    assert_eq!(scored, 5);
+    assert_eq!(server.metric("gradus_traces_set_aside"), Some(1.0));
+    assert!(server.metric(r#"gradus_assembly_setbacks_total{reason="unreadable"}"#).unwrap() >= 1.0);
+    assert!(server.log().contains("it is set aside for a while"), "{}", server.log());
+    send_visits(&server, 11..=13);
+    eventually("what comes is graded", || {
+        let metrics = server.json("/api/v1/metrics?evaluator=call_validity");
+        (metrics["items"][0]["scored"] == 8).then_some(())
+    });
+    damage(&lab, 1, &body);
+    server.assembled();
+    assert_eq!(server.metric("gradus_traces_set_aside"), Some(0.0));
+    assert_eq!(server.trace(&trace_id(1))["trajectories"].as_array().unwrap().len(), 1);
+}
+
+/// Puts something else in the place of a block of a trace; returns what was there.
+fn damage(lab: &Lab, trace: u128, body: &[u8]) -> Vec<u8> {
+    let sql = lab.sql();
+    let id = trace.to_be_bytes();
+    let block: i64 = sql
+        .query_row(
+            "SELECT max(block.no) FROM block JOIN trace ON trace.no = block.trace WHERE trace_id = ?",
+            [&id[..]],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let before = sql.query_row("SELECT body FROM block WHERE no = ?", [block], |row| row.get(0)).unwrap();
+    assert_eq!(sql.execute("UPDATE block SET body = ? WHERE no = ?", (body, block)).unwrap(), 1);
+    before
+}
+
 /// New settings do not ask what the old ones have asked already.
 #[test]
 fn reading_the_settings_again_asks_nothing_twice() {

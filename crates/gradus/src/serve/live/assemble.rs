@@ -12,9 +12,11 @@ use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::runner::RulesJudge;
 use gradus_store::{
     AssembledStory, LinkKind, OutcomeRecord, RecordedKind, Store, StoreError, Story, TrajectoryRecord,
+    Written,
 };
 
 use super::rule::Rule;
+use super::setback::{Setback, survive};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 use crate::source::{Intake, Limits};
@@ -34,11 +36,13 @@ const MOST_TOOLS: usize = 500;
 pub(super) fn run(server: &Server) {
     let mut judges = Judges::default();
     while !server.is_stopping.load(Ordering::Relaxed) {
-        let pause = match assemble_due(server, &mut judges) {
+        let pause = match survive(|| assemble_due(server, &mut judges)) {
             Ok(0) => PAUSE,
             Ok(_) => Duration::ZERO,
-            Err(error) => {
-                tracing::error!(%error, "traces could not be assembled; trying again");
+            Err(setback) => {
+                server.meters.set_back(setback.kind());
+                tracing::error!(error = %setback, "traces could not be assembled; trying again");
+                judges = Judges { is_careful: true, ..Judges::default() };
                 PAUSE_AFTER_FAILURE
             }
         };
@@ -59,39 +63,76 @@ fn assemble_due(server: &Server, judges: &mut Judges) -> Result<usize, StoreErro
     let mut written = Vec::new();
     let (mut stories, mut bytes) = (Vec::new(), 0);
     for number in &due {
-        let story = server.store.story(*number)?;
-        let (trajectories, links) = read_story(&story);
-        if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
-            // It belongs to others, and is assembled with them.
-            continue;
+        match survive(|| assemble(server, &reloadable, judges, *number)) {
+            Ok(Some(story)) => {
+                bytes += story.bytes();
+                stories.push(story);
+            }
+            Ok(None) => {}
+            Err(setback) => {
+                judges.by_rule.clear();
+                set_aside(server, *number, setback)?;
+            }
         }
-        let mut records = Vec::with_capacity(trajectories.len());
-        for mut trajectory in trajectories {
-            let rule = reloadable.rules.iter().find(|rule| rule.fits(project(&trajectory)));
-            let record = record_of(&mut trajectory);
-            records.push(match rule.filter(|rule| rule.takes(&trajectory)) {
-                Some(rule) => judges.judge(server, rule, trajectory, record),
-                None => record,
-            });
-        }
-        let story = AssembledStory { story: *number, due_ns: story.due_ns, records };
-        bytes += story.bytes();
-        stories.push(story);
         if bytes > WRITTEN_AT_ONCE || judges.is_careful {
-            written.push(server.store.assembled(std::mem::take(&mut stories), now_ns())?);
+            written.extend(store(server, &mut stories)?);
             bytes = 0;
         }
     }
-    if !stories.is_empty() {
-        written.push(server.store.assembled(stories, now_ns())?);
+    written.extend(store(server, &mut stories)?);
+    let mut failed = None;
+    for (numbers, one) in written {
+        match (one.wait(), numbers.as_slice()) {
+            (Ok(count), _) => server.meters.assembled(count),
+            (Err(error), [alone]) => set_aside(server, *alone, error.into())?,
+            (Err(error), _) => failed = Some(error),
+        }
     }
     // Stories that are stored together fail together: after a failure each is for itself.
-    judges.is_careful = true;
-    for one in written {
-        server.meters.assembled(one.wait()?);
+    judges.is_careful = failed.is_some();
+    failed.map_or(Ok(due.len()), Err)
+}
+
+/// `None` when it belongs to others, and is assembled with them.
+fn assemble(
+    server: &Server,
+    reloadable: &Reloadable,
+    judges: &mut Judges,
+    number: i64,
+) -> Result<Option<AssembledStory>, StoreError> {
+    let story = server.store.story(number)?;
+    let (trajectories, links) = read_story(&story)?;
+    if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
+        return Ok(None);
     }
-    judges.is_careful = false;
-    Ok(due.len())
+    let mut records = Vec::with_capacity(trajectories.len());
+    for mut trajectory in trajectories {
+        let rule = reloadable.rules.iter().find(|rule| rule.fits(project(&trajectory)));
+        let record = record_of(&mut trajectory);
+        records.push(match rule.filter(|rule| rule.takes(&trajectory)) {
+            Some(rule) => judges.judge(server, rule, trajectory, record),
+            None => record,
+        });
+    }
+    Ok(Some(AssembledStory { story: number, due_ns: story.due_ns, records }))
+}
+
+type Storing = (Vec<i64>, Written<usize>);
+
+fn store(server: &Server, stories: &mut Vec<AssembledStory>) -> Result<Option<Storing>, StoreError> {
+    if stories.is_empty() {
+        return Ok(None);
+    }
+    let numbers = stories.iter().map(|story| story.story).collect();
+    Ok(Some((numbers, server.store.assembled(std::mem::take(stories), now_ns())?)))
+}
+
+/// Goes on without a story that nothing can be made of for now. What the whole store suffers from is an error.
+fn set_aside(server: &Server, number: i64, setback: Setback) -> Result<(), StoreError> {
+    let setback = setback.own()?;
+    server.meters.set_back(setback.kind());
+    tracing::error!(story = number, error = %setback, "a trace could not be assembled; it is set aside for a while");
+    server.store.set_aside(number, now_ns())?.wait()
 }
 
 fn project(trajectory: &Trajectory) -> &str {
@@ -165,13 +206,19 @@ pub(super) fn outcome_record(line: &OutcomeLine, tools: &HashMap<u32, String>) -
 
 /// The trajectories of a story, as `gradus traces` would find them in a file.
 pub(in crate::serve) fn story_trajectories(story: &Story) -> Vec<Trajectory> {
-    read_story(story).0
+    match read_story(story) {
+        Ok((trajectories, _)) => trajectories,
+        Err(error) => {
+            tracing::error!(%error, "a trace could not be assembled");
+            Vec::new()
+        }
+    }
 }
 
 type Links = Vec<(TraceId, LinkKind, u64)>;
 
 /// The same, with what ties its traces to others beyond what spans alone say.
-fn read_story(story: &Story) -> (Vec<Trajectory>, Links) {
+fn read_story(story: &Story) -> Result<(Vec<Trajectory>, Links), StoreError> {
     let mut trajectories = Vec::new();
     let limits = Limits::default();
     let mut sink = |_: usize, mut trajectory: Trajectory| {
@@ -186,18 +233,16 @@ fn read_story(story: &Story) -> (Vec<Trajectory>, Links) {
     let mut intake = Intake::new(limits, &mut sink);
     intake.begin_source("store");
     crate::serve::write_otlp(story, &mut |export| intake.export(export));
-    let links = match intake.finish() {
-        Ok(summary) => summary.links.into_iter().map(|(trace, key)| {
-            let (kind, key) = stored_link(key);
-            (trace, kind, key)
-        }),
-        Err(error) => {
-            tracing::error!(%error, story = story.no, "a trace could not be assembled");
-            return (trajectories, Vec::new());
-        }
-    };
+    let summary = intake.finish().map_err(|error| StoreError::BadRow {
+        what: format!("story {}", story.no),
+        reason: error.to_string(),
+    })?;
+    let links = summary.links.into_iter().map(|(trace, key)| {
+        let (kind, key) = stored_link(key);
+        (trace, kind, key)
+    });
     let links = links.collect();
-    (trajectories, links)
+    Ok((trajectories, links))
 }
 
 /// A link's key as the store has it.

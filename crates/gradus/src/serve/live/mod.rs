@@ -6,6 +6,7 @@ mod grade;
 mod lab;
 mod ledger;
 mod rule;
+mod setback;
 mod watch;
 
 pub(crate) use assemble::words_of;
