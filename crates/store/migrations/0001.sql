@@ -172,14 +172,14 @@ CREATE TABLE ungraded (
 ) STRICT;
 CREATE INDEX ungraded_by_rule ON ungraded (rule);
 
--- What judging cost, by the hour it was spent in.
+-- What judging cost, by when it was spent.
 CREATE TABLE spend (
-    hour     INTEGER NOT NULL,
+    bucket   INTEGER NOT NULL,                  -- of five minutes
     rule     TEXT    NOT NULL,
     project  INTEGER NOT NULL,
     calls    INTEGER NOT NULL,
     cost_usd REAL    NOT NULL,
-    PRIMARY KEY (hour, rule, project)
+    PRIMARY KEY (bucket, rule, project)
 ) STRICT, WITHOUT ROWID;
 
 -- What people, and programs that are no judge of ours, say of a span, a trace, a trajectory or one of its steps.

@@ -4,6 +4,7 @@ use rusqlite::{Connection, params};
 
 use crate::Store;
 use crate::error::StoreError;
+use crate::query::BUCKET_NS;
 
 /// What judging cost.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +15,8 @@ pub struct Spend {
 }
 
 impl Store {
-    /// What was spent since then: by one rule or by all, in one project or in all.
+    /// What was spent since then: by one rule or by all, in one project or in all. Of the bucket that it lies in, all
+    /// counts ([`BUCKET_NS`]).
     pub fn spent_since(
         &self,
         since_ns: i64,
@@ -25,16 +27,14 @@ impl Store {
         Ok(reader
             .prepare_cached(
                 "SELECT coalesce(sum(cost_usd), 0.0) FROM spend LEFT JOIN project ON project.no = spend.project \
-                 WHERE hour >= ?1 AND (?2 IS NULL OR rule = ?2) AND (?3 IS NULL OR project.name = ?3)",
+                 WHERE bucket >= ?1 AND (?2 IS NULL OR rule = ?2) AND (?3 IS NULL OR project.name = ?3)",
             )?
-            .query_row(params![hour(since_ns), rule, project], |row| row.get(0))?)
+            .query_row(params![bucket(since_ns), rule, project], |row| row.get(0))?)
     }
 }
 
-pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
-
-pub(crate) fn hour(ns: i64) -> i64 {
-    ns.div_euclid(HOUR_NS)
+pub(crate) fn bucket(ns: i64) -> i64 {
+    ns.div_euclid(BUCKET_NS)
 }
 
 pub(crate) fn add_spend(
@@ -47,9 +47,9 @@ pub(crate) fn add_spend(
         return Ok(());
     }
     sql.prepare_cached(
-        "INSERT INTO spend (hour, rule, project, calls, cost_usd) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET \
+        "INSERT INTO spend (bucket, rule, project, calls, cost_usd) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET \
          calls = calls + excluded.calls, cost_usd = cost_usd + excluded.cost_usd",
     )?
-    .execute(params![hour(now_ns), spend.rule, project.unwrap_or(0), spend.calls, spend.cost_usd])?;
+    .execute(params![bucket(now_ns), spend.rule, project.unwrap_or(0), spend.calls, spend.cost_usd])?;
     Ok(())
 }

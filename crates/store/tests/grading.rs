@@ -50,6 +50,20 @@ fn what_waits_for_a_model_is_resumed_after_a_restart() {
 }
 
 #[test]
+fn spending_is_known_to_five_minutes() {
+    const MINUTE_NS: i64 = 60_000_000_000;
+    let (lab, story) = one_trace();
+    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
+    for minute in [2, 17, 58] {
+        let spend = Spend { rule: "nightly".to_owned(), calls: 1, cost_usd: 1.0 };
+        lab.store.judged(&who, vec![], spend, Left::More, minute * MINUTE_NS).unwrap().wait().unwrap();
+    }
+    let since = |minute: i64| lab.store.spent_since(minute * MINUTE_NS, None, None).unwrap();
+    assert_eq!([0, 4, 5, 19, 20, 59, 60].map(since), [3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 0.0]);
+}
+
+#[test]
 fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
     let (lab, story) = one_trace();
     lab.assemble(story, vec![waiting("a", 1)], 2);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gradus_store::{ExampleRow, MetricFilter, MetricGroup, Store, StoreError, Window};
+use gradus_store::{BUCKET_NS, ExampleRow, MetricFilter, MetricGroup, Store, StoreError, Window};
 use tokio::sync::oneshot;
 
 use crate::alert::{self, Dispatcher, Example, Measured, Notice, Rule, State, Subject};
@@ -139,7 +139,10 @@ fn measure(store: &Store, rule: &Rule, now_ns: i64) -> Result<Option<Measured>, 
         }
         Subject::CostPerHour => {
             let spent = store.spent_since(window.from_ns, None, rule.project.as_deref())?;
-            of(spent / (condition.window.as_secs_f64() / 3600.0), 0, Vec::new())
+            // Spending is summed in buckets: what is counted goes back to where the first of them begins.
+            let from_ns = window.from_ns.div_euclid(BUCKET_NS) * BUCKET_NS;
+            let hours = now_ns.saturating_sub(from_ns) as f64 / 3.6e12;
+            of(spent / hours, 0, Vec::new())
         }
         Subject::Latency(percentile) => {
             let mut durations = store.durations_ns(&window)?;
