@@ -167,7 +167,8 @@ CREATE TABLE ungraded (
     trajectory INTEGER PRIMARY KEY REFERENCES trajectory,
     rule       TEXT    NOT NULL,
     since_ns   INTEGER NOT NULL,
-    attempts   INTEGER NOT NULL DEFAULT 0,      -- that ended without an answer
+    attempts   INTEGER NOT NULL DEFAULT 0,      -- that ended without an answer, through the question's own fault
+    delays     INTEGER NOT NULL DEFAULT 0,      -- through no fault of its own
     not_before_ns INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX ungraded_by_rule ON ungraded (rule);

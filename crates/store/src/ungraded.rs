@@ -23,6 +23,8 @@ pub struct Ungraded {
     pub digest: Digest,
     /// How often it was asked about in vain.
     pub attempts: u32,
+    /// How often it was put off through no fault of its own.
+    pub delays: u32,
 }
 
 /// What is left to do about a trajectory.
@@ -31,8 +33,12 @@ pub enum Left {
     /// More answers come.
     More,
     Nothing,
-    /// Some questions got no answer: they are asked again then.
+    /// Some questions got no answer, through their own fault: they are asked again then.
     AgainAt {
+        ns: i64,
+    },
+    /// There was nobody to answer: it waits until then, and has lost nothing.
+    PutOff {
         ns: i64,
     },
 }
@@ -71,8 +77,15 @@ impl Store {
                     )?
                     .execute([ns, no])?;
                 }
+                Left::PutOff { ns } => {
+                    sql.prepare_cached(
+                        "UPDATE ungraded SET delays = delays + 1, not_before_ns = ? WHERE trajectory = ?",
+                    )?
+                    .execute([ns, no])?;
+                }
             }
-            write_facets(sql, trace)
+            // What was only put off is found as before.
+            if outcomes.is_empty() { Ok(()) } else { write_facets(sql, trace) }
         })
     }
 
@@ -86,7 +99,7 @@ impl Store {
     ) -> Result<Vec<Ungraded>, StoreError> {
         let reader = self.readers.take()?;
         let mut statement = reader.prepare_cached(
-            "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest, attempts \
+            "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest, attempts, delays \
              FROM ungraded INDEXED BY ungraded_by_rule \
              CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
              CROSS JOIN project ON project.no = trajectory.project \
@@ -101,6 +114,7 @@ impl Store {
                 rule: row.get(4)?,
                 digest: Digest(row.get(5)?),
                 attempts: row.get(6)?,
+                delays: row.get(7)?,
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)

@@ -211,6 +211,11 @@ fn what_got_no_answer_waits_and_is_taken_up_again() {
             .contains(&Ungraded { attempts: 1, ..who.clone() })
     };
     assert!(!waits(499) && waits(500));
+    // Who is put off loses none of his attempts.
+    lab.store.judged(&who, vec![], Spend::default(), Left::PutOff { ns: 900 }, 60).unwrap().wait().unwrap();
+    assert_eq!(lab.store.ungraded("nightly", 899, 0, 10).unwrap(), []);
+    let again = lab.store.ungraded("nightly", 900, 0, 10).unwrap().remove(0);
+    assert_eq!((again.attempts, again.delays), (1, 1));
 }
 
 #[test]

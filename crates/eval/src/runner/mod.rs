@@ -345,7 +345,9 @@ impl<'w> Runner<'w> {
             reported_usd
         };
         self.unreported_usd += cost_usd - reported_usd;
-        self.ledger.asked(asked.job.trajectory_id(), Effort { calls: asked.judgement.calls, cost_usd });
+        let is_endpoint_at_fault = matches!(asked.judgement.result, Err(JudgeFailure::Call(_)));
+        let effort = Effort { calls: asked.judgement.calls, cost_usd, is_endpoint_at_fault };
+        self.ledger.asked(asked.job.trajectory_id(), effort);
         match &asked.judgement.result {
             // Not the question's fault: it stays open for the next run.
             Err(JudgeFailure::Endpoint(failure)) => {
@@ -377,6 +379,8 @@ impl<'w> Runner<'w> {
         self.record(&line)?;
         for job in waiting {
             // An identical question: answered with it, and paid for once.
+            let effort = Effort { is_endpoint_at_fault, ..Effort::default() };
+            self.ledger.asked(job.trajectory_id(), effort);
             let copy = self.planner.copied_line(&job, &line);
             self.record(&copy)?;
         }

@@ -394,6 +394,42 @@ fn a_dead_endpoint_stops_nothing_else() {
     assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
 }
 
+/// A judge that is gone for longer than anybody asks again: its questions wait.
+#[test]
+fn an_outage_costs_no_question_its_answer() {
+    let lab = Lab::new();
+    let is_down = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let switch = Arc::clone(&is_down);
+    let endpoint = endpoint(move |incoming| match switch.load(std::sync::atomic::Ordering::Relaxed) {
+        // Not worth asking again at once, so that an outage takes little time here.
+        true => Answer::status(503, "{}").with_header("retry-after", "0"),
+        false => incoming.verdict("correct"),
+    });
+    lab.configure("", &rule(&endpoint.url(), ""));
+    let server = lab.serve();
+    send_visits(&server, 1..=1);
+    server.graded();
+    is_down.store(true, std::sync::atomic::Ordering::Relaxed);
+    send_visits(&server, 2..=4);
+    let sql = lab.sql();
+    // Five times as long as it takes to use up all attempts; hours pass at once.
+    for round in 1..=5 {
+        eventually("all were asked in vain", || {
+            let count = "SELECT count(*) FROM ungraded WHERE delays >= ?";
+            (sql.query_row(count, [round], |row| row.get::<_, i64>(0)).unwrap() == 3).then_some(())
+        });
+        let used: i64 = sql.query_row("SELECT sum(attempts) FROM ungraded", [], |row| row.get(0)).unwrap();
+        assert_eq!(used, 0);
+        sql.execute("UPDATE ungraded SET not_before_ns = 0", []).unwrap();
+    }
+    is_down.store(false, std::sync::atomic::Ordering::Relaxed);
+    sql.execute("UPDATE ungraded SET not_before_ns = 0", []).unwrap();
+    server.graded();
+    let outcomes = model_outcomes(&server);
+    assert_eq!(outcomes.len(), 4);
+    assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
+}
+
 /// One trace that cannot be read keeps nobody else from being graded, and is graded itself once it can be.
 #[test]
 fn an_unreadable_trace_is_set_aside() {

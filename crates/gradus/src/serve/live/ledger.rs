@@ -59,6 +59,7 @@ impl Ledger for StoreLedger {
         if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
             judging.news.spend.calls += u64::from(effort.calls);
             judging.news.spend.cost_usd += effort.cost_usd;
+            judging.lacks_endpoint |= effort.is_endpoint_at_fault;
         }
     }
 
@@ -102,6 +103,8 @@ struct Judging {
     is_being_written: bool,
     /// Some question got no answer.
     has_failed: bool,
+    /// Some question got none because the endpoint gives none.
+    lacks_endpoint: bool,
 }
 
 /// What is to be stored of a trajectory.
@@ -113,6 +116,9 @@ struct News {
 
 /// How long a question that got no answer waits before it is asked again. After the last it stays without one.
 const AGAIN_AFTER_S: [i64; 3] = [60, 600, 3_600];
+/// How long a trajectory waits when there was nobody to answer: twice as long each time, up to an hour, without an end.
+const PUT_OFF_S: i64 = 60;
+const LONGEST_PUT_OFF_S: i64 = 3_600;
 /// How long a server that stops waits for a store that takes nothing.
 const LAST_WRITES: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(50);
@@ -131,11 +137,20 @@ impl Judging {
         if !self.is_done() {
             return Left::More;
         }
+        if self.lacks_endpoint {
+            return put_off(&self.ungraded);
+        }
         match AGAIN_AFTER_S.get(self.ungraded.attempts as usize) {
             Some(seconds) if self.has_failed => Left::AgainAt { ns: now_ns() + seconds * 1_000_000_000 },
             _ => Left::Nothing,
         }
     }
+}
+
+/// It waits, and loses none of its attempts.
+pub(super) fn put_off(ungraded: &Ungraded) -> Left {
+    let seconds = (PUT_OFF_S << ungraded.delays.min(10)).min(LONGEST_PUT_OFF_S);
+    Left::PutOff { ns: now_ns() + seconds * 1_000_000_000 }
 }
 
 impl AtWork {
@@ -149,6 +164,7 @@ impl AtWork {
             news: News { outcomes: Vec::new(), spend },
             is_being_written: false,
             has_failed: false,
+            lacks_endpoint: false,
         };
         self.lock().insert(trajectory.trajectory_id.clone(), judging);
     }

@@ -76,3 +76,28 @@ async fn a_busy_store_is_asked_again() {
     in_the_way.done().await.unwrap();
     bench.is_settled().await;
 }
+
+#[tokio::test]
+async fn an_endpoint_that_is_down_uses_up_no_attempts() {
+    let bench = Bench::new(1 << 20).await;
+    let mut at_work = bench.at_work.lock();
+    let judging = at_work.get_mut("t").unwrap();
+    (judging.left, judging.has_failed) = (Some(0), true);
+    let mut pause_s = |attempts, delays, lacks_endpoint| {
+        (judging.ungraded.attempts, judging.ungraded.delays) = (attempts, delays);
+        judging.lacks_endpoint = lacks_endpoint;
+        let before = now_ns();
+        match judging.what_is_left() {
+            Left::PutOff { ns } => ("put off", (ns - before) / 1_000_000_000),
+            Left::AgainAt { ns } => ("again", (ns - before) / 1_000_000_000),
+            _ => ("over", 0),
+        }
+    };
+    assert_eq!(
+        [0, 1, 2, 3].map(|n| pause_s(n, 0, false)),
+        [("again", 60), ("again", 600), ("again", 3600), ("over", 0)]
+    );
+    let delayed = [0, 1, 5, 6, 7, 1000, u32::MAX].map(|n| pause_s(3, n, true));
+    assert_eq!(delayed.map(|(what, _)| what), ["put off"; 7]);
+    assert_eq!(delayed.map(|(_, seconds)| seconds), [60, 120, 1920, 3600, 3600, 3600, 3600]);
+}
