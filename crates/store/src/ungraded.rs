@@ -120,6 +120,18 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The story that a waiting trajectory belongs to now; `None` when it does not wait any more.
+    pub fn story_of_ungraded(&self, trajectory: i64) -> Result<Option<i64>, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT story FROM ungraded CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
+                 WHERE ungraded.trajectory = ?",
+            )?
+            .query_row([trajectory], |row| row.get(0))
+            .optional()?)
+    }
+
     pub fn ungraded_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take()?;
         Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)

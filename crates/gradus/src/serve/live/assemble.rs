@@ -11,8 +11,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::runner::RulesJudge;
 use gradus_store::{
-    AssembledStory, LinkKind, OutcomeRecord, RecordedKind, Store, StoreError, Story, TrajectoryRecord,
-    Written,
+    AssembledStory, LinkKind, OutcomeRecord, RecordedKind, StoreError, Story, TrajectoryRecord, Written,
 };
 
 use super::rule::Rule;
@@ -322,14 +321,4 @@ fn words(trajectory: &Trajectory) -> String {
 /// The same for a trajectory in JSON.
 pub(crate) fn words_of(json: &[u8]) -> String {
     serde_json::from_slice::<Trajectory>(json).map(|trajectory| words(&trajectory)).unwrap_or_default()
-}
-
-/// The trajectory of this id, with its tools, made from the records again.
-pub(super) fn trajectory_again(
-    store: &Store,
-    story: i64,
-    id: &str,
-) -> Result<Option<Trajectory>, StoreError> {
-    let story = store.story(story)?;
-    Ok(story_trajectories(&story).into_iter().find(|trajectory| trajectory.trajectory_id == id))
 }

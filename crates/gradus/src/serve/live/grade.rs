@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::runner::{self, Done, RunEnd, RunLimits, RunPlan};
-use gradus_store::{Left, Spend, Store, StoreError, Ungraded};
+use gradus_store::Ungraded;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::assemble::{run_id, trajectory_again};
+use super::again::trajectories_again;
+use super::assemble::run_id;
 use super::ledger::{AtWork, StoreLedger};
 use super::rule::Rule;
 use crate::serve::settings::Reloadable;
@@ -214,19 +215,13 @@ impl Grader {
                 continue;
             };
             after = last.no;
-            let mut batch = Vec::with_capacity(waiting.len());
-            for one in waiting.into_iter().filter(|one| !at_work.has(&one.trajectory_id)) {
-                let (store, wanted) = (Arc::clone(&self.server.store), one.clone());
-                let found = tokio::task::spawn_blocking(move || {
-                    trajectory_again(&store, wanted.story, &wanted.trajectory_id)
-                });
-                match found.await?? {
-                    Some(trajectory) => {
-                        at_work.begin(one, &trajectory);
-                        batch.push(trajectory);
-                    }
-                    None => give_up(&self.server.store, &one)?,
-                }
+            let wanted = waiting.into_iter().filter(|one| !at_work.has(&one.trajectory_id)).collect();
+            let store = Arc::clone(&self.server.store);
+            let found = tokio::task::spawn_blocking(move || trajectories_again(&store, wanted)).await??;
+            let mut batch = Vec::with_capacity(found.len());
+            for (one, trajectory) in found {
+                at_work.begin(one, &trajectory);
+                batch.push(trajectory);
             }
             if !batch.is_empty() {
                 has_sent = true;
@@ -237,9 +232,4 @@ impl Grader {
         }
         Ok(())
     }
-}
-
-/// A trajectory that its records do not give any more: nothing is left to judge.
-fn give_up(store: &Store, one: &Ungraded) -> Result<(), StoreError> {
-    store.judged(one, Vec::new(), Spend::default(), Left::Nothing, now_ns()).map(drop)
 }

@@ -34,6 +34,11 @@ impl Lab {
         self.store.ungraded("r", now_ns, 0, 1).unwrap().pop()
     }
 
+    /// Waits until all that was handed to the store is written.
+    pub(super) fn flush(&self) {
+        self.store.put_alert_state("flush".to_owned(), String::new(), None, 1).unwrap().wait().unwrap();
+    }
+
     /// Somebody else writes to the file, and does not come to an end.
     pub(super) fn hold(&self) -> rusqlite::Connection {
         let other = rusqlite::Connection::open(self.folder.path().join(gradus_store::FILE_NAME)).unwrap();

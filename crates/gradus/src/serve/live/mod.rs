@@ -1,5 +1,6 @@
 //! Live grading: traces are assembled when they are complete, judged by the rule of their project, and watched by alerts.
 
+mod again;
 mod assemble;
 mod grade;
 #[cfg(test)]
