@@ -152,6 +152,7 @@ CREATE TABLE rollup (
     model     TEXT    NOT NULL,
     tool      TEXT    NOT NULL,                 -- empty: all tools together
     trajectories INTEGER NOT NULL,
+    scored_trajectories INTEGER NOT NULL,       -- with at least one score
     scored    INTEGER NOT NULL,
     sum       REAL    NOT NULL,
     sum_sum   REAL    NOT NULL,
