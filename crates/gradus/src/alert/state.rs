@@ -37,8 +37,6 @@ pub struct Measured {
     pub value: f64,
     /// How many steps, trajectories or questions it is taken from.
     pub count: u64,
-    /// The worst of them.
-    pub examples: Vec<Example>,
     /// The tools that were not called in the window before.
     pub unseen: Vec<String>,
 }

@@ -6,6 +6,7 @@ mod grade;
 #[cfg(test)]
 mod lab;
 mod ledger;
+mod measure;
 mod rule;
 mod setback;
 mod watch;

@@ -14,6 +14,7 @@ use crate::config::{Environment, File};
 use crate::judging::{
     JudgeChoice, JudgeOptions, concurrency, evaluators, is_unvouched, key_variable, model_judge,
 };
+use crate::project_pattern;
 use crate::tool_file;
 
 /// A `[[rule]]` of `gradus.toml`.
@@ -137,13 +138,7 @@ impl Rule {
     }
 
     pub(in crate::serve) fn fits(&self, project: &str) -> bool {
-        match &self.project {
-            None => true,
-            Some(pattern) => match pattern.strip_suffix('*') {
-                Some(beginning) => project.starts_with(beginning),
-                None => pattern == project,
-            },
-        }
+        self.project.as_deref().is_none_or(|pattern| project_pattern::fits(pattern, project))
     }
 
     pub(in crate::serve) fn tool_texts(&self) -> ToolTexts {
