@@ -1,6 +1,6 @@
 //! The queue of trajectories that a model has still to judge, and what it says of them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -130,6 +130,64 @@ impl Store {
             )?
             .query_row([trajectory], |row| row.get(0))
             .optional()?)
+    }
+
+    /// What waits for rules other than these: the rule and the project, each pair once.
+    pub fn ungraded_by_others(&self, known: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut next = reader.prepare_cached("SELECT min(rule) FROM ungraded WHERE rule > ?")?;
+        let mut projects = reader.prepare_cached(
+            "SELECT project.name FROM ungraded INDEXED BY ungraded_by_rule \
+             CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
+             CROSS JOIN project ON project.no = trajectory.project WHERE ungraded.rule = ?",
+        )?;
+        let mut found = BTreeSet::new();
+        let mut rule = String::new();
+        // From one rule to the next, not row by row.
+        while let Some(other) = next.query_row([&rule], |row| row.get::<_, Option<String>>(0))? {
+            rule = other;
+            if !known.contains(&rule.as_str()) {
+                for project in projects.query_map([&rule], |row| row.get::<_, String>(0))? {
+                    found.insert((rule.clone(), project?));
+                }
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// Gives some of what waits for a rule, in one project, to another rule, or takes it out of the queue; says how many.
+    pub fn reroute(
+        &self,
+        rule: String,
+        project: String,
+        to: Option<String>,
+    ) -> Result<Written<usize>, StoreError> {
+        const AT_ONCE: i64 = 2_000;
+        self.writer()?.submit(0, move |writing| {
+            let some: Vec<i64> = writing
+                .sql
+                .prepare_cached(
+                    "SELECT ungraded.trajectory FROM ungraded INDEXED BY ungraded_by_rule \
+                     CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
+                     CROSS JOIN project ON project.no = trajectory.project \
+                     WHERE ungraded.rule = ? AND project.name = ? LIMIT ?",
+                )?
+                .query_map(params![rule, project, AT_ONCE], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            for no in &some {
+                match &to {
+                    Some(to) => writing
+                        .sql
+                        .prepare_cached("UPDATE ungraded SET rule = ? WHERE trajectory = ?")?
+                        .execute(params![to, no])?,
+                    None => writing
+                        .sql
+                        .prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?
+                        .execute([no])?,
+                };
+            }
+            Ok(some.len())
+        })
     }
 
     pub fn ungraded_count(&self) -> Result<i64, StoreError> {

@@ -219,6 +219,27 @@ fn what_got_no_answer_waits_and_is_taken_up_again() {
 }
 
 #[test]
+fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
+    let (lab, story) = one_trace();
+    let by = |id: &str, rule: &str| TrajectoryRecord { ungraded_by: Some(rule.to_owned()), ..waiting(id, 1) };
+    lab.assemble(story, vec![by("a", "old"), by("b", "old"), by("c", "nightly"), by("d", "older")], 2);
+    let others = lab.store.ungraded_by_others(&["nightly"]).unwrap();
+    let pair = |rule: &str| (rule.to_owned(), "shop".to_owned());
+    assert_eq!(others, [pair("old"), pair("older")]);
+    let reroute = |rule: &str, project: &str, to: Option<&str>| {
+        let written = lab.store.reroute(rule.to_owned(), project.to_owned(), to.map(str::to_owned));
+        written.unwrap().wait().unwrap()
+    };
+    assert_eq!(reroute("old", "elsewhere", None), 0);
+    assert_eq!((reroute("old", "shop", Some("nightly")), reroute("old", "shop", Some("nightly"))), (2, 0));
+    assert_eq!(reroute("older", "shop", None), 1);
+    assert_eq!(lab.store.ungraded_by_others(&["nightly"]).unwrap(), []);
+    assert_eq!(lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().len(), 3);
+    assert_eq!(lab.store.ungraded_count().unwrap(), 3);
+    lab.assert_clean();
+}
+
+#[test]
 fn keys_open_what_they_say_until_they_are_revoked() {
     let lab = Lab::new();
     let folder = lab.folder.path();

@@ -394,6 +394,52 @@ fn a_dead_endpoint_stops_nothing_else() {
     assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
 }
 
+/// Rules that come and go: what waits is judged by the rule that its project has now.
+#[test]
+fn what_waits_follows_the_rules() {
+    let lab = Lab::new();
+    let endpoint = endpoint(|incoming| incoming.verdict("correct"));
+    let with = |project: &str, more: &str| {
+        rule(&endpoint.url(), more)
+            .replace("name = \"r\"", &format!("project = \"{project}\""))
+            .replace("[judge]\nconcurrency = 2\n", "")
+    };
+    // No money: everything waits.
+    lab.configure("", &with("*", "daily_budget_usd = 0.0"));
+    let server = lab.serve();
+    send_visits(&server, 1..=5);
+    for number in 6..=8 {
+        server.export(&Visit::new(number).export("other"));
+    }
+    server.assembled();
+    assert_eq!(server.metric("gradus_trajectories_ungraded"), Some(8.0));
+    // One above it that takes a project, and none for the rest.
+    lab.configure("", &with("p", ""));
+    server.signal(Signal::HUP);
+    server.graded();
+    assert_eq!((model_outcomes(&server).len(), endpoint.received()), (5, 5));
+}
+
+#[test]
+fn rules_that_cannot_be_told_apart_are_refused() {
+    let lab = Lab::new();
+    let twice = "[[rule]]\nproject = \"shop-*\"\n[[rule]]\nproject = \"shop-*\"\nsample = 0.5\n";
+    lab.configure("", twice);
+    let ran = lab.serve_in_vain(&[]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    assert!(ran.err.contains("two rules are called \"shop-*\""), "{}", ran.err);
+    let alert = "[[alert]]\nname = \"a\"\nwhen = \"error_rate > 0.1 over 1h\"\n";
+    lab.configure("", &alert.repeat(2));
+    let ran = lab.serve_in_vain(&[]);
+    assert!(ran.err.contains("two alerts are called \"a\"") && ran.err.lines().count() == 1, "{}", ran.err);
+    lab.configure(
+        "",
+        "[[alert]]\nname = \"a\"\nwhen = \"sequence_optimality < 0.5 over 1h, at least 9 steps\"\n",
+    );
+    let ran = lab.serve_in_vain(&[]);
+    assert!(ran.err.contains("a number of trajectories") && ran.err.lines().count() == 1, "{}", ran.err);
+}
+
 /// A judge that is gone for longer than anybody asks again: its questions wait.
 #[test]
 fn an_outage_costs_no_question_its_answer() {

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::again::trajectories_again;
 use super::assemble::run_id;
 use super::ledger::{AtWork, StoreLedger};
+use super::reroute::reroute;
 use super::rule::Rule;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
@@ -31,6 +32,7 @@ const BATCH: usize = 32;
 const MOST_AT_WORK: usize = 1_000;
 const SHORTEST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const ROUTED_EVERY: Duration = Duration::from_secs(10);
 const DAY_NS: i64 = 86_400_000_000_000;
 
 impl Graders {
@@ -59,12 +61,14 @@ impl Graders {
                 });
             }
         }
+        let (routing, is_over) = ((Arc::clone(server), Arc::clone(&reloadable)), Arc::clone(&stop));
         let all = tokio::spawn(async move {
             if let Some(before) = before {
                 // Two at once would ask the same questions.
                 let _ = before.await;
             }
             let mut tasks = tokio::task::JoinSet::new();
+            tasks.spawn(keep_routing(routing.0, routing.1, is_over));
             graders.into_iter().for_each(|grader| drop(tasks.spawn(grader.run())));
             tasks.join_all().await;
         });
@@ -74,6 +78,24 @@ impl Graders {
     pub(super) async fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.all.await;
+    }
+}
+
+/// Rules may have been taken away before this start, and what is being assembled may still be for the rules from before.
+async fn keep_routing(server: Arc<Server>, reloadable: Arc<Reloadable>, stop: Arc<AtomicBool>) {
+    let is_over = || stop.load(Ordering::Relaxed) || server.is_stopping.load(Ordering::Relaxed);
+    while !is_over() {
+        let (store, rules) = (Arc::clone(&server.store), Arc::clone(&reloadable));
+        let routed = tokio::task::spawn_blocking(move || reroute(&store, &rules.rules)).await;
+        match routed {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "what waits for a model could not be looked at"),
+            Err(error) => tracing::error!(%error, "what waits for a model could not be looked at"),
+        }
+        let until = tokio::time::Instant::now() + ROUTED_EVERY;
+        while tokio::time::Instant::now() < until && !is_over() {
+            tokio::time::sleep(POLL).await;
+        }
     }
 }
 

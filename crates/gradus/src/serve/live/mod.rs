@@ -7,6 +7,7 @@ mod grade;
 mod lab;
 mod ledger;
 mod measure;
+mod reroute;
 mod rule;
 mod setback;
 mod watch;

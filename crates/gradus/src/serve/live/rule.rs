@@ -61,10 +61,13 @@ pub(in crate::serve) fn rules(
     let default = [RuleSection { evaluators: file.eval.evaluators.clone(), ..RuleSection::default() }];
     let sections = if file.rule.is_empty() { &default[..] } else { &file.rule };
     let mut rules: Vec<Rule> = Vec::new();
-    for (number, section) in sections.iter().enumerate() {
-        let rule = Rule::of(section, number, file, environment, library)?;
+    for section in sections {
+        let rule = Rule::of(section, file, environment, library)?;
         if rules.iter().any(|known| known.name == rule.name) {
-            return Err(format!("two rules are called {:?}: give them different names", rule.name));
+            return Err(format!(
+                "two rules are called {:?}: give one of them another name (without a name, a rule is called by its project)",
+                rule.name
+            ));
         }
         rules.push(rule);
     }
@@ -74,16 +77,13 @@ pub(in crate::serve) fn rules(
 impl Rule {
     fn of(
         section: &RuleSection,
-        number: usize,
         file: &File,
         environment: &Environment,
         library: &Library,
     ) -> Result<Rule, String> {
         let project = section.project.clone().filter(|project| project != "*");
-        let name = section.name.clone().or_else(|| project.clone()).unwrap_or_else(|| match number {
-            0 => "default".to_owned(),
-            _ => format!("rule-{}", number + 1),
-        });
+        // What waits for a rule and what it spent are kept under its name, which must not depend on where it stands.
+        let name = section.name.clone().or_else(|| project.clone()).unwrap_or_else(|| "default".to_owned());
         let wrong = |reason: String| format!("rule {name:?}: {reason}");
         let options = JudgeOptions {
             judge: Some(section.judge.clone().unwrap_or_else(|| "offline".to_owned())),
