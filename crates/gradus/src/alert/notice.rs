@@ -23,7 +23,7 @@
 use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 
-use super::rule::Rule;
+use super::rule::AlertRule;
 use super::state::{Example, Measured};
 
 /// The version of the JSON form.
@@ -71,7 +71,7 @@ impl NoticeKind {
 
 impl Notice {
     pub(super) fn new(
-        rule: &Rule,
+        rule: &AlertRule,
         kind: NoticeKind,
         measured: Measured,
         since: Timestamp,
@@ -181,16 +181,16 @@ pub(super) fn one_line(text: &str, longest: usize) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::alert::RuleSection;
+    use crate::alert::AlertSection;
 
     pub(in crate::alert) fn notice(measured: Measured, examples: Vec<Example>) -> Notice {
-        let section = RuleSection {
+        let section = AlertSection {
             name: "tool <choice>".to_owned(),
             project: Some("shop".to_owned()),
             when: "thought_to_tool < 0.8 over 1h".to_owned(),
-            ..RuleSection::default()
+            ..AlertSection::default()
         };
-        let rule = Rule::from_section(section, &["thought_to_tool"]).expect("a rule");
+        let rule = AlertRule::from_section(section, &["thought_to_tool"]).expect("a rule");
         let since = Timestamp::from_second(1_700_000_000).expect("a time");
         let mut notice = Notice::new(&rule, NoticeKind::Fired, measured, since, since);
         notice.add_examples(examples.into_iter());

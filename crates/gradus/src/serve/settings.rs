@@ -9,7 +9,7 @@ use gradus_eval::judge::ModelJudge;
 use gradus_eval::rubric::{Library, Subject as RubricSubject};
 use gradus_store::Retention;
 
-use super::live::Rule;
+use super::live::GradingRule;
 use crate::alert;
 use crate::config::{Environment, File, ServeSection};
 use crate::judging::{known_evaluators, library, seconds};
@@ -38,8 +38,8 @@ pub(crate) struct Settings {
 /// What can change while it runs.
 #[derive(Debug)]
 pub(crate) struct Reloadable {
-    pub(super) rules: Vec<Rule>,
-    pub(super) alerts: Vec<alert::Rule>,
+    pub(super) rules: Vec<GradingRule>,
+    pub(super) alerts: Vec<alert::AlertRule>,
     pub(super) redaction: Redaction,
     pub(super) retention: Retention,
     pub(super) library: Library,
@@ -136,9 +136,9 @@ impl Reloadable {
     fn of(file: &File, environment: &Environment) -> Result<Reloadable, String> {
         let library = library(&[], file)?;
         let known = known_evaluators(&library);
-        let mut alerts: Vec<alert::Rule> = Vec::new();
+        let mut alerts: Vec<alert::AlertRule> = Vec::new();
         for section in &file.alert {
-            let rule = alert::Rule::from_section(section.clone(), &known)?;
+            let rule = alert::AlertRule::from_section(section.clone(), &known)?;
             // How an alert stands is kept under its name.
             if alerts.iter().any(|known| known.name == rule.name) {
                 return Err(format!("two alerts are called {:?}: give them different names", rule.name));

@@ -13,10 +13,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::again::trajectories_again;
-use super::assemble::run_id;
 use super::ledger::{AtWork, StoreLedger};
 use super::reroute::reroute;
-use super::rule::Rule;
+use super::rule::GradingRule;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
@@ -107,7 +106,7 @@ struct Grader {
 }
 
 impl Grader {
-    fn rule(&self) -> &Rule {
+    fn rule(&self) -> &GradingRule {
         &self.reloadable.rules[self.number]
     }
 
@@ -189,7 +188,7 @@ impl Grader {
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();
         let feeding = self.feed(at_work.clone(), sender);
-        let id = run_id(rule);
+        let id = rule.run_id();
         let mut nobody = ();
         let judging =
             runner::run_with(plan, &id, Done::default(), &mut ledger, receiver, interrupts, &mut nobody);

@@ -16,7 +16,7 @@ use gradus_eval::verdict::Reading;
 use gradus_store::{Left, OutcomeRecord, Spend, Store, StoreError, Ungraded, Written};
 use tokio::time::Instant;
 
-use super::assemble::outcome_record;
+use super::record::outcome_record;
 use crate::serve::state::{Server, now_ns};
 
 /// Writes a run's outcomes to the store.

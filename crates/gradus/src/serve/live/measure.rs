@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use gradus_store::{BUCKET_NS, ExampleRow, MetricFilter, MetricGroup, Moments, Store, StoreError, Window};
 
-use crate::alert::{Condition, Measured, Rule, Subject, Unit};
+use crate::alert::{AlertRule, Condition, Measured, Subject, Unit};
 use crate::project_pattern;
 
 /// What counts as new for `unseen_tool`.
@@ -13,7 +13,7 @@ const RECENT_NS: i64 = 600 * 1_000_000_000;
 const MOST_DURATIONS: usize = 200_000;
 
 /// The time that a rule looks back over, for each of its projects.
-pub(super) fn windows(store: &Store, rule: &Rule, now_ns: i64) -> Result<Vec<Window>, StoreError> {
+pub(super) fn windows(store: &Store, rule: &AlertRule, now_ns: i64) -> Result<Vec<Window>, StoreError> {
     let window_ns = i64::try_from(rule.condition.window.as_nanos()).unwrap_or(i64::MAX);
     let projects = match rule.project.as_deref() {
         None | Some("*") => vec![None],
@@ -158,7 +158,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::alert::RuleSection;
+    use crate::alert::AlertSection;
     use crate::serve::state::now_ns;
 
     /// A trajectory for each project, with so many steps that were scored, and one that does not apply.
@@ -196,13 +196,13 @@ mod tests {
     }
 
     fn look(store: &Store, project: Option<&str>, when: &str) -> (Option<(f64, u64)>, Vec<String>) {
-        let section = RuleSection {
+        let section = AlertSection {
             name: "n".to_owned(),
             project: project.map(str::to_owned),
             when: when.to_owned(),
-            ..RuleSection::default()
+            ..AlertSection::default()
         };
-        let rule = Rule::from_section(section, &["fit"]).unwrap();
+        let rule = AlertRule::from_section(section, &["fit"]).unwrap();
         let windows = windows(store, &rule, now_ns()).unwrap();
         let measured = measure(store, &rule.condition, &windows, now_ns()).unwrap();
         let examples = examples(store, &rule.condition, &windows, 3).unwrap();

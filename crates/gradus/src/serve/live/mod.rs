@@ -7,15 +7,16 @@ mod grade;
 mod lab;
 mod ledger;
 mod measure;
+mod record;
 mod reroute;
 mod rule;
 mod setback;
 mod watch;
 
-pub(crate) use assemble::words_of;
 pub(super) use assemble::{stored_link, story_trajectories};
+pub(crate) use record::words_of;
 pub(crate) use rule::RuleSection;
-pub(super) use rule::{Rule, rules};
+pub(super) use rule::{GradingRule, rules};
 
 use std::sync::Arc;
 

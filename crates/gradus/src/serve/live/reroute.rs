@@ -2,9 +2,9 @@
 
 use gradus_store::{Store, StoreError};
 
-use super::rule::Rule;
+use super::rule::GradingRule;
 
-pub(super) fn reroute(store: &Store, rules: &[Rule]) -> Result<(), StoreError> {
+pub(super) fn reroute(store: &Store, rules: &[GradingRule]) -> Result<(), StoreError> {
     let asking: Vec<&str> =
         rules.iter().filter(|rule| rule.asks_a_model()).map(|rule| rule.name.as_str()).collect();
     for (rule, project) in store.ungraded_by_others(&asking)? {

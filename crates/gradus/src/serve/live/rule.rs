@@ -39,7 +39,7 @@ pub(crate) struct RuleSection {
 
 /// How the trajectories of a project are judged.
 #[derive(Debug)]
-pub(in crate::serve) struct Rule {
+pub(in crate::serve) struct GradingRule {
     pub(in crate::serve) name: String,
     project: Option<String>,
     pub(in crate::serve) evaluators: Vec<Evaluator>,
@@ -57,12 +57,12 @@ pub(in crate::serve) fn rules(
     file: &File,
     environment: &Environment,
     library: &Library,
-) -> Result<Vec<Rule>, String> {
+) -> Result<Vec<GradingRule>, String> {
     let default = [RuleSection { evaluators: file.eval.evaluators.clone(), ..RuleSection::default() }];
     let sections = if file.rule.is_empty() { &default[..] } else { &file.rule };
-    let mut rules: Vec<Rule> = Vec::new();
+    let mut rules: Vec<GradingRule> = Vec::new();
     for section in sections {
-        let rule = Rule::of(section, file, environment, library)?;
+        let rule = GradingRule::of(section, file, environment, library)?;
         if rules.iter().any(|known| known.name == rule.name) {
             return Err(format!(
                 "two rules are called {:?}: give one of them another name (without a name, a rule is called by its project)",
@@ -74,13 +74,13 @@ pub(in crate::serve) fn rules(
     Ok(rules)
 }
 
-impl Rule {
+impl GradingRule {
     fn of(
         section: &RuleSection,
         file: &File,
         environment: &Environment,
         library: &Library,
-    ) -> Result<Rule, String> {
+    ) -> Result<GradingRule, String> {
         let project = section.project.clone().filter(|project| project != "*");
         // What waits for a rule and what it spent are kept under its name, which must not depend on where it stands.
         let name = section.name.clone().or_else(|| project.clone()).unwrap_or_else(|| "default".to_owned());
@@ -123,7 +123,7 @@ impl Rule {
         let names = section.evaluators.clone().or_else(|| file.eval.evaluators.clone()).unwrap_or_default();
         let tools = section.tools.as_ref().or(file.eval.tools.as_ref());
         let notes = section.tool_notes.as_ref().or(file.eval.tool_notes.as_ref());
-        Ok(Rule {
+        Ok(GradingRule {
             evaluators: evaluators(library, &names, judge.as_deref(), true).map_err(&wrong)?,
             judge,
             concurrency: concurrency(&options, file).map_err(&wrong)?,
@@ -135,6 +135,11 @@ impl Rule {
             project,
             name,
         })
+    }
+
+    /// The name under which its verdicts are kept.
+    pub(in crate::serve) fn run_id(&self) -> String {
+        format!("live-{}", self.name)
     }
 
     pub(in crate::serve) fn fits(&self, project: &str) -> bool {

@@ -7,7 +7,7 @@ use gradus_store::{ExampleRow, StoreError};
 use tokio::sync::oneshot;
 
 use super::measure;
-use crate::alert::{self, Dispatcher, Example, Notice, Rule, State};
+use crate::alert::{self, AlertRule, Dispatcher, Example, Notice, State};
 use crate::serve::state::{Server, now_ns};
 
 const EVERY: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ fn look(server: &Server) -> Vec<(Notice, Vec<alert::Target>)> {
     notices
 }
 
-fn look_at(server: &Server, rule: &Rule) -> Result<Option<Notice>, StoreError> {
+fn look_at(server: &Server, rule: &AlertRule) -> Result<Option<Notice>, StoreError> {
     let store = &server.store;
     let known = store.alert_state(&rule.name)?;
     let before: State = known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
