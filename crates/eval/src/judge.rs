@@ -36,6 +36,8 @@ pub struct JudgeSettings {
 pub struct Judgement {
     pub result: Result<Reading, JudgeFailure>,
     pub usage: Option<Usage>,
+    /// Something may have been paid for that `usage` does not hold: an answer did not say what it used, or did not arrive.
+    pub is_usage_partial: bool,
     pub calls: u32,
     /// The prompt that was answered.
     pub prompt: Prompt,
@@ -108,8 +110,13 @@ impl ModelJudge {
         prompt: Prompt,
         render: impl Fn(PromptWindow) -> Prompt,
     ) -> Judgement {
-        let mut judgement =
-            Judgement { result: Err(JudgeFailure::Case(String::new())), usage: None, calls: 0, prompt };
+        let mut judgement = Judgement {
+            result: Err(JudgeFailure::Case(String::new())),
+            usage: None,
+            is_usage_partial: false,
+            calls: 0,
+            prompt,
+        };
         let mut window = self.settings.window;
         let (mut halvings, mut unread) = (0, 0);
         let mut reminder: Option<String> = None;
@@ -136,12 +143,14 @@ impl ModelJudge {
                     continue;
                 }
                 Err(failure) => {
+                    judgement.is_usage_partial |= failure.error.may_be_paid_for();
                     judgement.result = Err(self.failure(failure));
                     return judgement;
                 }
             };
-            if let Some(usage) = reply.usage {
-                *judgement.usage.get_or_insert_default() += usage;
+            match reply.usage {
+                Some(usage) => *judgement.usage.get_or_insert_default() += usage,
+                None => judgement.is_usage_partial = true,
             }
             let reason = match (verdict::read(&reply.text, labels), reply.stop) {
                 (Ok(reading), _) => {

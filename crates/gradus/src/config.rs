@@ -28,7 +28,7 @@ pub(crate) struct File {
     #[serde(default)]
     pub(crate) rule: Vec<RuleSection>,
     #[serde(default)]
-    pub(crate) alert: Vec<alert::RuleSection>,
+    pub(crate) alert: Vec<alert::AlertSection>,
 }
 
 #[derive(Debug, Default, Deserialize)]

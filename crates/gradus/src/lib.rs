@@ -7,6 +7,7 @@ mod file_limit;
 mod http;
 mod judging;
 mod output;
+mod project_pattern;
 pub mod redaction;
 mod serve;
 pub mod source;

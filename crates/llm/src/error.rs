@@ -57,6 +57,11 @@ impl CallError {
         matches!(self, CallError::Unauthorized { .. } | CallError::NotFound { .. } | CallError::LongPause(_))
     }
 
+    /// Whether a model may have worked on the call all the same: it got there, and what came back is no refusal.
+    pub fn may_be_paid_for(&self) -> bool {
+        matches!(self, CallError::Broken(_) | CallError::Timeout(_) | CallError::BadReply(_))
+    }
+
     /// How long the endpoint asked to be left alone.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

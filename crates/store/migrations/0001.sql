@@ -80,9 +80,12 @@ CREATE INDEX link_by_trace ON link (trace);
 CREATE TABLE due (
     story      INTEGER PRIMARY KEY,
     arrived_ns INTEGER NOT NULL,
-    is_ended   INTEGER NOT NULL                 -- the root is there and has ended
+    is_ended   INTEGER NOT NULL,                -- the root is there and has ended
+    attempts   INTEGER NOT NULL DEFAULT 0,      -- to assemble it that failed; it is set aside since
+    not_before_ns INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-CREATE INDEX due_by_time ON due (is_ended, arrived_ns);
+CREATE INDEX due_by_time ON due (is_ended, arrived_ns) WHERE attempts = 0;
+CREATE INDEX due_again ON due (not_before_ns) WHERE attempts > 0;
 
 CREATE TABLE trajectory (
     no            INTEGER PRIMARY KEY,
@@ -161,6 +164,7 @@ CREATE TABLE rollup (
     model     TEXT    NOT NULL,
     tool      TEXT    NOT NULL,                 -- empty: all tools together
     trajectories INTEGER NOT NULL,
+    scored_trajectories INTEGER NOT NULL,       -- with at least one score
     scored    INTEGER NOT NULL,
     sum       REAL    NOT NULL,
     sum_sum   REAL    NOT NULL,
@@ -176,19 +180,20 @@ CREATE TABLE ungraded (
     trajectory INTEGER PRIMARY KEY REFERENCES trajectory,
     rule       TEXT    NOT NULL,
     since_ns   INTEGER NOT NULL,
-    attempts   INTEGER NOT NULL DEFAULT 0,      -- that ended without an answer
+    attempts   INTEGER NOT NULL DEFAULT 0,      -- that ended without an answer, through the question's own fault
+    delays     INTEGER NOT NULL DEFAULT 0,      -- through no fault of its own
     not_before_ns INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX ungraded_by_rule ON ungraded (rule);
 
--- What judging cost, by the hour it was spent in.
+-- What judging cost, by when it was spent.
 CREATE TABLE spend (
-    hour     INTEGER NOT NULL,
+    bucket   INTEGER NOT NULL,                  -- of five minutes
     rule     TEXT    NOT NULL,
     project  INTEGER NOT NULL,
     calls    INTEGER NOT NULL,
     cost_usd REAL    NOT NULL,
-    PRIMARY KEY (hour, rule, project)
+    PRIMARY KEY (bucket, rule, project)
 ) STRICT, WITHOUT ROWID;
 
 -- What people, and programs that are no judge of ours, say of a span, a trace, a trajectory or one of its steps.

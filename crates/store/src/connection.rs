@@ -181,6 +181,9 @@ mod tests {
         for source in [
             include_str!("ingest.rs"),
             include_str!("grading.rs"),
+            include_str!("due.rs"),
+            include_str!("ungraded.rs"),
+            include_str!("spend.rs"),
             include_str!("facets.rs"),
             include_str!("rollup.rs"),
             include_str!("retention.rs"),

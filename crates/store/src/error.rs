@@ -33,6 +33,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the fault lies with what was asked for: anything else may work meanwhile.
+    pub fn is_of_content(&self) -> bool {
+        matches!(self, StoreError::BadRow { .. } | StoreError::Damaged { .. } | StoreError::Sql(_))
+    }
+
     pub(crate) fn bad_row(what: impl Into<String>, reason: impl std::fmt::Display) -> StoreError {
         StoreError::BadRow { what: what.into(), reason: reason.to_string() }
     }

@@ -1,6 +1,6 @@
 //! Keeps what was made of a story: its trajectories, the verdicts on them, and all that lists and metrics need of both.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use gradus_core::span::TraceId;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -93,42 +93,9 @@ struct Packed {
     body: Vec<u8>,
 }
 
-/// What judging cost.
-#[derive(Clone, Debug, Default)]
-pub struct Spend {
-    pub rule: String,
-    pub calls: u64,
-    pub cost_usd: f64,
-}
-
-/// A trajectory that waits for a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ungraded {
-    pub no: i64,
-    pub trajectory_id: String,
-    pub story: i64,
-    pub project: String,
-    pub rule: String,
-    pub digest: Digest,
-    /// How often it was asked about in vain.
-    pub attempts: u32,
-}
-
-/// What is left to do about a trajectory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// More answers come.
-    More,
-    Nothing,
-    /// Some questions got no answer: they are asked again then.
-    AgainAt {
-        ns: i64,
-    },
-}
-
 /// Which version of a trajectory a verdict is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Digest([u8; 16]);
+pub struct Digest(pub(crate) [u8; 16]);
 
 impl Digest {
     fn of(json: &[u8]) -> Digest {
@@ -137,32 +104,6 @@ impl Digest {
 }
 
 impl Store {
-    /// Stories that are complete: those whose root has ended when nothing came for `quiet_ns`, the others when nothing
-    /// came for `give_up_ns`.
-    pub fn due(
-        &self,
-        now_ns: i64,
-        quiet_ns: i64,
-        give_up_ns: i64,
-        limit: usize,
-    ) -> Result<Vec<i64>, StoreError> {
-        let reader = self.readers.take()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT story FROM due INDEXED BY due_by_time WHERE is_ended = 1 AND arrived_ns <= ?1 \
-             UNION ALL SELECT story FROM due INDEXED BY due_by_time WHERE is_ended = 0 AND arrived_ns <= ?2 LIMIT ?3",
-        )?;
-        let rows = statement.query_map(
-            params![now_ns.saturating_sub(quiet_ns), now_ns.saturating_sub(give_up_ns), limit as i64],
-            |row| row.get(0),
-        )?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    pub fn due_count(&self) -> Result<i64, StoreError> {
-        let reader = self.readers.take()?;
-        Ok(reader.prepare_cached("SELECT count(*) FROM due")?.query_row([], |row| row.get(0))?)
-    }
-
     /// Stores the trajectories of stories in the place of those they had. What did not change keeps its verdicts. All
     /// stories are stored or none, for much less than one by one. Returns how many trajectories are new or changed.
     pub fn assembled(&self, stories: Vec<AssembledStory>, now_ns: i64) -> Result<Written<usize>, StoreError> {
@@ -189,113 +130,6 @@ impl Store {
             Ok(changed)
         })
     }
-
-    /// Stores what a model said of a trajectory, and what is left to ask about it. Verdicts on a version that is
-    /// not there any more are dropped: that trajectory is due again.
-    pub fn judged(
-        &self,
-        trajectory: &Ungraded,
-        outcomes: Vec<OutcomeRecord>,
-        spend: Spend,
-        left: Left,
-        now_ns: i64,
-    ) -> Result<Written<()>, StoreError> {
-        let bytes = outcomes.iter().map(|outcome| outcome.line.len() + 200).sum();
-        let (no, digest) = (trajectory.no, trajectory.digest);
-        self.writer()?.submit(bytes, move |writing| {
-            let sql = writing.sql;
-            let known: Option<(i64, [u8; 16], i64)> = sql
-                .prepare_cached("SELECT trace, digest, project FROM trajectory WHERE no = ?")?
-                .query_row([no], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-                .optional()?;
-            let project = known.map(|(_, _, project)| project);
-            add_spend(sql, &spend, project, now_ns)?;
-            let Some((trace, _, _)) = known.filter(|(_, known, _)| *known == digest.0) else { return Ok(()) };
-            put_outcomes(sql, no, &outcomes, now_ns)?;
-            match left {
-                Left::More => {}
-                Left::Nothing => {
-                    sql.prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?.execute([no])?;
-                }
-                Left::AgainAt { ns } => {
-                    sql.prepare_cached(
-                        "UPDATE ungraded SET attempts = attempts + 1, not_before_ns = ? WHERE trajectory = ?",
-                    )?
-                    .execute([ns, no])?;
-                }
-            }
-            write_facets(sql, trace)
-        })
-    }
-
-    /// Trajectories that wait for a rule's model, oldest first.
-    pub fn ungraded(
-        &self,
-        rule: &str,
-        now_ns: i64,
-        after: i64,
-        limit: usize,
-    ) -> Result<Vec<Ungraded>, StoreError> {
-        let reader = self.readers.take()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest, attempts \
-             FROM ungraded INDEXED BY ungraded_by_rule \
-             CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
-             CROSS JOIN project ON project.no = trajectory.project \
-             WHERE ungraded.rule = ? AND ungraded.trajectory > ? AND not_before_ns <= ? ORDER BY ungraded.trajectory LIMIT ?",
-        )?;
-        let rows = statement.query_map(params![rule, after, now_ns, limit as i64], |row| {
-            Ok(Ungraded {
-                no: row.get(0)?,
-                trajectory_id: row.get(1)?,
-                story: row.get(2)?,
-                project: row.get(3)?,
-                rule: row.get(4)?,
-                digest: Digest(row.get(5)?),
-                attempts: row.get(6)?,
-            })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    pub fn ungraded_count(&self) -> Result<i64, StoreError> {
-        let reader = self.readers.take()?;
-        Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)
-    }
-
-    /// What was spent since then: by one rule or by all, in one project or in all.
-    pub fn spent_since(
-        &self,
-        since_ns: i64,
-        rule: Option<&str>,
-        project: Option<&str>,
-    ) -> Result<f64, StoreError> {
-        let reader = self.readers.take()?;
-        Ok(reader
-            .prepare_cached(
-                "SELECT coalesce(sum(cost_usd), 0.0) FROM spend LEFT JOIN project ON project.no = spend.project \
-                 WHERE hour >= ?1 AND (?2 IS NULL OR rule = ?2) AND (?3 IS NULL OR project.name = ?3)",
-            )?
-            .query_row(params![hour(since_ns), rule, project], |row| row.get(0))?)
-    }
-}
-
-pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
-
-pub(crate) fn hour(ns: i64) -> i64 {
-    ns.div_euclid(HOUR_NS)
-}
-
-fn add_spend(sql: &Connection, spend: &Spend, project: Option<i64>, now_ns: i64) -> Result<(), StoreError> {
-    if spend.calls == 0 && spend.cost_usd == 0.0 {
-        return Ok(());
-    }
-    sql.prepare_cached(
-        "INSERT INTO spend (hour, rule, project, calls, cost_usd) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET \
-         calls = calls + excluded.calls, cost_usd = cost_usd + excluded.cost_usd",
-    )?
-    .execute(params![hour(now_ns), spend.rule, project.unwrap_or(0), spend.calls, spend.cost_usd])?;
-    Ok(())
 }
 
 /// What is written for many trajectories at once, and before anything is taken out again: the index of words writes
@@ -375,7 +209,13 @@ fn assembled<'r>(
     for (trace, _) in traces.into_values() {
         write_facets(sql, trace)?;
     }
-    if !is_outdated && due_ns.is_some() {
+    if is_outdated {
+        // Whatever was wrong with it when it was set aside is not any more.
+        sql.prepare_cached(
+            "UPDATE due SET attempts = 0, not_before_ns = 0 WHERE story = ? AND attempts > 0",
+        )?
+        .execute([story])?;
+    } else if due_ns.is_some() {
         sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([story])?;
     }
     Ok(changed)
@@ -519,25 +359,7 @@ pub(crate) fn forget_trajectory(sql: &Connection, no: i64) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Puts verdicts in the place of those to the same questions.
-fn put_outcomes(
-    sql: &Connection,
-    no: i64,
-    outcomes: &[OutcomeRecord],
-    now_ns: i64,
-) -> Result<(), StoreError> {
-    let evaluators: HashSet<&str> = outcomes.iter().map(|outcome| outcome.evaluator.as_str()).collect();
-    for evaluator in &evaluators {
-        rollup::subtract(sql, no, Some(evaluator))?;
-    }
-    insert_outcomes(sql, no, outcomes, now_ns)?;
-    for evaluator in &evaluators {
-        rollup::add(sql, no, Some(evaluator))?;
-    }
-    Ok(())
-}
-
-fn insert_outcomes(
+pub(crate) fn insert_outcomes(
     sql: &Connection,
     no: i64,
     outcomes: &[OutcomeRecord],

@@ -8,6 +8,7 @@ mod annotations;
 mod check;
 mod compress;
 mod connection;
+mod due;
 mod error;
 mod facets;
 mod grading;
@@ -18,16 +19,16 @@ mod query;
 mod readers;
 mod retention;
 mod rollup;
+mod spend;
 mod transfer;
+mod ungraded;
 mod words;
 mod writer;
 
 pub use annotations::{Annotation, AnnotationFilter, NewAnnotation};
 pub use check::CheckReport;
 pub use error::StoreError;
-pub use grading::{
-    AssembledStory, Digest, Left, OutcomeRecord, RecordedKind, Spend, TrajectoryRecord, Ungraded,
-};
+pub use grading::{AssembledStory, Digest, OutcomeRecord, RecordedKind, TrajectoryRecord};
 pub use ingest::{BlockSignal, Chunk, Ingested, LinkKind, Root, SpanKey};
 pub use keys::{KeyRow, KeyScopes, new_key};
 pub use notes::AlertEvent;
@@ -36,7 +37,9 @@ pub use query::{
     ProjectPosition, ProjectRow, ScoreBound, ScoreRow, Story, TraceFilter, TraceRow, TrajectoryRow, Window,
 };
 pub use retention::{Removed, Retention};
+pub use spend::Spend;
 pub use transfer::Transferred;
+pub use ungraded::{Left, Ungraded};
 pub use writer::{WriterStatus, Written};
 
 use std::fmt;

@@ -4,7 +4,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::grading::{HOUR_NS, forget_trajectory, hour};
+use crate::grading::forget_trajectory;
+use crate::spend::bucket;
 use crate::writer::Written;
 
 /// What is kept.
@@ -31,7 +32,7 @@ const BYTES_A_STEP: u64 = 16 << 20;
 const PAGES_A_STEP: i64 = 500;
 
 /// For how long spending is remembered at least: a month, which is what people watch it over, and some days.
-const SPEND_KEPT_NS: i64 = 40 * 24 * HOUR_NS;
+const SPEND_KEPT_NS: i64 = 40 * 86_400_000_000_000;
 
 impl Store {
     /// Removes the oldest traces that are not to be kept: a few of them.
@@ -82,14 +83,14 @@ impl Store {
 }
 
 /// Alerts that were told go with the traces they were about. What judging cost is kept for as long as a budget or an
-/// alert may ask for it, whatever the age of traces: it is an hour a row.
+/// alert may ask for it, whatever the age of traces: it is a few rows an hour.
 fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
-        "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? LIMIT 500)",
+        "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY at_ns LIMIT 500)",
     )?
     .execute([before_ns])?;
     let spend_before_ns = before_ns.min(now_ns.saturating_sub(SPEND_KEPT_NS));
-    sql.prepare_cached("DELETE FROM spend WHERE hour < ?")?.execute([hour(spend_before_ns)])?;
+    sql.prepare_cached("DELETE FROM spend WHERE bucket < ?")?.execute([bucket(spend_before_ns)])?;
     Ok(())
 }
 

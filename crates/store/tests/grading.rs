@@ -50,6 +50,20 @@ fn what_waits_for_a_model_is_resumed_after_a_restart() {
 }
 
 #[test]
+fn spending_is_known_to_five_minutes() {
+    const MINUTE_NS: i64 = 60_000_000_000;
+    let (lab, story) = one_trace();
+    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
+    for minute in [2, 17, 58] {
+        let spend = Spend { rule: "nightly".to_owned(), calls: 1, cost_usd: 1.0 };
+        lab.store.judged(&who, vec![], spend, Left::More, minute * MINUTE_NS).unwrap().wait().unwrap();
+    }
+    let since = |minute: i64| lab.store.spent_since(minute * MINUTE_NS, None, None).unwrap();
+    assert_eq!([0, 4, 5, 19, 20, 59, 60].map(since), [3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 0.0]);
+}
+
+#[test]
 fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
     let (lab, story) = one_trace();
     lab.assemble(story, vec![waiting("a", 1)], 2);
@@ -197,6 +211,32 @@ fn what_got_no_answer_waits_and_is_taken_up_again() {
             .contains(&Ungraded { attempts: 1, ..who.clone() })
     };
     assert!(!waits(499) && waits(500));
+    // Who is put off loses none of his attempts.
+    lab.store.judged(&who, vec![], Spend::default(), Left::PutOff { ns: 900 }, 60).unwrap().wait().unwrap();
+    assert_eq!(lab.store.ungraded("nightly", 899, 0, 10).unwrap(), []);
+    let again = lab.store.ungraded("nightly", 900, 0, 10).unwrap().remove(0);
+    assert_eq!((again.attempts, again.delays), (1, 1));
+}
+
+#[test]
+fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
+    let (lab, story) = one_trace();
+    let by = |id: &str, rule: &str| TrajectoryRecord { ungraded_by: Some(rule.to_owned()), ..waiting(id, 1) };
+    lab.assemble(story, vec![by("a", "old"), by("b", "old"), by("c", "nightly"), by("d", "older")], 2);
+    let others = lab.store.ungraded_by_others(&["nightly"]).unwrap();
+    let pair = |rule: &str| (rule.to_owned(), "shop".to_owned());
+    assert_eq!(others, [pair("old"), pair("older")]);
+    let reroute = |rule: &str, project: &str, to: Option<&str>| {
+        let written = lab.store.reroute(rule.to_owned(), project.to_owned(), to.map(str::to_owned));
+        written.unwrap().wait().unwrap()
+    };
+    assert_eq!(reroute("old", "elsewhere", None), 0);
+    assert_eq!((reroute("old", "shop", Some("nightly")), reroute("old", "shop", Some("nightly"))), (2, 0));
+    assert_eq!(reroute("older", "shop", None), 1);
+    assert_eq!(lab.store.ungraded_by_others(&["nightly"]).unwrap(), []);
+    assert_eq!(lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().len(), 3);
+    assert_eq!(lab.store.ungraded_count().unwrap(), 3);
+    lab.assert_clean();
 }
 
 #[test]

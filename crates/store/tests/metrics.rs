@@ -102,6 +102,7 @@ fn expected(plain: &BTreeMap<String, Plain>) -> Sums {
             let key = (one.project.clone(), evaluator, one.record.agent.clone(), tool);
             let sum = sums.entry(key).or_default();
             sum.trajectories += 1;
+            sum.scored_trajectories += i64::from(part.scored > 0);
             sum.scored += part.scored;
             sum.sum += part.sum;
             sum.sum_sum += part.sum * part.sum;

@@ -7,6 +7,16 @@ use crate::prompt::Shortened;
 use crate::run::{CachedVerdict, Key, RunFileError};
 use crate::verdict::Reading;
 
+/// What it took to ask a question, whatever came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Effort {
+    pub calls: u32,
+    /// What counts against a limit: what the endpoint reports, or, where it does not, the most it can have been.
+    pub cost_usd: f64,
+    /// There is no answer, and that is the endpoint's fault: it is down, overloaded, or does not speak as it should.
+    pub is_endpoint_at_fault: bool,
+}
+
 /// A run's memory.
 pub trait Ledger {
     /// Keeps a trajectory; true when the run has met exactly this one before, so that its answers still hold.
@@ -16,6 +26,9 @@ pub trait Ledger {
     fn planned(&mut self, _trajectory_id: &str, _questions: usize) {}
 
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError>;
+
+    /// What a question of this trajectory took. Comes before its outcome, and also where there will be none.
+    fn asked(&mut self, _trajectory_id: &str, _effort: Effort) {}
 
     fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError>;
 

@@ -14,7 +14,7 @@ mod rules;
 
 pub use done::Done;
 pub use estimate::{ANSWER_TOKENS, Estimate, Estimator};
-pub use ledger::Ledger;
+pub use ledger::{Effort, Ledger};
 pub use progress::{Progress, Watcher};
 pub use rules::RulesJudge;
 
@@ -170,7 +170,7 @@ struct Runner<'w> {
     asked: u64,
     /// What the questions in flight may cost at most.
     reserved_usd: f64,
-    /// What questions may have cost whose answers did not say.
+    /// What questions may have cost beyond what their answers said.
     unreported_usd: f64,
     failures_in_a_row: u32,
     last_failure: String,
@@ -337,6 +337,17 @@ impl<'w> Runner<'w> {
         self.reserved_usd = (self.reserved_usd - asked.reserved_usd).max(0.0);
         let waiting = self.waiting.remove(&asked.key).unwrap_or_default();
         self.waiting_jobs -= waiting.len();
+        let price = self.judge.as_ref().and_then(|judge| judge.price);
+        let reported_usd = price.zip(asked.judgement.usage).map_or(0.0, |(price, usage)| price.of(usage));
+        let cost_usd = if asked.judgement.is_usage_partial {
+            reported_usd.max(asked.reserved_usd)
+        } else {
+            reported_usd
+        };
+        self.unreported_usd += cost_usd - reported_usd;
+        let is_endpoint_at_fault = matches!(asked.judgement.result, Err(JudgeFailure::Call(_)));
+        let effort = Effort { calls: asked.judgement.calls, cost_usd, is_endpoint_at_fault };
+        self.ledger.asked(asked.job.trajectory_id(), effort);
         match &asked.judgement.result {
             // Not the question's fault: it stays open for the next run.
             Err(JudgeFailure::Endpoint(failure)) => {
@@ -361,18 +372,15 @@ impl<'w> Runner<'w> {
                 }
             }
         }
-        let price = self.judge.as_ref().and_then(|judge| judge.price);
         let line = self.planner.line(&asked.job, &asked.judgement, price);
         if let Ok(reading) = &asked.judgement.result {
             self.ledger.cache(asked.key, reading, &asked.judgement.prompt.shortened)?;
         }
-        if line.cost_usd.is_none() {
-            // The endpoint does not say what it used: the most it can have been counts against the limit.
-            self.unreported_usd += asked.reserved_usd;
-        }
         self.record(&line)?;
         for job in waiting {
             // An identical question: answered with it, and paid for once.
+            let effort = Effort { is_endpoint_at_fault, ..Effort::default() };
+            self.ledger.asked(job.trajectory_id(), effort);
             let copy = self.planner.copied_line(&job, &line);
             self.record(&copy)?;
         }

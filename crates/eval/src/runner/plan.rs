@@ -29,6 +29,10 @@ impl Job {
         self.evaluator
     }
 
+    pub(super) fn trajectory_id(&self) -> &str {
+        &self.trajectory.trajectory_id
+    }
+
     fn case(&self) -> Case<'_> {
         Case { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
     }

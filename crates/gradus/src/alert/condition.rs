@@ -61,6 +61,10 @@ pub enum ConditionError {
     Window { found: String, example: String },
     #[error("{found:?} is not understood; after the comma comes 'at least' and a number, as in '{example}'")]
     Floor { found: String, example: String },
+    #[error(
+        "{subject} is a sum, which holds however little it is taken from; leave 'at least' out, as in '{example}'"
+    )]
+    NeedlessFloor { subject: String, example: String },
     #[error("{unit} do not fit {subject}, which counts {fitting}; an example: '{example}'")]
     Unit { unit: &'static str, subject: String, fitting: String, example: String },
 }
@@ -169,6 +173,9 @@ fn parse_bar(subject: &Subject, compared: &str) -> Result<Option<Bar>, Condition
 /// ` at least 30 steps`
 fn parse_floor(subject: &Subject, text: &str) -> Result<Floor, ConditionError> {
     let example = subject.example();
+    if *subject == Subject::CostPerHour {
+        return Err(ConditionError::NeedlessFloor { subject: subject.to_string(), example });
+    }
     let words: Vec<&str> = text.split_whitespace().take(5).collect();
     let (count, unit) = match words.as_slice() {
         [at, least, count] if is_at_least(at, least) => (*count, None),

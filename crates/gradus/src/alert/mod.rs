@@ -17,7 +17,7 @@ mod target;
 pub use condition::{Bar, Comparison, Condition, ConditionError, Floor};
 pub use deliver::{Counts, Dispatcher, KindCounts, Settings, StartError};
 pub use notice::{Notice, NoticeKind, SCHEMA};
-pub use rule::{ClearAt, Rule, RuleSection};
+pub use rule::{AlertRule, AlertSection, ClearAt};
 pub use state::{Example, Measured, State, advance};
 pub use subject::{Percentile, Subject, Unit};
 pub use target::{Target, TargetKind, WebhookUrl};

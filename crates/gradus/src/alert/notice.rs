@@ -23,7 +23,7 @@
 use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 
-use super::rule::Rule;
+use super::rule::AlertRule;
 use super::state::{Example, Measured};
 
 /// The version of the JSON form.
@@ -71,17 +71,13 @@ impl NoticeKind {
 
 impl Notice {
     pub(super) fn new(
-        rule: &Rule,
+        rule: &AlertRule,
         kind: NoticeKind,
         measured: Measured,
         since: Timestamp,
         at: Timestamp,
     ) -> Notice {
-        let Measured { value, count, mut examples, mut unseen } = measured;
-        examples.truncate(MOST_EXAMPLES);
-        for example in &mut examples {
-            example.summary = one_line(&example.summary, LONGEST_TEXT);
-        }
+        let Measured { value, count, mut unseen } = measured;
         unseen.truncate(MOST_UNSEEN);
         for name in &mut unseen {
             *name = one_line(name, LONGEST_TEXT);
@@ -100,8 +96,17 @@ impl Notice {
             unseen,
             since,
             at,
-            examples,
+            examples: Vec::new(),
         }
+    }
+
+    /// Steps and trajectories to look at, the worst first.
+    pub fn add_examples(&mut self, examples: impl Iterator<Item = Example>) {
+        let room = MOST_EXAMPLES.saturating_sub(self.examples.len());
+        self.examples.extend(examples.take(room).map(|mut example| {
+            example.summary = one_line(&example.summary, LONGEST_TEXT);
+            example
+        }));
     }
 
     /// The form that webhooks and commands get. `base_url` is where people open this server.
@@ -176,18 +181,20 @@ pub(super) fn one_line(text: &str, longest: usize) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::alert::RuleSection;
+    use crate::alert::AlertSection;
 
-    pub(in crate::alert) fn notice(measured: Measured) -> Notice {
-        let section = RuleSection {
+    pub(in crate::alert) fn notice(measured: Measured, examples: Vec<Example>) -> Notice {
+        let section = AlertSection {
             name: "tool <choice>".to_owned(),
             project: Some("shop".to_owned()),
             when: "thought_to_tool < 0.8 over 1h".to_owned(),
-            ..RuleSection::default()
+            ..AlertSection::default()
         };
-        let rule = Rule::from_section(section, &["thought_to_tool"]).expect("a rule");
+        let rule = AlertRule::from_section(section, &["thought_to_tool"]).expect("a rule");
         let since = Timestamp::from_second(1_700_000_000).expect("a time");
-        Notice::new(&rule, NoticeKind::Fired, measured, since, since)
+        let mut notice = Notice::new(&rule, NoticeKind::Fired, measured, since, since);
+        notice.add_examples(examples.into_iter());
+        notice
     }
 
     pub(in crate::alert) fn example(summary: &str) -> Example {
@@ -202,9 +209,8 @@ pub(super) mod tests {
 
     #[test]
     fn the_json_form_is_as_documented() {
-        let measured =
-            Measured { value: 0.7125, count: 40, examples: vec![example("calls\n rm")], unseen: vec![] };
-        let json = notice(measured).json(Some("https://gradus.example/"));
+        let measured = Measured { value: 0.7125, count: 40, unseen: vec![] };
+        let json = notice(measured, vec![example("calls\n rm")]).json(Some("https://gradus.example/"));
         let wanted = json!({
             "schema": 1,
             "kind": "fired",
@@ -230,11 +236,7 @@ pub(super) mod tests {
             }],
         });
         assert_eq!(json, wanted);
-        assert!(
-            notice(Measured { examples: vec![example("")], ..Measured::default() }).json(None)["examples"][0]
-                ["url"]
-                .is_null()
-        );
+        assert!(notice(Measured::default(), vec![example("")]).json(None)["examples"][0]["url"].is_null());
     }
 
     #[test]
@@ -253,8 +255,7 @@ pub(super) mod tests {
         assert_eq!(one_line("abcdef", 6), "abcdef");
         assert_eq!(one_line("abcdefg", 6), "abcde…");
         assert_eq!(one_line(&" ".repeat(1 << 20), 6), "");
-        let many = Measured { examples: vec![example(&"x".repeat(9_000)); 99], ..Measured::default() };
-        let notice = notice(many);
+        let notice = notice(Measured::default(), vec![example(&"x".repeat(9_000)); 99]);
         assert_eq!((notice.examples.len(), notice.examples[0].summary.chars().count()), (10, 500));
     }
 }

@@ -12,7 +12,7 @@ use super::subject::Subject;
 use super::target::{Target, WebhookUrl};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct AlertRule {
     pub name: String,
     /// Only this project; all of them if none is named.
     pub project: Option<String>,
@@ -29,7 +29,7 @@ pub struct Rule {
 /// One `[[alert]]` table.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RuleSection {
+pub struct AlertSection {
     pub name: String,
     pub project: Option<String>,
     /// As `thought_to_tool < 0.8 over 1h, at least 30 steps`.
@@ -45,9 +45,9 @@ pub struct RuleSection {
 }
 
 /// Without its addresses, which are secrets, and its command, which may hold some.
-impl fmt::Debug for RuleSection {
+impl fmt::Debug for AlertSection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleSection")
+        f.debug_struct("AlertSection")
             .field("name", &self.name)
             .field("project", &self.project)
             .field("when", &self.when)
@@ -67,10 +67,10 @@ const COOL_DOWN: Duration = Duration::from_secs(30 * 60);
 /// Names go into logs, headers of messages and a command's environment.
 const LONGEST_NAME: usize = 100;
 
-impl Rule {
+impl AlertRule {
     /// Checks a table. The error is one line that names the rule.
-    pub fn from_section(section: RuleSection, known_evaluators: &[&str]) -> Result<Rule, String> {
-        let RuleSection { name, project, when, clear_at, cool_down, webhook, slack, command } = section;
+    pub fn from_section(section: AlertSection, known_evaluators: &[&str]) -> Result<AlertRule, String> {
+        let AlertSection { name, project, when, clear_at, cool_down, webhook, slack, command } = section;
         let name = name.trim().to_owned();
         if !is_name(&name) {
             return Err(format!(
@@ -112,7 +112,7 @@ impl Rule {
             }
             targets.push(Target::Command(words));
         }
-        Ok(Rule { name, project, condition, clear_at, cool_down, targets })
+        Ok(AlertRule { name, project, condition, clear_at, cool_down, targets })
     }
 
     /// The value at which the alert is over, for conditions that compare one.
@@ -172,9 +172,9 @@ fn read_clear_at(condition: &Condition, clear_at: &ClearAt) -> Result<f64, Strin
 mod tests {
     use super::*;
 
-    fn read(toml: &str) -> Result<Rule, String> {
+    fn read(toml: &str) -> Result<AlertRule, String> {
         let section = toml::from_str(toml).map_err(|error| error.message().to_owned())?;
-        Rule::from_section(section, &["thought_to_tool"])
+        AlertRule::from_section(section, &["thought_to_tool"])
     }
 
     fn clears_at(when: &str) -> f64 {

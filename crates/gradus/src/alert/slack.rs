@@ -105,12 +105,8 @@ mod tests {
     fn recorded_text_cannot_mention_or_link() {
         let mut odd = example("<!channel> & <https://evil.example|click>");
         odd.trajectory_id = "a|<b>".to_owned();
-        let notice = notice(Measured {
-            value: 0.5,
-            count: 3,
-            examples: vec![odd],
-            unseen: vec!["<!here>".to_owned()],
-        });
+        let measured = Measured { value: 0.5, count: 3, unseen: vec!["<!here>".to_owned()] };
+        let notice = notice(measured, vec![odd]);
         let message = notice.slack(Some("https://gradus.example"));
         let text = message.to_string();
         assert!(!text.contains("<!") && !text.contains("<https://evil"), "{text}");
@@ -126,10 +122,8 @@ mod tests {
 
     #[test]
     fn the_largest_notice_is_within_the_limits() {
-        let mut measured =
-            Measured { examples: vec![example(&"&".repeat(9_000)); 99], ..Measured::default() };
-        measured.unseen = vec!["&".repeat(900); 99];
-        let mut notice = notice(measured);
+        let measured = Measured { unseen: vec!["&".repeat(900); 99], ..Measured::default() };
+        let mut notice = notice(measured, vec![example(&"&".repeat(9_000)); 99]);
         notice.rule = "&".repeat(100);
         notice.project = Some("&".repeat(100));
         notice.condition = "&".repeat(1_000);

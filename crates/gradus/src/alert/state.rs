@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::condition::Condition;
 use super::notice::{Notice, NoticeKind};
-use super::rule::Rule;
+use super::rule::AlertRule;
 
 /// Kept between two measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,8 +37,6 @@ pub struct Measured {
     pub value: f64,
     /// How many steps, trajectories or questions it is taken from.
     pub count: u64,
-    /// The worst of them.
-    pub examples: Vec<Example>,
     /// The tools that were not called in the window before.
     pub unseen: Vec<String>,
 }
@@ -64,7 +62,7 @@ enum Finding {
 
 /// Takes in one measurement. Too little data, or none, changes nothing and says nothing.
 pub fn advance(
-    rule: &Rule,
+    rule: &AlertRule,
     state: State,
     measured: Option<Measured>,
     now: Timestamp,
@@ -97,7 +95,7 @@ pub fn advance(
     }
 }
 
-fn judge(rule: &Rule, measured: &Measured) -> Option<Finding> {
+fn judge(rule: &AlertRule, measured: &Measured) -> Option<Finding> {
     let Condition { bar, .. } = &rule.condition;
     if measured.count < rule.condition.least_count() {
         return None;
@@ -114,7 +112,7 @@ fn judge(rule: &Rule, measured: &Measured) -> Option<Finding> {
 
 /// Whether enough time has passed since the last notice. A notice from the future means that the clock was set back:
 /// waiting for it could take for ever.
-fn is_cooled_down(rule: &Rule, noticed_at: Option<Timestamp>, now: Timestamp) -> bool {
+fn is_cooled_down(rule: &AlertRule, noticed_at: Option<Timestamp>, now: Timestamp) -> bool {
     let Some(noticed_at) = noticed_at else { return true };
     match std::time::Duration::try_from(now.duration_since(noticed_at)) {
         Ok(passed) => passed >= rule.cool_down,

@@ -1,18 +1,18 @@
 //! Alerts over time, minute by minute.
 
 use super::*;
-use crate::alert::RuleSection;
+use crate::alert::AlertSection;
 
 /// A rule, its state, and a clock that only moves when told.
 struct Watch {
-    rule: Rule,
+    rule: AlertRule,
     state: State,
 }
 
 impl Watch {
     fn new(when: &str) -> Watch {
-        let section = RuleSection { name: "n".to_owned(), when: when.to_owned(), ..RuleSection::default() };
-        let rule = Rule::from_section(section, &["thought_to_tool"]).expect("a rule");
+        let section = AlertSection { name: "n".to_owned(), when: when.to_owned(), ..AlertSection::default() };
+        let rule = AlertRule::from_section(section, &["thought_to_tool"]).expect("a rule");
         Watch { rule, state: State::default() }
     }
 
@@ -119,7 +119,7 @@ fn unseen_tools_fire_and_pass() {
     let mut watch = Watch::new("unseen_tool over 7d");
     let seen = |unseen: &[&str]| {
         let unseen: Vec<String> = unseen.iter().map(|name| (*name).to_owned()).collect();
-        Some(Measured { value: unseen.len() as f64, count: 10, unseen, ..Measured::default() })
+        Some(Measured { value: unseen.len() as f64, count: 10, unseen })
     };
     assert_eq!(watch.take(0, seen(&[])), None);
     let notice = watch.take(1, seen(&["drop_table"])).expect("a notice");

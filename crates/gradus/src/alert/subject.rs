@@ -123,7 +123,8 @@ impl Subject {
         match self {
             Subject::Evaluator(_) => &[Unit::Steps, Unit::Trajectories],
             Subject::FailureRate => &[Unit::Questions],
-            Subject::ErrorRate | Subject::CostPerHour | Subject::Latency(_) => &[Unit::Trajectories],
+            Subject::ErrorRate | Subject::Latency(_) => &[Unit::Trajectories],
+            Subject::CostPerHour => &[],
             Subject::UnseenTool => &[Unit::Steps],
         }
     }

@@ -28,6 +28,7 @@ pub(super) struct Meters {
     judge_calls: Counter,
     cost: Counter<f64, AtomicU64>,
     assembled: Counter,
+    setbacks: Counters,
     alerts: Counters,
     /// Deliveries of notices so far, as the dispatcher counts them.
     deliveries: Mutex<Counts>,
@@ -72,6 +73,11 @@ impl Meters {
         self.assembled.inc_by(trajectories as u64);
     }
 
+    /// A story, or a look at all that are due, came to nothing.
+    pub(super) fn set_back(&self, reason: &'static str) {
+        self.setbacks.get_or_create(&vec![("reason", reason.to_owned())]).inc();
+    }
+
     pub(super) fn outcome(&self, line: &OutcomeLine) {
         let kind = match line.outcome {
             OutcomeKind::Scored => "scored",
@@ -111,6 +117,7 @@ pub(super) fn exposition(server: &Server) -> String {
         "Trajectories that were new or changed",
         meters.assembled.clone(),
     );
+    registry.register("assembly_setbacks", "Traces that could not be assembled", meters.setbacks.clone());
     registry.register("outcomes", "Verdicts by evaluator", meters.outcomes.clone());
     registry.register("judge_calls", "Requests to judges", meters.judge_calls.clone());
     registry.register("judge_cost_usd", "Dollars spent on judges", meters.cost.clone());
@@ -164,6 +171,13 @@ fn register_state(server: &Server, registry: &mut Registry) {
     }
     if let Ok(due) = server.store.due_count() {
         gauge("traces_due", "Traces that something came for since they were assembled", due as f64);
+    }
+    if let Ok(set_aside) = server.store.set_aside_count() {
+        gauge(
+            "traces_set_aside",
+            "Traces that could not be assembled and wait to be tried again",
+            set_aside as f64,
+        );
     }
     if let Ok(ungraded) = server.store.ungraded_count() {
         gauge("trajectories_ungraded", "Trajectories that wait for a model", ungraded as f64);

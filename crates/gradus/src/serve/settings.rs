@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gradus_eval::judge::ModelJudge;
-use gradus_eval::rubric::Library;
+use gradus_eval::rubric::{Library, Subject as RubricSubject};
 use gradus_store::Retention;
 
-use super::live::Rule;
+use super::live::GradingRule;
 use crate::alert;
 use crate::config::{Environment, File, ServeSection};
 use crate::judging::{known_evaluators, library, seconds};
@@ -38,8 +38,8 @@ pub(crate) struct Settings {
 /// What can change while it runs.
 #[derive(Debug)]
 pub(crate) struct Reloadable {
-    pub(super) rules: Vec<Rule>,
-    pub(super) alerts: Vec<alert::Rule>,
+    pub(super) rules: Vec<GradingRule>,
+    pub(super) alerts: Vec<alert::AlertRule>,
     pub(super) redaction: Redaction,
     pub(super) retention: Retention,
     pub(super) library: Library,
@@ -136,15 +136,37 @@ impl Reloadable {
     fn of(file: &File, environment: &Environment) -> Result<Reloadable, String> {
         let library = library(&[], file)?;
         let known = known_evaluators(&library);
-        let alerts = file.alert.iter().map(|section| alert::Rule::from_section(section.clone(), &known));
+        let mut alerts: Vec<alert::AlertRule> = Vec::new();
+        for section in &file.alert {
+            let rule = alert::AlertRule::from_section(section.clone(), &known)?;
+            // How an alert stands is kept under its name.
+            if alerts.iter().any(|known| known.name == rule.name) {
+                return Err(format!("two alerts are called {:?}: give them different names", rule.name));
+            }
+            if let Some(name) = judges_trajectories(&rule.condition, &library) {
+                return Err(format!(
+                    "alert {:?}: when: {name} judges whole trajectories, not steps; write 'at least' and a number of trajectories",
+                    rule.name
+                ));
+            }
+            alerts.push(rule);
+        }
         Ok(Reloadable {
             rules: super::live::rules(file, environment, &library)?,
-            alerts: alerts.collect::<Result<_, _>>()?,
+            alerts,
             redaction: Redaction::from_sections(&file.serve.redact).map_err(|error| error.to_string())?,
             retention: retention(&file.serve)?,
             library,
         })
     }
+}
+
+/// The evaluator that a condition counts steps of, if it judges none.
+fn judges_trajectories<'l>(condition: &alert::Condition, library: &'l Library) -> Option<&'l str> {
+    let alert::Subject::Evaluator(name) = &condition.subject else { return None };
+    let counts_steps = condition.floor.is_some_and(|floor| floor.unit == Some(alert::Unit::Steps));
+    let rubric = library.iter().find(|rubric| rubric.name == *name)?;
+    (counts_steps && rubric.subject == RubricSubject::Trajectory).then_some(rubric.name.as_str())
 }
 
 fn retention(section: &ServeSection) -> Result<Retention, String> {

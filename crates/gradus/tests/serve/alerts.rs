@@ -158,7 +158,9 @@ fn a_dead_webhook_stops_nothing() {
     let listener = Listener::start();
     let port = silent.local_addr().unwrap().port();
     let dead = settings(port);
+    // Known by the beginning of its project's name, and by trajectories instead of steps.
     let second = settings(listener.port).replace("\"calls\"", "\"also calls\"");
+    let second = second.replace("project = \"p\"", "project = \"p*\"").replace("5 steps", "5 trajectories");
     lab.configure("", &format!("{dead}{second}"));
     let server = lab.serve();
     send(&server, 1, 10, false);

@@ -197,7 +197,8 @@ fn what_is_no_store_is_left_alone() {
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
 }
 
-/// A file that was cut off, or overwritten in its middle, is found out; no server goes on as if nothing was.
+/// A file that was cut off, or overwritten in its middle, is found out by a check; and a server either does not come up
+/// on it, or answers with an error where it meets the damage.
 #[test]
 fn a_damaged_file_is_found() {
     let lab = Lab::new();
@@ -219,6 +220,14 @@ fn a_damaged_file_is_found() {
         let checked = lab.run(&["store", "check"]);
         assert!(matches!(checked.code, Some(1 | 2)), "{name}: {} {}", checked.out, checked.err);
         assert!(!checked.err.is_empty() && !checked.err.contains("panicked"), "{name}: {}", checked.err);
+        match lab.try_serve(&[]) {
+            Err(log) => assert!(log.contains("damaged"), "{name}: {log}"),
+            Ok(server) => {
+                let reply = server.request("GET", "/api/v1/projects/p/spans").try_send();
+                assert!(reply.is_none_or(|reply| reply.status >= 500), "{name}");
+                eventually("it is told", || server.log().contains("malformed").then_some(()));
+            }
+        }
     }
     std::fs::write(lab.path(".gradus/gradus.db"), &whole).unwrap();
     lab.run(&["store", "check"]).exits_with(0);

@@ -68,6 +68,11 @@ impl Lab {
     }
 
     pub(crate) fn serve_with(&self, arguments: &[&str]) -> Server {
+        self.try_serve(arguments).unwrap_or_else(|log| panic!("the server does not come up: {log}"))
+    }
+
+    /// Starts a server that may not come up; then, its log.
+    pub(crate) fn try_serve(&self, arguments: &[&str]) -> Result<Server, String> {
         let mut all = vec!["serve", "--log-format", "json"];
         if !arguments.contains(&"--http") {
             all.extend(["--http", "127.0.0.1:0"]);
@@ -76,7 +81,7 @@ impl Lab {
             all.extend(["--grpc", "127.0.0.1:0"]);
         }
         all.extend(arguments);
-        Server::start(self.command(&all))
+        Server::try_start(self.command(&all))
     }
 
     /// Starts a server that is not expected to come up.
@@ -87,6 +92,13 @@ impl Lab {
         }
         all.extend(arguments);
         in_vain(self.command(&all))
+    }
+
+    /// The store's file, beside the server.
+    pub(crate) fn sql(&self) -> rusqlite::Connection {
+        let sql = rusqlite::Connection::open(self.path(".gradus/gradus.db")).unwrap();
+        sql.busy_timeout(DEADLINE).unwrap();
+        sql
     }
 
     /// All that the store's folder holds, as bytes.
@@ -136,7 +148,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(mut command: Command) -> Server {
+    pub(crate) fn start(command: Command) -> Server {
+        Server::try_start(command).unwrap_or_else(|log| panic!("the server does not come up: {log}"))
+    }
+
+    fn try_start(mut command: Command) -> Result<Server, String> {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
@@ -158,9 +174,11 @@ impl Server {
         });
         let Ok((http, grpc)) = receiver.recv_timeout(DEADLINE) else {
             let _ = child.kill();
-            panic!("the server does not come up: {}", log.lock().unwrap());
+            let _ = child.wait();
+            let _ = reader.join();
+            return Err(log.lock().unwrap().clone());
         };
-        Server { child, http, grpc, log, reader: Some(reader) }
+        Ok(Server { child, http, grpc, log, reader: Some(reader) })
     }
 
     pub(crate) fn log(&self) -> String {

@@ -325,6 +325,55 @@ fn a_days_budget_ends_the_asking() {
     assert_eq!((model_outcomes(&server).len(), endpoint.received()), (30, 30));
 }
 
+/// An endpoint that does not say what it used: the most that a question can have cost counts, over restarts, too.
+#[test]
+fn a_days_budget_holds_where_no_usage_is_reported() {
+    let lab = Lab::new();
+    let endpoint = endpoint(|incoming| match incoming.verdict("correct") {
+        Answer::Reply { status, headers, body } => {
+            let mut body: Json = serde_json::from_str(&body).unwrap();
+            body.as_object_mut().unwrap().remove("usage").unwrap();
+            Answer::Reply { status, headers, body: body.to_string() }
+        }
+        other => other,
+    });
+    lab.configure("", &rule(&endpoint.url(), "daily_budget_usd = 0.3"));
+    let mut asked = 0;
+    for round in 0..3 {
+        let server = lab.serve();
+        send_visits(&server, round * 30 + 1..=round * 30 + 30);
+        eventually("it is told", || server.log().contains("judging rests").then_some(()));
+        server.assembled();
+        if round == 0 {
+            asked = endpoint.received();
+            assert!((2..=25).contains(&asked), "{asked}");
+        }
+        assert_eq!(endpoint.received(), asked, "a restart does not make money");
+        assert_eq!(server.stop().0, Some(0));
+    }
+}
+
+/// A store that takes nothing for a while loses no verdict, and forgets no money.
+#[test]
+fn a_store_that_takes_nothing_loses_no_verdict_and_no_cost() {
+    let lab = Lab::new();
+    let endpoint = endpoint(|incoming| incoming.verdict("correct").after(Duration::from_millis(300)));
+    lab.configure("", &rule(&endpoint.url(), ""));
+    let server = lab.serve();
+    send_visits(&server, 1..=12);
+    eventually("some are asked", || (endpoint.received() >= 3).then_some(()));
+    // The store waits for five seconds and then gives up on what it was given.
+    let sql = lab.sql();
+    sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+    eventually("it is told", || server.log().contains("verdicts could not be stored").then_some(()));
+    sql.execute_batch("ROLLBACK").unwrap();
+    server.graded();
+    assert_eq!((model_outcomes(&server).len(), endpoint.received()), (12, 12));
+    let spend = "SELECT sum(calls), sum(cost_usd) FROM spend";
+    let (calls, cost): (i64, f64) = sql.query_row(spend, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert!(calls == 12 && (cost - 12.0 * 0.0014).abs() < 1e-6, "{calls} calls, ${cost}");
+}
+
 #[test]
 fn a_dead_endpoint_stops_nothing_else() {
     let lab = Lab::new();
@@ -343,6 +392,133 @@ fn a_dead_endpoint_stops_nothing_else() {
     let outcomes = model_outcomes(&server);
     assert_eq!((outcomes.len(), endpoint.received()), (20, 20));
     assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
+}
+
+/// Rules that come and go: what waits is judged by the rule that its project has now.
+#[test]
+fn what_waits_follows_the_rules() {
+    let lab = Lab::new();
+    let endpoint = endpoint(|incoming| incoming.verdict("correct"));
+    let with = |project: &str, more: &str| {
+        rule(&endpoint.url(), more)
+            .replace("name = \"r\"", &format!("project = \"{project}\""))
+            .replace("[judge]\nconcurrency = 2\n", "")
+    };
+    // No money: everything waits.
+    lab.configure("", &with("*", "daily_budget_usd = 0.0"));
+    let server = lab.serve();
+    send_visits(&server, 1..=5);
+    for number in 6..=8 {
+        server.export(&Visit::new(number).export("other"));
+    }
+    server.assembled();
+    assert_eq!(server.metric("gradus_trajectories_ungraded"), Some(8.0));
+    // One above it that takes a project, and none for the rest.
+    lab.configure("", &with("p", ""));
+    server.signal(Signal::HUP);
+    server.graded();
+    assert_eq!((model_outcomes(&server).len(), endpoint.received()), (5, 5));
+}
+
+#[test]
+fn rules_that_cannot_be_told_apart_are_refused() {
+    let lab = Lab::new();
+    let twice = "[[rule]]\nproject = \"shop-*\"\n[[rule]]\nproject = \"shop-*\"\nsample = 0.5\n";
+    lab.configure("", twice);
+    let ran = lab.serve_in_vain(&[]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    assert!(ran.err.contains("two rules are called \"shop-*\""), "{}", ran.err);
+    let alert = "[[alert]]\nname = \"a\"\nwhen = \"error_rate > 0.1 over 1h\"\n";
+    lab.configure("", &alert.repeat(2));
+    let ran = lab.serve_in_vain(&[]);
+    assert!(ran.err.contains("two alerts are called \"a\"") && ran.err.lines().count() == 1, "{}", ran.err);
+    lab.configure(
+        "",
+        "[[alert]]\nname = \"a\"\nwhen = \"sequence_optimality < 0.5 over 1h, at least 9 steps\"\n",
+    );
+    let ran = lab.serve_in_vain(&[]);
+    assert!(ran.err.contains("a number of trajectories") && ran.err.lines().count() == 1, "{}", ran.err);
+}
+
+/// A judge that is gone for longer than anybody asks again: its questions wait.
+#[test]
+fn an_outage_costs_no_question_its_answer() {
+    let lab = Lab::new();
+    let is_down = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let switch = Arc::clone(&is_down);
+    let endpoint = endpoint(move |incoming| match switch.load(std::sync::atomic::Ordering::Relaxed) {
+        // Not worth asking again at once, so that an outage takes little time here.
+        true => Answer::status(503, "{}").with_header("retry-after", "0"),
+        false => incoming.verdict("correct"),
+    });
+    lab.configure("", &rule(&endpoint.url(), ""));
+    let server = lab.serve();
+    send_visits(&server, 1..=1);
+    server.graded();
+    is_down.store(true, std::sync::atomic::Ordering::Relaxed);
+    send_visits(&server, 2..=4);
+    let sql = lab.sql();
+    // Five times as long as it takes to use up all attempts; hours pass at once.
+    for round in 1..=5 {
+        eventually("all were asked in vain", || {
+            let count = "SELECT count(*) FROM ungraded WHERE delays >= ?";
+            (sql.query_row(count, [round], |row| row.get::<_, i64>(0)).unwrap() == 3).then_some(())
+        });
+        let used: i64 = sql.query_row("SELECT sum(attempts) FROM ungraded", [], |row| row.get(0)).unwrap();
+        assert_eq!(used, 0);
+        sql.execute("UPDATE ungraded SET not_before_ns = 0", []).unwrap();
+    }
+    is_down.store(false, std::sync::atomic::Ordering::Relaxed);
+    sql.execute("UPDATE ungraded SET not_before_ns = 0", []).unwrap();
+    server.graded();
+    let outcomes = model_outcomes(&server);
+    assert_eq!(outcomes.len(), 4);
+    assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
+}
+
+/// One trace that cannot be read keeps nobody else from being graded, and is graded itself once it can be.
+#[test]
+fn an_unreadable_trace_is_set_aside() {
+    let lab = Lab::new();
+    // Nothing is complete yet when it stops.
+    lab.write("gradus.toml", "[serve]\nquiet_s = 600\n");
+    let server = lab.serve();
+    send_visits(&server, 1..=6);
+    server.stop();
+    let body = damage(&lab, 1, &[0; 40]);
+    lab.configure("", "");
+    let server = lab.serve();
+    eventually("all others are assembled", || (server.metric("gradus_traces_due")? == 1.0).then_some(()));
+    let scored = server.json("/api/v1/metrics?evaluator=call_validity")["items"][0]["scored"].clone();
+    assert_eq!(scored, 5);
+    assert_eq!(server.metric("gradus_traces_set_aside"), Some(1.0));
+    assert!(server.metric(r#"gradus_assembly_setbacks_total{reason="unreadable"}"#).unwrap() >= 1.0);
+    assert!(server.log().contains("it is set aside for a while"), "{}", server.log());
+    send_visits(&server, 11..=13);
+    eventually("what comes is graded", || {
+        let metrics = server.json("/api/v1/metrics?evaluator=call_validity");
+        (metrics["items"][0]["scored"] == 8).then_some(())
+    });
+    damage(&lab, 1, &body);
+    server.assembled();
+    assert_eq!(server.metric("gradus_traces_set_aside"), Some(0.0));
+    assert_eq!(server.trace(&trace_id(1))["trajectories"].as_array().unwrap().len(), 1);
+}
+
+/// Puts something else in the place of a block of a trace; returns what was there.
+fn damage(lab: &Lab, trace: u128, body: &[u8]) -> Vec<u8> {
+    let sql = lab.sql();
+    let id = trace.to_be_bytes();
+    let block: i64 = sql
+        .query_row(
+            "SELECT max(block.no) FROM block JOIN trace ON trace.no = block.trace WHERE trace_id = ?",
+            [&id[..]],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let before = sql.query_row("SELECT body FROM block WHERE no = ?", [block], |row| row.get(0)).unwrap();
+    assert_eq!(sql.execute("UPDATE block SET body = ? WHERE no = ?", (body, block)).unwrap(), 1);
+    before
 }
 
 /// New settings do not ask what the old ones have asked already.

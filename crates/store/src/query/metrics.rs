@@ -44,6 +44,8 @@ pub enum MetricGroup {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moments {
     pub trajectories: i64,
+    /// Those with at least one score.
+    pub scored_trajectories: i64,
     pub scored: i64,
     pub sum: f64,
     pub sum_sum: f64,
@@ -59,6 +61,20 @@ pub struct MetricRow {
     /// What it is grouped by: a time in nanoseconds, or a name.
     pub group: String,
     pub moments: Moments,
+}
+
+impl std::ops::AddAssign for Moments {
+    fn add_assign(&mut self, other: Moments) {
+        self.trajectories += other.trajectories;
+        self.scored_trajectories += other.scored_trajectories;
+        self.scored += other.scored;
+        self.sum += other.sum;
+        self.sum_sum += other.sum_sum;
+        self.sum_n += other.sum_n;
+        self.n_n += other.n_n;
+        self.failed += other.failed;
+        self.not_applicable += other.not_applicable;
+    }
 }
 
 impl Store {
@@ -116,8 +132,8 @@ impl Store {
             }
         }
         let mut statement = reader.prepare_cached(&format!(
-            "SELECT evaluator, CAST({key} AS TEXT) AS grouped, sum(trajectories), sum(scored), sum(sum), sum(sum_sum), \
-             sum(sum_n), sum(n_n), sum(failed), sum(not_applicable) FROM rollup WHERE {} \
+            "SELECT evaluator, CAST({key} AS TEXT) AS grouped, sum(trajectories), sum(scored_trajectories), sum(scored), \
+             sum(sum), sum(sum_sum), sum(sum_n), sum(n_n), sum(failed), sum(not_applicable) FROM rollup WHERE {} \
              GROUP BY evaluator, grouped HAVING sum(trajectories) > 0 ORDER BY evaluator, min(bucket), grouped",
             terms.join(" AND ")
         ))?;
@@ -127,13 +143,14 @@ impl Store {
                 group: row.get(1)?,
                 moments: Moments {
                     trajectories: row.get(2)?,
-                    scored: row.get(3)?,
-                    sum: row.get(4)?,
-                    sum_sum: row.get(5)?,
-                    sum_n: row.get(6)?,
-                    n_n: row.get(7)?,
-                    failed: row.get(8)?,
-                    not_applicable: row.get(9)?,
+                    scored_trajectories: row.get(3)?,
+                    scored: row.get(4)?,
+                    sum: row.get(5)?,
+                    sum_sum: row.get(6)?,
+                    sum_n: row.get(7)?,
+                    n_n: row.get(8)?,
+                    failed: row.get(9)?,
+                    not_applicable: row.get(10)?,
                 },
             })
         })?;

@@ -6,6 +6,8 @@ use rusqlite::{Connection, Row, params_from_iter};
 use super::project_number;
 use crate::Store;
 use crate::error::StoreError;
+use crate::facets::FacetKind;
+use crate::grading::RecordedKind;
 
 /// Trajectories that began in a window, of one project or of all.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +28,7 @@ pub struct ExampleRow {
     pub tool: String,
     pub label: Option<String>,
     pub score: Option<f64>,
+    pub start_ns: i64,
     pub duration_ns: i64,
 }
 
@@ -33,13 +36,21 @@ pub struct ExampleRow {
 const MOST: i64 = 20_000;
 
 impl Store {
-    /// How many trajectories there are, and how many ended in an error.
+    /// The names of all projects.
+    pub fn project_names(&self) -> Result<Vec<String>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached("SELECT name FROM project ORDER BY name")?;
+        Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    }
+
+    /// How many trajectories there are, and how many ended in an error; of many, the latest count.
     pub fn error_counts(&self, window: &Window) -> Result<(u64, u64), StoreError> {
         let reader = self.readers.take()?;
         let Some((terms, values)) = within(&reader, window)? else { return Ok((0, 0)) };
         Ok(reader
             .prepare_cached(&format!(
-                "SELECT count(*), coalesce(sum(is_error), 0) FROM (SELECT is_error FROM trajectory WHERE {terms})"
+                "SELECT count(*), coalesce(sum(is_error), 0) FROM (SELECT is_error FROM trajectory WHERE {terms} \
+                 ORDER BY start_ns DESC LIMIT {MOST})"
             ))?
             .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?)
     }
@@ -64,12 +75,13 @@ impl Store {
     ) -> Result<Vec<ExampleRow>, StoreError> {
         let reader = self.readers.take()?;
         let Some((terms, mut values)) = within(&reader, window)? else { return Ok(Vec::new()) };
-        values.push(Value::Integer(if are_failed { 2 } else { 0 }));
+        let kind = if are_failed { RecordedKind::Failed } else { RecordedKind::Scored };
+        values.push(Value::Integer(kind as i64));
         let evaluator = evaluator.map_or(Value::Null, |name| Value::Text(name.to_owned()));
         values.extend([evaluator.clone(), evaluator, Value::Integer(limit as i64)]);
         let mut statement = reader.prepare_cached(&format!(
             "SELECT trace.trace_id, t.trajectory_id, t.query, outcome.step, outcome.tool, outcome.label, outcome.score, \
-             t.end_ns - t.start_ns \
+             t.end_ns - t.start_ns, t.start_ns \
              FROM (SELECT no, trace, trajectory_id, query, start_ns, end_ns FROM trajectory WHERE {terms} \
              ORDER BY start_ns DESC LIMIT {MOST}) t \
              JOIN outcome ON outcome.trajectory = t.no JOIN trace ON trace.no = t.trace \
@@ -92,7 +104,7 @@ impl Store {
         let (which, order) =
             if by_duration { ("1", "t.end_ns - t.start_ns") } else { ("t.is_error", "t.start_ns") };
         let mut statement = reader.prepare_cached(&format!(
-            "SELECT trace.trace_id, t.trajectory_id, t.query, 0, '', NULL, NULL, t.end_ns - t.start_ns \
+            "SELECT trace.trace_id, t.trajectory_id, t.query, 0, '', NULL, NULL, t.end_ns - t.start_ns, t.start_ns \
              FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}) t \
              JOIN trace ON trace.no = t.trace WHERE {which} ORDER BY {order} DESC LIMIT ?"
         ))?;
@@ -100,32 +112,34 @@ impl Store {
     }
 
     /// The tools that trajectories of the window's last `recent_ns` call and none before that in the window did, with how
-    /// many trajectories were looked at.
+    /// many steps were looked at.
     pub fn unseen_tools(&self, window: &Window, recent_ns: i64) -> Result<(Vec<String>, u64), StoreError> {
         let reader = self.readers.take()?;
         let recent_from = window.to_ns.saturating_sub(recent_ns);
         let recent = Window { from_ns: recent_from, ..window.clone() };
         let Some((terms, values)) = within(&reader, &recent)? else { return Ok((Vec::new(), 0)) };
         let mut statement = reader.prepare_cached(&format!(
-            "SELECT project, tools FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}"
+            "SELECT project, tools, steps FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}"
         ))?;
         let rows = statement
-            .query_map(params_from_iter(values), |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+            .query_map(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let mut tools: Vec<(i64, String)> = Vec::new();
         let mut count = 0;
         for row in rows {
-            let (project, names): (i64, String) = row?;
-            count += 1;
+            let (project, names, steps): (i64, String, u64) = row?;
+            count += steps;
             tools.extend(names.lines().map(|name| (project, name.to_owned())));
         }
         tools.sort_unstable();
         tools.dedup();
         let mut unseen = Vec::new();
         let mut earlier = reader.prepare_cached(
-            "SELECT 1 FROM facet WHERE project = ? AND kind = 2 AND value = ? AND start_ns >= ? AND start_ns < ?",
+            "SELECT 1 FROM facet WHERE project = ? AND kind = ? AND value = ? AND start_ns >= ? AND start_ns < ?",
         )?;
         for (project, tool) in tools {
-            if !tool.is_empty() && !earlier.exists((project, &tool, window.from_ns, recent_from))? {
+            if !tool.is_empty()
+                && !earlier.exists((project, FacetKind::Tool as i64, &tool, window.from_ns, recent_from))?
+            {
                 unseen.push(tool);
             }
         }
@@ -155,5 +169,6 @@ fn example(row: &Row<'_>) -> Result<ExampleRow, rusqlite::Error> {
         label: row.get(5)?,
         score: row.get(6)?,
         duration_ns: row.get(7)?,
+        start_ns: row.get(8)?,
     })
 }

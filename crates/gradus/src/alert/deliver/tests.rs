@@ -83,12 +83,12 @@ fn hasty() -> Settings {
 }
 
 fn any_notice() -> Notice {
-    notice(Measured { value: 0.5, count: 40, examples: vec![example("a & b")], unseen: vec![] })
+    notice(Measured { value: 0.5, count: 40, unseen: vec![] }, vec![example("a & b")])
 }
 
 /// A notice that can be told from others.
 fn numbered(count: u64) -> Notice {
-    notice(Measured { value: 0.5, count, ..Measured::default() })
+    notice(Measured { value: 0.5, count, ..Measured::default() }, Vec::new())
 }
 
 #[tokio::test]

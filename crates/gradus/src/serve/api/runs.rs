@@ -38,7 +38,7 @@ pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<Runs>
     blocking(&server, |server| {
         let live = server.reloadable();
         let live = live.rules.iter().map(|rule| Run {
-            run_id: format!("live-{}", rule.name),
+            run_id: rule.run_id(),
             state: "running",
             is_live: true,
             started: None,

@@ -8,13 +8,12 @@ use std::time::Duration;
 use gradus_core::assemble::LinkKey;
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::runner::RulesJudge;
-use gradus_store::{
-    AssembledStory, LinkKind, OutcomeRecord, RecordedKind, Store, StoreError, Story, TrajectoryRecord,
-};
+use gradus_store::{AssembledStory, LinkKind, StoreError, Story, TrajectoryRecord, Written};
 
-use super::rule::Rule;
+use super::record::{outcome_record, record_of};
+use super::rule::GradingRule;
+use super::setback::{Setback, survive};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 use crate::source::{Intake, Limits};
@@ -25,20 +24,18 @@ const BATCH: usize = 128;
 const WRITTEN_AT_ONCE: usize = 4 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-const QUERY_BYTES: usize = 300;
-const NAME_BYTES: usize = 200;
-/// Tools that a trajectory is found by.
-const MOST_TOOLS: usize = 500;
 
 /// Assembles what is complete until the server stops.
 pub(super) fn run(server: &Server) {
     let mut judges = Judges::default();
     while !server.is_stopping.load(Ordering::Relaxed) {
-        let pause = match assemble_due(server, &mut judges) {
+        let pause = match survive(|| assemble_due(server, &mut judges)) {
             Ok(0) => PAUSE,
             Ok(_) => Duration::ZERO,
-            Err(error) => {
-                tracing::error!(%error, "traces could not be assembled; trying again");
+            Err(setback) => {
+                server.meters.set_back(setback.kind());
+                tracing::error!(error = %setback, "traces could not be assembled; trying again");
+                judges = Judges { is_careful: true, ..Judges::default() };
                 PAUSE_AFTER_FAILURE
             }
         };
@@ -59,39 +56,76 @@ fn assemble_due(server: &Server, judges: &mut Judges) -> Result<usize, StoreErro
     let mut written = Vec::new();
     let (mut stories, mut bytes) = (Vec::new(), 0);
     for number in &due {
-        let story = server.store.story(*number)?;
-        let (trajectories, links) = read_story(&story);
-        if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
-            // It belongs to others, and is assembled with them.
-            continue;
+        match survive(|| assemble(server, &reloadable, judges, *number)) {
+            Ok(Some(story)) => {
+                bytes += story.bytes();
+                stories.push(story);
+            }
+            Ok(None) => {}
+            Err(setback) => {
+                judges.by_rule.clear();
+                set_aside(server, *number, setback)?;
+            }
         }
-        let mut records = Vec::with_capacity(trajectories.len());
-        for mut trajectory in trajectories {
-            let rule = reloadable.rules.iter().find(|rule| rule.fits(project(&trajectory)));
-            let record = record_of(&mut trajectory);
-            records.push(match rule.filter(|rule| rule.takes(&trajectory)) {
-                Some(rule) => judges.judge(server, rule, trajectory, record),
-                None => record,
-            });
-        }
-        let story = AssembledStory { story: *number, due_ns: story.due_ns, records };
-        bytes += story.bytes();
-        stories.push(story);
         if bytes > WRITTEN_AT_ONCE || judges.is_careful {
-            written.push(server.store.assembled(std::mem::take(&mut stories), now_ns())?);
+            written.extend(store(server, &mut stories)?);
             bytes = 0;
         }
     }
-    if !stories.is_empty() {
-        written.push(server.store.assembled(stories, now_ns())?);
+    written.extend(store(server, &mut stories)?);
+    let mut failed = None;
+    for (numbers, one) in written {
+        match (one.wait(), numbers.as_slice()) {
+            (Ok(count), _) => server.meters.assembled(count),
+            (Err(error), [alone]) => set_aside(server, *alone, error.into())?,
+            (Err(error), _) => failed = Some(error),
+        }
     }
     // Stories that are stored together fail together: after a failure each is for itself.
-    judges.is_careful = true;
-    for one in written {
-        server.meters.assembled(one.wait()?);
+    judges.is_careful = failed.is_some();
+    failed.map_or(Ok(due.len()), Err)
+}
+
+/// `None` when it belongs to others, and is assembled with them.
+fn assemble(
+    server: &Server,
+    reloadable: &Reloadable,
+    judges: &mut Judges,
+    number: i64,
+) -> Result<Option<AssembledStory>, StoreError> {
+    let story = server.store.story(number)?;
+    let (trajectories, links) = read_story(&story)?;
+    if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
+        return Ok(None);
     }
-    judges.is_careful = false;
-    Ok(due.len())
+    let mut records = Vec::with_capacity(trajectories.len());
+    for mut trajectory in trajectories {
+        let rule = reloadable.rules.iter().find(|rule| rule.fits(project(&trajectory)));
+        let record = record_of(&mut trajectory);
+        records.push(match rule.filter(|rule| rule.takes(&trajectory)) {
+            Some(rule) => judges.judge(server, rule, trajectory, record),
+            None => record,
+        });
+    }
+    Ok(Some(AssembledStory { story: number, due_ns: story.due_ns, records }))
+}
+
+type Storing = (Vec<i64>, Written<usize>);
+
+fn store(server: &Server, stories: &mut Vec<AssembledStory>) -> Result<Option<Storing>, StoreError> {
+    if stories.is_empty() {
+        return Ok(None);
+    }
+    let numbers = stories.iter().map(|story| story.story).collect();
+    Ok(Some((numbers, server.store.assembled(std::mem::take(stories), now_ns())?)))
+}
+
+/// Goes on without a story that nothing can be made of for now. What the whole store suffers from is an error.
+fn set_aside(server: &Server, number: i64, setback: Setback) -> Result<(), StoreError> {
+    let setback = setback.own()?;
+    server.meters.set_back(setback.kind());
+    tracing::error!(story = number, error = %setback, "a trace could not be assembled; it is set aside for a while");
+    server.store.set_aside(number, now_ns())?.wait()
 }
 
 fn project(trajectory: &Trajectory) -> &str {
@@ -118,14 +152,14 @@ impl Judges {
     fn judge(
         &mut self,
         server: &Server,
-        rule: &Rule,
+        rule: &GradingRule,
         trajectory: Trajectory,
         mut record: TrajectoryRecord,
     ) -> TrajectoryRecord {
         let judge = self
             .by_rule
             .entry(rule.name.clone())
-            .or_insert_with(|| RulesJudge::new(&run_id(rule), &rule.evaluators, rule.tool_texts()));
+            .or_insert_with(|| RulesJudge::new(&rule.run_id(), &rule.evaluators, rule.tool_texts()));
         let tools: HashMap<u32, String> =
             trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
         for line in judge.judge(trajectory) {
@@ -137,41 +171,21 @@ impl Judges {
     }
 }
 
-/// The name under which a rule's verdicts are kept.
-pub(super) fn run_id(rule: &Rule) -> String {
-    format!("live-{}", rule.name)
-}
-
-pub(super) fn outcome_record(line: &OutcomeLine, tools: &HashMap<u32, String>) -> OutcomeRecord {
-    OutcomeRecord {
-        evaluator: line.evaluator.to_string(),
-        step: line.step_index,
-        kind: match line.outcome {
-            OutcomeKind::Scored => RecordedKind::Scored,
-            OutcomeKind::NotApplicable => RecordedKind::NotApplicable,
-            OutcomeKind::Failed => RecordedKind::Failed,
-        },
-        label: line.label.clone(),
-        score: line.score,
-        tool: line
-            .step_index
-            .and_then(|index| tools.get(&index))
-            .map(|tool| beginning(tool).replace('\n', " "))
-            .unwrap_or_default(),
-        run: line.run_id.to_string(),
-        line: serde_json::to_string(line).unwrap_or_default(),
-    }
-}
-
 /// The trajectories of a story, as `gradus traces` would find them in a file.
 pub(in crate::serve) fn story_trajectories(story: &Story) -> Vec<Trajectory> {
-    read_story(story).0
+    match read_story(story) {
+        Ok((trajectories, _)) => trajectories,
+        Err(error) => {
+            tracing::error!(%error, "a trace could not be assembled");
+            Vec::new()
+        }
+    }
 }
 
 type Links = Vec<(TraceId, LinkKind, u64)>;
 
 /// The same, with what ties its traces to others beyond what spans alone say.
-fn read_story(story: &Story) -> (Vec<Trajectory>, Links) {
+fn read_story(story: &Story) -> Result<(Vec<Trajectory>, Links), StoreError> {
     let mut trajectories = Vec::new();
     let limits = Limits::default();
     let mut sink = |_: usize, mut trajectory: Trajectory| {
@@ -186,18 +200,16 @@ fn read_story(story: &Story) -> (Vec<Trajectory>, Links) {
     let mut intake = Intake::new(limits, &mut sink);
     intake.begin_source("store");
     crate::stored_records::write_otlp(story, &mut |export| intake.export(export));
-    let links = match intake.finish() {
-        Ok(summary) => summary.links.into_iter().map(|(trace, key)| {
-            let (kind, key) = stored_link(key);
-            (trace, kind, key)
-        }),
-        Err(error) => {
-            tracing::error!(%error, story = story.no, "a trace could not be assembled");
-            return (trajectories, Vec::new());
-        }
-    };
+    let summary = intake.finish().map_err(|error| StoreError::BadRow {
+        what: format!("story {}", story.no),
+        reason: error.to_string(),
+    })?;
+    let links = summary.links.into_iter().map(|(trace, key)| {
+        let (kind, key) = stored_link(key);
+        (trace, kind, key)
+    });
     let links = links.collect();
-    (trajectories, links)
+    Ok((trajectories, links))
 }
 
 /// A link's key as the store has it.
@@ -207,84 +219,4 @@ pub(in crate::serve) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
         LinkKey::Leaves(key) => (LinkKind::Leaves, key),
         LinkKey::Continues(key) => (LinkKind::Continues, key),
     }
-}
-
-/// A trajectory as it is stored.
-fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
-    let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
-    let json = serde_json::to_vec(trajectory).unwrap_or_default();
-    trajectory.tools = offered;
-    let mut tools: Vec<String> =
-        trajectory.steps.iter().map(|step| beginning(&step.tool).replace('\n', " ")).collect();
-    tools.sort_unstable();
-    tools.dedup();
-    tools.truncate(MOST_TOOLS);
-    let trace_id = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
-    let text = |value: &Option<String>| value.as_deref().map(beginning).unwrap_or_default().to_owned();
-    let query = trajectory.query.as_deref().unwrap_or_default();
-    TrajectoryRecord {
-        trajectory_id: trajectory.trajectory_id.clone(),
-        trace_id,
-        start_ns: nanoseconds(trajectory.start.as_deref()),
-        end_ns: nanoseconds(trajectory.end.as_deref()),
-        agent: text(&trajectory.agent),
-        version: text(&trajectory.agent_version),
-        model: text(&trajectory.model),
-        query: query[..query.floor_char_boundary(QUERY_BYTES)].to_owned(),
-        steps: trajectory.steps.len() as u32,
-        is_error: trajectory.is_error,
-        tokens: trajectory.tokens.prompt.saturating_add(trajectory.tokens.completion),
-        cost_usd: trajectory.cost_usd,
-        tools,
-        json,
-        words: words(trajectory),
-        outcomes: Vec::new(),
-        ungraded_by: None,
-    }
-}
-
-/// Names become keys of indexes, and are whatever somebody sends: their beginnings are enough.
-fn beginning(name: &str) -> &str {
-    &name[..name.floor_char_boundary(NAME_BYTES)]
-}
-
-fn nanoseconds(text: Option<&str>) -> i64 {
-    let time = text.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    time.and_then(|time| i64::try_from(time.as_nanosecond()).ok()).unwrap_or(0)
-}
-
-/// What a trajectory is found by: what was asked, thought, called and answered, and the beginning of what came back.
-fn words(trajectory: &Trajectory) -> String {
-    const MOST_BYTES: usize = 8_000;
-    const OF_A_RESULT: usize = 300;
-    let mut words = String::new();
-    let mut add = |text: &str, most: usize| {
-        let room = MOST_BYTES.saturating_sub(words.len()).min(most);
-        words.push_str(&text[..text.floor_char_boundary(room)]);
-        words.push('\n');
-    };
-    let parts = [&trajectory.query, &trajectory.final_answer, &trajectory.agent, &trajectory.session_id];
-    parts.into_iter().flatten().for_each(|text| add(text, 2_000));
-    for step in &trajectory.steps {
-        add(&step.tool, 200);
-        step.thought.iter().for_each(|text| add(text, 1_000));
-        step.arguments_text().iter().for_each(|text| add(text, 500));
-        step.observation.iter().for_each(|text| add(text, OF_A_RESULT));
-    }
-    words
-}
-
-/// The same for a trajectory in JSON.
-pub(crate) fn words_of(json: &[u8]) -> String {
-    serde_json::from_slice::<Trajectory>(json).map(|trajectory| words(&trajectory)).unwrap_or_default()
-}
-
-/// The trajectory of this id, with its tools, made from the records again.
-pub(super) fn trajectory_again(
-    store: &Store,
-    story: i64,
-    id: &str,
-) -> Result<Option<Trajectory>, StoreError> {
-    let story = store.story(story)?;
-    Ok(story_trajectories(&story).into_iter().find(|trajectory| trajectory.trajectory_id == id))
 }

@@ -1,25 +1,21 @@
 //! Models judge here: for each rule with a model, one run that goes on for as long as there is something to judge and
 //! money to pay for it. What waits is in the store, so a restart goes on where it stopped.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
-use gradus_eval::prompt::Shortened;
-use gradus_eval::run::{CachedVerdict, Key, RunFileError, StateFolder, VerdictCache};
-use gradus_eval::runner::{self, Done, Ledger, RunEnd, RunLimits, RunPlan};
-use gradus_eval::verdict::Reading;
-use gradus_store::{Left, OutcomeRecord, Spend, Store, StoreError, Ungraded, Written};
+use gradus_eval::runner::{self, Done, RunEnd, RunLimits, RunPlan};
+use gradus_store::Ungraded;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::assemble::{outcome_record, run_id, trajectory_again};
-use super::rule::Rule;
+use super::again::trajectories_again;
+use super::ledger::{AtWork, StoreLedger};
+use super::reroute::reroute;
+use super::rule::GradingRule;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
@@ -31,8 +27,11 @@ pub(super) struct Graders {
 
 const POLL: Duration = Duration::from_millis(200);
 const BATCH: usize = 32;
+/// Trajectories that are judged or wait for the store to take their verdicts. While it takes none, nobody is asked more.
+const MOST_AT_WORK: usize = 1_000;
 const SHORTEST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const ROUTED_EVERY: Duration = Duration::from_secs(10);
 const DAY_NS: i64 = 86_400_000_000_000;
 
 impl Graders {
@@ -61,12 +60,14 @@ impl Graders {
                 });
             }
         }
+        let (routing, is_over) = ((Arc::clone(server), Arc::clone(&reloadable)), Arc::clone(&stop));
         let all = tokio::spawn(async move {
             if let Some(before) = before {
                 // Two at once would ask the same questions.
                 let _ = before.await;
             }
             let mut tasks = tokio::task::JoinSet::new();
+            tasks.spawn(keep_routing(routing.0, routing.1, is_over));
             graders.into_iter().for_each(|grader| drop(tasks.spawn(grader.run())));
             tasks.join_all().await;
         });
@@ -79,6 +80,24 @@ impl Graders {
     }
 }
 
+/// Rules may have been taken away before this start, and what is being assembled may still be for the rules from before.
+async fn keep_routing(server: Arc<Server>, reloadable: Arc<Reloadable>, stop: Arc<AtomicBool>) {
+    let is_over = || stop.load(Ordering::Relaxed) || server.is_stopping.load(Ordering::Relaxed);
+    while !is_over() {
+        let (store, rules) = (Arc::clone(&server.store), Arc::clone(&reloadable));
+        let routed = tokio::task::spawn_blocking(move || reroute(&store, &rules.rules)).await;
+        match routed {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "what waits for a model could not be looked at"),
+            Err(error) => tracing::error!(%error, "what waits for a model could not be looked at"),
+        }
+        let until = tokio::time::Instant::now() + ROUTED_EVERY;
+        while tokio::time::Instant::now() < until && !is_over() {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
 struct Grader {
     server: Arc<Server>,
     reloadable: Arc<Reloadable>,
@@ -87,7 +106,7 @@ struct Grader {
 }
 
 impl Grader {
-    fn rule(&self) -> &Rule {
+    fn rule(&self) -> &GradingRule {
         &self.reloadable.rules[self.number]
     }
 
@@ -165,21 +184,17 @@ impl Grader {
             ignore_cache: false,
         };
         let at_work = AtWork::default();
-        let mut ledger = StoreLedger {
-            server: Arc::clone(&self.server),
-            rule: rule.name.clone(),
-            cache: open_cache(&self.server.settings.data)?,
-            at_work: at_work.clone(),
-        };
+        let mut ledger = StoreLedger::open(&self.server, at_work.clone())?;
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();
-        let feeding = self.feed(at_work, sender);
-        let id = run_id(rule);
+        let feeding = self.feed(at_work.clone(), sender);
+        let id = rule.run_id();
         let mut nobody = ();
         let judging =
             runner::run_with(plan, &id, Done::default(), &mut ledger, receiver, interrupts, &mut nobody);
         tokio::select! {
             (end, fed) = async { tokio::join!(judging, feeding) } => {
+                at_work.settled(&self.server.store, || self.is_stopping()).await;
                 fed?;
                 Ok(end?)
             }
@@ -207,6 +222,10 @@ impl Grader {
         let mut after = 0;
         let mut has_sent = false;
         while now_ns().div_euclid(DAY_NS) == today && !sender.is_closed() && !self.is_stopping() {
+            if at_work.len() >= MOST_AT_WORK {
+                tokio::time::sleep(POLL).await;
+                continue;
+            }
             let waiting = self.waiting(after, BATCH).await?;
             let Some(last) = waiting.last() else {
                 // A trajectory that changed waits under the number it had: the next look begins at the first again.
@@ -217,168 +236,19 @@ impl Grader {
                 continue;
             };
             after = last.no;
-            let mut batch = Vec::with_capacity(waiting.len());
-            for one in waiting.into_iter().filter(|one| !at_work.has(&one.trajectory_id)) {
-                let (store, wanted) = (Arc::clone(&self.server.store), one.clone());
-                let found = tokio::task::spawn_blocking(move || {
-                    trajectory_again(&store, wanted.story, &wanted.trajectory_id)
-                });
-                match found.await?? {
-                    Some(trajectory) => {
-                        at_work.begin(one, &trajectory);
-                        batch.push(trajectory);
-                    }
-                    None => give_up(&self.server.store, &one)?,
-                }
+            let wanted = waiting.into_iter().filter(|one| !at_work.has(&one.trajectory_id)).collect();
+            let store = Arc::clone(&self.server.store);
+            let found = tokio::task::spawn_blocking(move || trajectories_again(&store, wanted)).await??;
+            let mut batch = Vec::with_capacity(found.len());
+            for (one, trajectory) in found {
+                at_work.begin(one, &trajectory);
+                batch.push(trajectory);
             }
             if !batch.is_empty() {
                 has_sent = true;
                 if sender.send(batch).await.is_err() {
                     break;
                 }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A trajectory that its records do not give any more: nothing is left to judge.
-fn give_up(store: &Store, one: &Ungraded) -> Result<(), StoreError> {
-    store.judged(one, Vec::new(), Spend::default(), Left::Nothing, now_ns()).map(drop)
-}
-
-fn open_cache(data: &Path) -> Result<VerdictCache, RunFileError> {
-    VerdictCache::open(&StateFolder::open(data)?.cache_path())
-}
-
-/// The trajectories that are being judged.
-#[derive(Clone, Default)]
-struct AtWork(Arc<Mutex<HashMap<String, Judging>>>);
-
-struct Judging {
-    ungraded: Ungraded,
-    tools: HashMap<u32, String>,
-    /// Outcomes that are still to come; not known before the trajectory is planned.
-    left: Option<usize>,
-    outcomes: Vec<OutcomeRecord>,
-    spend: Spend,
-    /// All was handed to the store.
-    is_written: bool,
-    /// Some question got no answer.
-    has_failed: bool,
-}
-
-/// How long a question that got no answer waits before it is asked again. After the last it stays without one.
-const AGAIN_AFTER_S: [i64; 3] = [60, 600, 3_600];
-
-impl Judging {
-    /// Answers that were given are in the cache: only the others are asked for again.
-    fn what_is_left(&self) -> Left {
-        match AGAIN_AFTER_S.get(self.ungraded.attempts as usize) {
-            Some(seconds) if self.has_failed => Left::AgainAt { ns: now_ns() + seconds * 1_000_000_000 },
-            _ => Left::Nothing,
-        }
-    }
-}
-
-impl AtWork {
-    /// It is at work until the store says that it waits no more: else it would be taken up again.
-    async fn end(self, id: String, written: Written<()>) {
-        if let Err(error) = written.done().await {
-            tracing::error!(%error, "verdicts could not be stored; they are taken from the cache again");
-        }
-        self.lock().remove(&id);
-    }
-
-    fn begin(&self, ungraded: Ungraded, trajectory: &Trajectory) {
-        let tools = trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
-        let spend = Spend { rule: ungraded.rule.clone(), ..Spend::default() };
-        let judging = Judging {
-            ungraded,
-            tools,
-            left: None,
-            outcomes: Vec::new(),
-            spend,
-            is_written: false,
-            has_failed: false,
-        };
-        self.lock().insert(trajectory.trajectory_id.clone(), judging);
-    }
-
-    fn has(&self, trajectory_id: &str) -> bool {
-        self.lock().contains_key(trajectory_id)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Judging>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Writes a run's outcomes to the store.
-struct StoreLedger {
-    server: Arc<Server>,
-    rule: String,
-    cache: VerdictCache,
-    at_work: AtWork,
-}
-
-impl StoreLedger {
-    fn failed(&self, error: &StoreError) -> RunFileError {
-        RunFileError {
-            path: self.server.store.path().display().to_string(),
-            reason: std::io::Error::other(error.to_string()),
-        }
-    }
-}
-
-impl Ledger for StoreLedger {
-    fn trajectory(&mut self, _trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
-        Ok(false)
-    }
-
-    fn planned(&mut self, trajectory_id: &str, questions: usize) {
-        if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
-            judging.left = Some(questions);
-        }
-    }
-
-    fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
-        self.server.meters.outcome(line);
-        if let Some(judging) = self.at_work.lock().get_mut(&*line.trajectory_id) {
-            judging.outcomes.push(outcome_record(line, &judging.tools));
-            judging.has_failed |= line.outcome == OutcomeKind::Failed;
-            judging.spend.calls += u64::from(line.calls);
-            judging.spend.cost_usd += line.cost_usd.unwrap_or(0.0);
-            judging.left = judging.left.map(|left| left.saturating_sub(1));
-        }
-        Ok(())
-    }
-
-    fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
-        self.cache.get(key)
-    }
-
-    fn cache(&mut self, key: Key, reading: &Reading, shortened: &[Shortened]) -> Result<(), RunFileError> {
-        self.cache.add(key, CachedVerdict::of(reading, shortened))
-    }
-
-    /// Verdicts go to the cache first: they were paid for, and from there they are never lost.
-    fn write(&mut self) -> Result<(), RunFileError> {
-        self.cache.write()?;
-        for (id, judging) in self.at_work.lock().iter_mut() {
-            let is_done = judging.left == Some(0);
-            if judging.is_written || (judging.outcomes.is_empty() && !is_done) {
-                continue;
-            }
-            let outcomes = std::mem::take(&mut judging.outcomes);
-            let spend =
-                std::mem::replace(&mut judging.spend, Spend { rule: self.rule.clone(), ..Spend::default() });
-            let left = if is_done { judging.what_is_left() } else { Left::More };
-            let written = self.server.store.judged(&judging.ungraded, outcomes, spend, left, now_ns());
-            let written = written.map_err(|error| self.failed(&error))?;
-            judging.is_written = is_done;
-            if is_done {
-                tokio::spawn(self.at_work.clone().end(id.clone(), written));
             }
         }
         Ok(())

@@ -1,14 +1,22 @@
 //! Live grading: traces are assembled when they are complete, judged by the rule of their project, and watched by alerts.
 
+mod again;
 mod assemble;
 mod grade;
+#[cfg(test)]
+mod lab;
+mod ledger;
+mod measure;
+mod record;
+mod reroute;
 mod rule;
+mod setback;
 mod watch;
 
-pub(crate) use assemble::words_of;
 pub(super) use assemble::{stored_link, story_trajectories};
+pub(crate) use record::words_of;
 pub(crate) use rule::RuleSection;
-pub(super) use rule::{Rule, rules};
+pub(super) use rule::{GradingRule, rules};
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use crate::config::{Environment, File};
 use crate::judging::{
     JudgeChoice, JudgeOptions, concurrency, evaluators, is_unvouched, key_variable, model_judge,
 };
+use crate::project_pattern;
 use crate::tool_file;
 
 /// A `[[rule]]` of `gradus.toml`.
@@ -38,7 +39,7 @@ pub(crate) struct RuleSection {
 
 /// How the trajectories of a project are judged.
 #[derive(Debug)]
-pub(in crate::serve) struct Rule {
+pub(in crate::serve) struct GradingRule {
     pub(in crate::serve) name: String,
     project: Option<String>,
     pub(in crate::serve) evaluators: Vec<Evaluator>,
@@ -56,33 +57,33 @@ pub(in crate::serve) fn rules(
     file: &File,
     environment: &Environment,
     library: &Library,
-) -> Result<Vec<Rule>, String> {
+) -> Result<Vec<GradingRule>, String> {
     let default = [RuleSection { evaluators: file.eval.evaluators.clone(), ..RuleSection::default() }];
     let sections = if file.rule.is_empty() { &default[..] } else { &file.rule };
-    let mut rules: Vec<Rule> = Vec::new();
-    for (number, section) in sections.iter().enumerate() {
-        let rule = Rule::of(section, number, file, environment, library)?;
+    let mut rules: Vec<GradingRule> = Vec::new();
+    for section in sections {
+        let rule = GradingRule::of(section, file, environment, library)?;
         if rules.iter().any(|known| known.name == rule.name) {
-            return Err(format!("two rules are called {:?}: give them different names", rule.name));
+            return Err(format!(
+                "two rules are called {:?}: give one of them another name (without a name, a rule is called by its project)",
+                rule.name
+            ));
         }
         rules.push(rule);
     }
     Ok(rules)
 }
 
-impl Rule {
+impl GradingRule {
     fn of(
         section: &RuleSection,
-        number: usize,
         file: &File,
         environment: &Environment,
         library: &Library,
-    ) -> Result<Rule, String> {
+    ) -> Result<GradingRule, String> {
         let project = section.project.clone().filter(|project| project != "*");
-        let name = section.name.clone().or_else(|| project.clone()).unwrap_or_else(|| match number {
-            0 => "default".to_owned(),
-            _ => format!("rule-{}", number + 1),
-        });
+        // What waits for a rule and what it spent are kept under its name, which must not depend on where it stands.
+        let name = section.name.clone().or_else(|| project.clone()).unwrap_or_else(|| "default".to_owned());
         let wrong = |reason: String| format!("rule {name:?}: {reason}");
         let options = JudgeOptions {
             judge: Some(section.judge.clone().unwrap_or_else(|| "offline".to_owned())),
@@ -122,7 +123,7 @@ impl Rule {
         let names = section.evaluators.clone().or_else(|| file.eval.evaluators.clone()).unwrap_or_default();
         let tools = section.tools.as_ref().or(file.eval.tools.as_ref());
         let notes = section.tool_notes.as_ref().or(file.eval.tool_notes.as_ref());
-        Ok(Rule {
+        Ok(GradingRule {
             evaluators: evaluators(library, &names, judge.as_deref(), true).map_err(&wrong)?,
             judge,
             concurrency: concurrency(&options, file).map_err(&wrong)?,
@@ -136,14 +137,13 @@ impl Rule {
         })
     }
 
+    /// The name under which its verdicts are kept.
+    pub(in crate::serve) fn run_id(&self) -> String {
+        format!("live-{}", self.name)
+    }
+
     pub(in crate::serve) fn fits(&self, project: &str) -> bool {
-        match &self.project {
-            None => true,
-            Some(pattern) => match pattern.strip_suffix('*') {
-                Some(beginning) => project.starts_with(beginning),
-                None => pattern == project,
-            },
-        }
+        self.project.as_deref().is_none_or(|pattern| project_pattern::fits(pattern, project))
     }
 
     pub(in crate::serve) fn tool_texts(&self) -> ToolTexts {

@@ -1,0 +1,48 @@
+//! What tests of live grading work with: a real store, and one trajectory in it that waits for a model.
+
+use gradus_core::span::{SpanId, TraceId};
+use gradus_store::{
+    AssembledStory, BlockSignal, Chunk, SpanKey, Store, StoreOptions, TrajectoryRecord, Ungraded,
+};
+
+pub(super) struct Lab {
+    folder: tempfile::TempDir,
+    pub(super) store: Store,
+}
+
+impl Lab {
+    pub(super) fn new(most_queued_bytes: usize) -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), StoreOptions { most_queued_bytes }).unwrap();
+        let mut chunk = Chunk::new(TraceId(1), "p".into(), BlockSignal::Spans, b"");
+        chunk.spans.push(SpanKey { span_id: SpanId(1), digest: 1, has_ended: true, is_error: false });
+        store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
+        let story = store.trace(TraceId(1)).unwrap().unwrap().story;
+        let record = TrajectoryRecord {
+            trajectory_id: "t".to_owned(),
+            trace_id: TraceId(1),
+            json: b"{}".to_vec(),
+            ungraded_by: Some("r".to_owned()),
+            ..TrajectoryRecord::default()
+        };
+        let stories = vec![AssembledStory { story, due_ns: None, records: vec![record] }];
+        store.assembled(stories, 2).unwrap().wait().unwrap();
+        Lab { folder, store }
+    }
+
+    pub(super) fn ungraded(&self, now_ns: i64) -> Option<Ungraded> {
+        self.store.ungraded("r", now_ns, 0, 1).unwrap().pop()
+    }
+
+    /// Waits until all that was handed to the store is written.
+    pub(super) fn flush(&self) {
+        self.store.put_alert_state("flush".to_owned(), String::new(), None, 1).unwrap().wait().unwrap();
+    }
+
+    /// Somebody else writes to the file, and does not come to an end.
+    pub(super) fn hold(&self) -> rusqlite::Connection {
+        let other = rusqlite::Connection::open(self.folder.path().join(gradus_store::FILE_NAME)).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        other
+    }
+}

@@ -1,0 +1,105 @@
+//! Trajectories and outcomes as the store keeps them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gradus_core::span::TraceId;
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
+
+const QUERY_BYTES: usize = 300;
+const NAME_BYTES: usize = 200;
+/// Tools that a trajectory is found by.
+const MOST_TOOLS: usize = 500;
+
+/// A trajectory as it is stored.
+pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
+    let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
+    let json = serde_json::to_vec(trajectory).unwrap_or_default();
+    trajectory.tools = offered;
+    let mut tools: Vec<String> =
+        trajectory.steps.iter().map(|step| beginning(&step.tool).replace('\n', " ")).collect();
+    tools.sort_unstable();
+    tools.dedup();
+    tools.truncate(MOST_TOOLS);
+    let trace_id = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
+    let text = |value: &Option<String>| value.as_deref().map(beginning).unwrap_or_default().to_owned();
+    let query = trajectory.query.as_deref().unwrap_or_default();
+    TrajectoryRecord {
+        trajectory_id: trajectory.trajectory_id.clone(),
+        trace_id,
+        start_ns: nanoseconds(trajectory.start.as_deref()),
+        end_ns: nanoseconds(trajectory.end.as_deref()),
+        agent: text(&trajectory.agent),
+        version: text(&trajectory.agent_version),
+        model: text(&trajectory.model),
+        query: query[..query.floor_char_boundary(QUERY_BYTES)].to_owned(),
+        steps: trajectory.steps.len() as u32,
+        is_error: trajectory.is_error,
+        tokens: trajectory.tokens.prompt.saturating_add(trajectory.tokens.completion),
+        cost_usd: trajectory.cost_usd,
+        tools,
+        json,
+        words: words(trajectory),
+        outcomes: Vec::new(),
+        ungraded_by: None,
+    }
+}
+
+/// Names become keys of indexes, and are whatever somebody sends: their beginnings are enough.
+fn beginning(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME_BYTES)]
+}
+
+fn nanoseconds(text: Option<&str>) -> i64 {
+    let time = text.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    time.and_then(|time| i64::try_from(time.as_nanosecond()).ok()).unwrap_or(0)
+}
+
+/// What a trajectory is found by: what was asked, thought, called and answered, and the beginning of what came back.
+fn words(trajectory: &Trajectory) -> String {
+    const MOST_BYTES: usize = 8_000;
+    const OF_A_RESULT: usize = 300;
+    let mut words = String::new();
+    let mut add = |text: &str, most: usize| {
+        let room = MOST_BYTES.saturating_sub(words.len()).min(most);
+        words.push_str(&text[..text.floor_char_boundary(room)]);
+        words.push('\n');
+    };
+    let parts = [&trajectory.query, &trajectory.final_answer, &trajectory.agent, &trajectory.session_id];
+    parts.into_iter().flatten().for_each(|text| add(text, 2_000));
+    for step in &trajectory.steps {
+        add(&step.tool, 200);
+        step.thought.iter().for_each(|text| add(text, 1_000));
+        step.arguments_text().iter().for_each(|text| add(text, 500));
+        step.observation.iter().for_each(|text| add(text, OF_A_RESULT));
+    }
+    words
+}
+
+/// The same for a trajectory in JSON.
+pub(crate) fn words_of(json: &[u8]) -> String {
+    serde_json::from_slice::<Trajectory>(json).map(|trajectory| words(&trajectory)).unwrap_or_default()
+}
+
+pub(super) fn outcome_record(line: &OutcomeLine, tools: &HashMap<u32, String>) -> OutcomeRecord {
+    OutcomeRecord {
+        evaluator: line.evaluator.to_string(),
+        step: line.step_index,
+        kind: match line.outcome {
+            OutcomeKind::Scored => RecordedKind::Scored,
+            OutcomeKind::NotApplicable => RecordedKind::NotApplicable,
+            OutcomeKind::Failed => RecordedKind::Failed,
+        },
+        label: line.label.clone(),
+        score: line.score,
+        tool: line
+            .step_index
+            .and_then(|index| tools.get(&index))
+            .map(|tool| beginning(tool).replace('\n', " "))
+            .unwrap_or_default(),
+        run: line.run_id.to_string(),
+        line: serde_json::to_string(line).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,67 @@
+//! A story that cannot be read or assembled must not keep others from it: what went wrong with one, as a value.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gradus_store::StoreError;
+
+/// Why nothing came of a story.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Setback {
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("a panic: {0}")]
+    Panic(String),
+}
+
+impl Setback {
+    /// Itself, if others may do better than this story. What the whole store suffers from is an error.
+    pub(super) fn own(self) -> Result<Setback, StoreError> {
+        match self {
+            Setback::Store(error) if !error.is_of_content() => Err(error),
+            own => Ok(own),
+        }
+    }
+
+    /// For counters.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Setback::Store(_) => "unreadable",
+            Setback::Panic(_) => "panic",
+        }
+    }
+}
+
+/// Does something with a story, and outlives it. What the work has changed so far is to be thrown away after a panic.
+pub(super) fn survive<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, Setback> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => Ok(result?),
+        Err(payload) => {
+            let text = payload.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+            Err(Setback::Panic(text.unwrap_or("without a word").to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_setback_of_its_own() {
+        let number = 7;
+        let setback = survive(|| -> Result<(), StoreError> { panic!("story {number}") }).unwrap_err();
+        assert_eq!((setback.to_string().as_str(), setback.kind()), ("a panic: story 7", "panic"));
+        assert!(setback.own().is_ok());
+    }
+
+    #[test]
+    fn trouble_of_the_whole_store_is_nobodys_own() {
+        for error in [StoreError::DiskFull, StoreError::Busy, StoreError::Closed] {
+            assert!(survive::<()>(|| Err(error)).unwrap_err().own().is_err());
+        }
+        let unreadable = StoreError::BadRow { what: "a block".to_owned(), reason: "cut".to_owned() };
+        assert!(survive::<()>(|| Err(unreadable)).unwrap_err().own().is_ok());
+        assert_eq!(survive(|| Ok(3)).unwrap(), 3);
+    }
+}

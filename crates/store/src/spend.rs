@@ -1,0 +1,55 @@
+//! What judging cost, and when it was spent.
+
+use rusqlite::{Connection, params};
+
+use crate::Store;
+use crate::error::StoreError;
+use crate::query::BUCKET_NS;
+
+/// What judging cost.
+#[derive(Clone, Debug, Default)]
+pub struct Spend {
+    pub rule: String,
+    pub calls: u64,
+    pub cost_usd: f64,
+}
+
+impl Store {
+    /// What was spent since then: by one rule or by all, in one project or in all. Of the bucket that it lies in, all
+    /// counts ([`BUCKET_NS`]).
+    pub fn spent_since(
+        &self,
+        since_ns: i64,
+        rule: Option<&str>,
+        project: Option<&str>,
+    ) -> Result<f64, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT coalesce(sum(cost_usd), 0.0) FROM spend LEFT JOIN project ON project.no = spend.project \
+                 WHERE bucket >= ?1 AND (?2 IS NULL OR rule = ?2) AND (?3 IS NULL OR project.name = ?3)",
+            )?
+            .query_row(params![bucket(since_ns), rule, project], |row| row.get(0))?)
+    }
+}
+
+pub(crate) fn bucket(ns: i64) -> i64 {
+    ns.div_euclid(BUCKET_NS)
+}
+
+pub(crate) fn add_spend(
+    sql: &Connection,
+    spend: &Spend,
+    project: Option<i64>,
+    now_ns: i64,
+) -> Result<(), StoreError> {
+    if spend.calls == 0 && spend.cost_usd == 0.0 {
+        return Ok(());
+    }
+    sql.prepare_cached(
+        "INSERT INTO spend (bucket, rule, project, calls, cost_usd) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET \
+         calls = calls + excluded.calls, cost_usd = cost_usd + excluded.cost_usd",
+    )?
+    .execute(params![bucket(now_ns), spend.rule, project.unwrap_or(0), spend.calls, spend.cost_usd])?;
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The queue of trajectories that a model has still to judge, and what it says of them.
+
+use std::collections::{BTreeSet, HashSet};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::Store;
+use crate::error::StoreError;
+use crate::facets::write_facets;
+use crate::grading::{Digest, OutcomeRecord, insert_outcomes};
+use crate::rollup;
+use crate::spend::{Spend, add_spend};
+use crate::writer::Written;
+
+/// A trajectory that waits for a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ungraded {
+    pub no: i64,
+    pub trajectory_id: String,
+    pub story: i64,
+    pub project: String,
+    pub rule: String,
+    pub digest: Digest,
+    /// How often it was asked about in vain.
+    pub attempts: u32,
+    /// How often it was put off through no fault of its own.
+    pub delays: u32,
+}
+
+/// What is left to do about a trajectory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// More answers come.
+    More,
+    Nothing,
+    /// Some questions got no answer, through their own fault: they are asked again then.
+    AgainAt {
+        ns: i64,
+    },
+    /// There was nobody to answer: it waits until then, and has lost nothing.
+    PutOff {
+        ns: i64,
+    },
+}
+
+impl Store {
+    /// Stores what a model said of a trajectory, and what is left to ask about it. Verdicts on a version that is
+    /// not there any more are dropped: that trajectory is due again.
+    pub fn judged(
+        &self,
+        trajectory: &Ungraded,
+        outcomes: Vec<OutcomeRecord>,
+        spend: Spend,
+        left: Left,
+        now_ns: i64,
+    ) -> Result<Written<()>, StoreError> {
+        let bytes = outcomes.iter().map(|outcome| outcome.line.len() + 200).sum();
+        let (no, digest) = (trajectory.no, trajectory.digest);
+        self.writer()?.submit(bytes, move |writing| {
+            let sql = writing.sql;
+            let known: Option<(i64, [u8; 16], i64)> = sql
+                .prepare_cached("SELECT trace, digest, project FROM trajectory WHERE no = ?")?
+                .query_row([no], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                .optional()?;
+            let project = known.map(|(_, _, project)| project);
+            add_spend(sql, &spend, project, now_ns)?;
+            let Some((trace, _, _)) = known.filter(|(_, known, _)| *known == digest.0) else { return Ok(()) };
+            put_outcomes(sql, no, &outcomes, now_ns)?;
+            match left {
+                Left::More => {}
+                Left::Nothing => {
+                    sql.prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?.execute([no])?;
+                }
+                Left::AgainAt { ns } => {
+                    sql.prepare_cached(
+                        "UPDATE ungraded SET attempts = attempts + 1, not_before_ns = ? WHERE trajectory = ?",
+                    )?
+                    .execute([ns, no])?;
+                }
+                Left::PutOff { ns } => {
+                    sql.prepare_cached(
+                        "UPDATE ungraded SET delays = delays + 1, not_before_ns = ? WHERE trajectory = ?",
+                    )?
+                    .execute([ns, no])?;
+                }
+            }
+            // What was only put off is found as before.
+            if outcomes.is_empty() { Ok(()) } else { write_facets(sql, trace) }
+        })
+    }
+
+    /// Trajectories that wait for a rule's model, oldest first.
+    pub fn ungraded(
+        &self,
+        rule: &str,
+        now_ns: i64,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Ungraded>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest, attempts, delays \
+             FROM ungraded INDEXED BY ungraded_by_rule \
+             CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
+             CROSS JOIN project ON project.no = trajectory.project \
+             WHERE ungraded.rule = ? AND ungraded.trajectory > ? AND not_before_ns <= ? ORDER BY ungraded.trajectory LIMIT ?",
+        )?;
+        let rows = statement.query_map(params![rule, after, now_ns, limit as i64], |row| {
+            Ok(Ungraded {
+                no: row.get(0)?,
+                trajectory_id: row.get(1)?,
+                story: row.get(2)?,
+                project: row.get(3)?,
+                rule: row.get(4)?,
+                digest: Digest(row.get(5)?),
+                attempts: row.get(6)?,
+                delays: row.get(7)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The story that a waiting trajectory belongs to now; `None` when it does not wait any more.
+    pub fn story_of_ungraded(&self, trajectory: i64) -> Result<Option<i64>, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT story FROM ungraded CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
+                 WHERE ungraded.trajectory = ?",
+            )?
+            .query_row([trajectory], |row| row.get(0))
+            .optional()?)
+    }
+
+    /// What waits for rules other than these: the rule and the project, each pair once.
+    pub fn ungraded_by_others(&self, known: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut next = reader.prepare_cached("SELECT min(rule) FROM ungraded WHERE rule > ?")?;
+        let mut projects = reader.prepare_cached(
+            "SELECT project.name FROM ungraded INDEXED BY ungraded_by_rule \
+             CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
+             CROSS JOIN project ON project.no = trajectory.project WHERE ungraded.rule = ?",
+        )?;
+        let mut found = BTreeSet::new();
+        let mut rule = String::new();
+        // From one rule to the next, not row by row.
+        while let Some(other) = next.query_row([&rule], |row| row.get::<_, Option<String>>(0))? {
+            rule = other;
+            if !known.contains(&rule.as_str()) {
+                for project in projects.query_map([&rule], |row| row.get::<_, String>(0))? {
+                    found.insert((rule.clone(), project?));
+                }
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// Gives some of what waits for a rule, in one project, to another rule, or takes it out of the queue; says how many.
+    pub fn reroute(
+        &self,
+        rule: String,
+        project: String,
+        to: Option<String>,
+    ) -> Result<Written<usize>, StoreError> {
+        const AT_ONCE: i64 = 2_000;
+        self.writer()?.submit(0, move |writing| {
+            let some: Vec<i64> = writing
+                .sql
+                .prepare_cached(
+                    "SELECT ungraded.trajectory FROM ungraded INDEXED BY ungraded_by_rule \
+                     CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
+                     CROSS JOIN project ON project.no = trajectory.project \
+                     WHERE ungraded.rule = ? AND project.name = ? LIMIT ?",
+                )?
+                .query_map(params![rule, project, AT_ONCE], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            for no in &some {
+                match &to {
+                    Some(to) => writing
+                        .sql
+                        .prepare_cached("UPDATE ungraded SET rule = ? WHERE trajectory = ?")?
+                        .execute(params![to, no])?,
+                    None => writing
+                        .sql
+                        .prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?
+                        .execute([no])?,
+                };
+            }
+            Ok(some.len())
+        })
+    }
+
+    pub fn ungraded_count(&self) -> Result<i64, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)
+    }
+}
+
+/// Puts verdicts in the place of those to the same questions.
+fn put_outcomes(
+    sql: &Connection,
+    no: i64,
+    outcomes: &[OutcomeRecord],
+    now_ns: i64,
+) -> Result<(), StoreError> {
+    let evaluators: HashSet<&str> = outcomes.iter().map(|outcome| outcome.evaluator.as_str()).collect();
+    for evaluator in &evaluators {
+        rollup::subtract(sql, no, Some(evaluator))?;
+    }
+    insert_outcomes(sql, no, outcomes, now_ns)?;
+    for evaluator in &evaluators {
+        rollup::add(sql, no, Some(evaluator))?;
+    }
+    Ok(())
+}
