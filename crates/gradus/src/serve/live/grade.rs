@@ -68,7 +68,7 @@ impl Graders {
             }
             let mut tasks = tokio::task::JoinSet::new();
             tasks.spawn(keep_routing(routing.0, routing.1, is_over));
-            graders.into_iter().for_each(|grader| drop(tasks.spawn(grader.run())));
+            graders.into_iter().for_each(|grader| drop(tasks.spawn(Arc::new(grader).run())));
             tasks.join_all().await;
         });
         Graders { stop, all }
@@ -114,11 +114,14 @@ impl Grader {
         self.stop.load(Ordering::Relaxed) || self.server.is_stopping.load(Ordering::Relaxed)
     }
 
-    async fn run(self) {
+    async fn run(self: Arc<Self>) {
         let rule = self.rule().name.clone();
         let mut pause = SHORTEST_PAUSE;
         while !self.is_stopping() {
-            match self.run_once().await {
+            // A task of its own: a panic in it ends this run, and not all judging.
+            let grader = Arc::clone(&self);
+            let run = tokio::spawn(async move { grader.run_once().await });
+            match run.await.unwrap_or_else(|panic| Err(panic.into())) {
                 Ok(RunEnd::Finished) => pause = SHORTEST_PAUSE,
                 Ok(RunEnd::Limit(reason)) => {
                     tracing::warn!(rule, %reason, "judging rests; what waits is judged when there is money again");
