@@ -92,6 +92,12 @@ impl ModelJudge {
 
     /// What a question costs at most, before it is asked: every answer as long as it may be, and none readable but the
     /// last. Only calls that are paid for and fail otherwise can make it more.
+    /// What a question without a word could cost: all that it may be answered with.
+    pub fn most_an_answer_costs(&self) -> Option<f64> {
+        let completion = (u64::from(self.settings.asks_again) + 1) * u64::from(self.settings.max_tokens);
+        self.price.map(|price| price.of(Usage { completion, ..Usage::default() }))
+    }
+
     pub fn most_it_costs(&self, prompt: &Prompt) -> Option<f64> {
         let calls = u64::from(self.settings.asks_again) + 1;
         let usage = Usage {

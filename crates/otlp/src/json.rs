@@ -20,12 +20,20 @@ use crate::record::LogEvent;
 /// What an export document yields.
 #[derive(Debug)]
 pub enum ExportJson {
-    /// A span, and what it says that the neutral span has no place for, as fields of a protobuf span.
-    Span(Box<Span<'static>>, Vec<u8>),
+    Span(Box<Span<'static>>, Beside),
     /// A log record, with the resource and the name of the scope it came under.
-    Log(Box<LogEvent<'static>>, Arc<Resource>, String),
+    Log(Box<LogEvent<'static>>, Arc<Resource>, String, Beside),
     /// A record that is none, with the reason.
     Bad(String),
+}
+
+/// What a record's JSON says beside the record.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// What the neutral span has no place for, as fields of a protobuf span.
+    pub fields: Vec<u8>,
+    /// Its ids are not as OTLP asks. Files from everywhere have such ids; a sender is told.
+    pub odd_id: Option<&'static str>,
 }
 
 /// Reads one export document and hands its spans and log records to `sink`. Other keys are passed over.
@@ -214,8 +222,8 @@ impl<'de> Visitor<'de> for OneScope<'_> {
                 "spans" => map.next_value_seed(Records(|raw: &RawValue| {
                     (self.sink)(match serde_json::from_str::<SpanJson>(raw.get()) {
                         Ok(span) => {
-                            let rest = span.encode_rest();
-                            ExportJson::Span(Box::new(span.into_span(self.resource, &scope)), rest)
+                            let beside = Beside { fields: span.encode_rest(), odd_id: span.odd_id() };
+                            ExportJson::Span(Box::new(span.into_span(self.resource, &scope)), beside)
                         }
                         Err(error) => ExportJson::Bad(format!("a span: {error}")),
                     });
@@ -224,7 +232,8 @@ impl<'de> Visitor<'de> for OneScope<'_> {
                     (self.sink)(match serde_json::from_str::<LogJson>(raw.get()) {
                         Ok(log) => {
                             let resource = Arc::clone(self.resource);
-                            ExportJson::Log(Box::new(log.into_event()), resource, scope.clone())
+                            let beside = Beside { fields: Vec::new(), odd_id: log.odd_id() };
+                            ExportJson::Log(Box::new(log.into_event()), resource, scope.clone(), beside)
                         }
                         Err(error) => ExportJson::Bad(format!("a log record: {error}")),
                     });

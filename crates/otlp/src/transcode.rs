@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gradus_core::span::Resource;
 
 use crate::encode::{encode_attributes, encode_log, encode_span};
-use crate::json::{ExportJson, read_export_json};
+use crate::json::{Beside, ExportJson, read_export_json};
 use crate::record::Signal;
 use crate::regroup::Rejected;
 use crate::wire::write_bytes;
@@ -17,13 +17,17 @@ pub fn export_from_json(json: &[u8], signal: Signal) -> Result<(Vec<u8>, Rejecte
     let mut open = OpenScope::default();
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     read_export_json(&mut deserializer, &mut |record| match record {
-        ExportJson::Span(span, rest) if signal == Signal::Span => {
+        ExportJson::Span(_, Beside { odd_id: Some(reason), .. })
+        | ExportJson::Log(_, _, _, Beside { odd_id: Some(reason), .. }) => {
+            rejected.add(1, || reason.to_owned())
+        }
+        ExportJson::Span(span, beside) if signal == Signal::Span => {
             let mut body = Vec::new();
             encode_span(&span, &mut body);
-            body.extend(rest);
+            body.extend(beside.fields);
             open.add(&span.resource, &span.scope, &body, &mut out);
         }
-        ExportJson::Log(log, resource, scope) if signal == Signal::Log => {
+        ExportJson::Log(log, resource, scope, _) if signal == Signal::Log => {
             let mut body = Vec::new();
             encode_log(&log, &mut body);
             open.add(&resource, &scope, &body, &mut out);

@@ -47,6 +47,13 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     if std::fs::metadata(path).is_ok_and(|data| (1..HEADER_BYTES).contains(&data.len())) {
         return Err(StoreError::Damaged { path: path.to_owned(), reason: "it is too short".to_owned() });
     }
+    // Made here and not by SQLite, so that only its owner can read it; the files beside it get the same rights.
+    if !path.exists()
+        && let Err(error) = crate::create_private(path)
+        && error.kind() != std::io::ErrorKind::AlreadyExists
+    {
+        return Err(StoreError::not_writable(path, &error));
+    }
     let mut connection = open().map_err(opening)?;
     // Looked at before anything is changed: it may be somebody else's.
     set_up(&connection).map_err(opening)?;

@@ -22,6 +22,12 @@ pub enum StoreError {
         "the disk is full; nothing that was acknowledged is lost, and writing goes on when there is room"
     )]
     DiskFull,
+    #[error("{path}: the disk is full; make room, or choose another folder with --data")]
+    NoRoomToOpen { path: PathBuf },
+    #[error(
+        "{path}: the store's file is gone or was replaced; stop the server, and put it back or start anew"
+    )]
+    Gone { path: PathBuf },
     #[error("the store is busy: more is waiting to be written than it takes")]
     Busy,
     #[error("the store is closed")]
@@ -42,6 +48,16 @@ impl StoreError {
         StoreError::BadRow { what: what.into(), reason: reason.to_string() }
     }
 
+    pub(crate) fn not_writable(path: &Path, error: &std::io::Error) -> StoreError {
+        let path = path.to_owned();
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                StoreError::NoRoomToOpen { path }
+            }
+            _ => StoreError::NotWritable { path, reason: error.to_string() },
+        }
+    }
+
     /// Errors at opening, where the file's name helps.
     pub(crate) fn opening(path: &Path, error: &rusqlite::Error) -> StoreError {
         use rusqlite::ErrorCode;
@@ -55,6 +71,7 @@ impl StoreError {
                 StoreError::NotWritable { path, reason }
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::InUse { path },
+            Some(ErrorCode::DiskFull) => StoreError::NoRoomToOpen { path },
             _ => StoreError::from_sql(error),
         }
     }

@@ -67,8 +67,7 @@ impl KeyScopes {
 
 /// Keys are few, and made and revoked while a server runs: this goes beside its writer, which waits for it.
 fn open_beside(folder: &Path) -> Result<Connection, StoreError> {
-    crate::make_folder(folder)
-        .map_err(|error| StoreError::NotWritable { path: folder.to_owned(), reason: error.to_string() })?;
+    crate::make_folder(folder).map_err(|error| StoreError::not_writable(folder, &error))?;
     let path = folder.join(crate::FILE_NAME);
     // A server of an older version does not expect its tables to change.
     let is_older = path.is_file() && crate::connection::is_older(&path)?;

@@ -79,10 +79,7 @@ impl Default for StoreOptions {
 impl Store {
     /// Opens the store in a folder for this process alone; makes both if they are not there.
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, StoreError> {
-        let not_writable = |error: std::io::Error| StoreError::NotWritable {
-            path: folder.to_owned(),
-            reason: error.to_string(),
-        };
+        let not_writable = |error: std::io::Error| StoreError::not_writable(folder, &error);
         make_folder(folder).map_err(not_writable)?;
         // What is kept here belongs to no repository.
         let ignore = folder.join(".gitignore");
@@ -174,10 +171,18 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
+/// Makes a file that only its owner can read. What is there already is an error.
+pub fn create_private(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 fn lock(folder: &Path) -> Result<File, StoreError> {
     let path = folder.join("gradus.lock");
-    let not_writable =
-        |error: std::io::Error| StoreError::NotWritable { path: path.clone(), reason: error.to_string() };
+    let not_writable = |error: std::io::Error| StoreError::not_writable(&path, &error);
     let file = File::create(&path).map_err(not_writable)?;
     match file.try_lock() {
         Ok(()) => Ok(file),

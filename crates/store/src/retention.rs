@@ -35,6 +35,14 @@ const PAGES_A_STEP: i64 = 500;
 const SPEND_KEPT_NS: i64 = 40 * 86_400_000_000_000;
 
 impl Store {
+    /// Moves the write-ahead log into the file: only then does the file become as small as what it holds.
+    pub fn give_back_room(&self) -> Result<(), StoreError> {
+        // Beside the writer, which waits for it, as a checkpoint cannot be part of a transaction.
+        let connection = crate::connection::open_writer(&self.path)?;
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(())
+    }
+
     /// Removes the oldest traces that are not to be kept: a few of them.
     pub fn retain_step(&self, retention: Retention, now_ns: i64) -> Result<Written<Removed>, StoreError> {
         let (used, _) = self.size()?;

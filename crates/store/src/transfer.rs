@@ -136,10 +136,10 @@ impl Store {
         let reader = self.readers.take()?;
         let name = to.to_str().ok_or_else(|| StoreError::bad_row("the name of the copy", "it is no text"))?;
         // Ours from here on, so that half a copy can be removed.
-        std::fs::File::create_new(to).map_err(|error| match error.kind() {
+        crate::create_private(to).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => StoreError::Exists { path: to.to_owned() },
             io::ErrorKind::StorageFull => StoreError::DiskFull,
-            _ => StoreError::NotWritable { path: to.to_owned(), reason: error.to_string() },
+            _ => StoreError::not_writable(to, &error),
         })?;
         // Readers may not write, and this writes: to another file.
         reader.pragma_update(None, "query_only", false)?;

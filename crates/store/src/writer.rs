@@ -2,6 +2,7 @@
 //! so one wait for the disk serves many requests, and nobody hears "done" before it is.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -134,12 +135,15 @@ fn write_until_closed(
     tasks: &mpsc::Receiver<Task>,
     status: &WriterStatus,
 ) {
+    let mut file = OwnFile::of(connection);
     while let Ok(first) = tasks.recv() {
         let started = Instant::now();
         let (mut bytes, mut count) = (0, 0);
         let mut finishes = Vec::new();
         let mut next = Some(first);
-        let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error));
+        let begun = file.check().and_then(|()| {
+            connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error))
+        });
         let mut ended = None;
         let changes = connection.total_changes();
         while let Some(task) = next {
@@ -185,6 +189,44 @@ fn write_until_closed(
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
+/// The file as it was when it was opened. What is written to one that was removed or replaced is seen by nobody.
+struct OwnFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+    checked: Instant,
+}
+
+impl OwnFile {
+    const EVERY: Duration = Duration::from_millis(500);
+
+    fn of(connection: &Connection) -> OwnFile {
+        let path = PathBuf::from(connection.path().unwrap_or_default());
+        OwnFile { identity: identity(&path), path, checked: Instant::now() }
+    }
+
+    fn check(&mut self) -> Result<(), StoreError> {
+        if self.checked.elapsed() < Self::EVERY {
+            return Ok(());
+        }
+        if identity(&self.path) != self.identity {
+            return Err(StoreError::Gone { path: self.path.clone() });
+        }
+        self.checked = Instant::now();
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|_| (0, 0))
+}
+
 /// A task that fails takes back its own work, and nobody else's.
 fn in_savepoint<T>(
     writing: &mut Writing<'_>,
@@ -228,6 +270,7 @@ fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::DiskFull => StoreError::DiskFull,
         StoreError::Busy => StoreError::Busy,
+        StoreError::Gone { path } => StoreError::Gone { path: path.clone() },
         StoreError::Sql(reason) => StoreError::Sql(reason.clone()),
         other => StoreError::Sql(other.to_string()),
     }

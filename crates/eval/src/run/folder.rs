@@ -90,6 +90,12 @@ impl StateFolder {
     /// Makes the folder if it is not there.
     pub fn open(path: &Path) -> Result<StateFolder, RunFileError> {
         let make = || {
+            // What agents were asked and what they did is for the eyes of whoever asked for the run.
+            let mut builder = fs::DirBuilder::new();
+            builder.recursive(true);
+            #[cfg(unix)]
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            builder.create(path)?;
             fs::create_dir_all(path.join("cache"))?;
             fs::create_dir_all(path.join("runs"))?;
             // What is kept here belongs to no repository.

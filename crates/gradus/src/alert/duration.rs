@@ -4,15 +4,19 @@ use std::time::Duration;
 
 const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 /// Nobody looks back further, and sums with it stay far from any overflow.
-const LONGEST_S: u64 = 366 * 86_400;
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
 /// Reads a whole number with its unit; `None` for anything else, for nothing at all and for more than a year.
 pub(super) fn parse(text: &str) -> Option<Duration> {
+    parse_up_to(text, LONGEST)
+}
+
+pub(super) fn parse_up_to(text: &str, longest: Duration) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
     let (_, unit_s) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
     let seconds = number.parse::<u64>().ok()?.checked_mul(*unit_s)?;
-    (1..=LONGEST_S).contains(&seconds).then(|| Duration::from_secs(seconds))
+    Some(Duration::from_secs(seconds)).filter(|length| !length.is_zero() && *length <= longest)
 }
 
 /// The shortest text that [`parse`] reads as the same duration. Fractions of a second are none of a rule's.

@@ -22,7 +22,12 @@ pub use state::{Example, Measured, State, advance};
 pub use subject::{Percentile, Subject, Unit};
 pub use target::{Target, TargetKind, WebhookUrl};
 
-/// Reads `90s`, `15m`, `1h` or `7d`.
+/// Reads `90s`, `15m`, `1h` or `7d`; up to a year.
 pub fn duration(text: &str) -> Option<std::time::Duration> {
     duration::parse(text)
+}
+
+/// The same with another bound.
+pub fn duration_up_to(text: &str, longest: std::time::Duration) -> Option<std::time::Duration> {
+    duration::parse_up_to(text, longest)
 }

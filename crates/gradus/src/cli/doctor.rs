@@ -92,14 +92,24 @@ fn answers(address: &str) -> bool {
 }
 
 fn folder(data: &Path) -> Finding {
-    let probe = || {
-        std::fs::create_dir_all(data)?;
-        tempfile::NamedTempFile::new_in(data).map(drop)
+    // Looking changes nothing: a folder that is not there is made at the first start, where its parent lets it.
+    let place = existing(data);
+    let probe = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(place)?;
+        file.write_all(&[0; 8192])?;
+        file.as_file().sync_all()
     };
     match probe() {
-        Ok(()) => Finding::Good(format!("{} can be written to", data.display())),
+        Ok(()) if place == data => Finding::Good(format!("{} can be written to", data.display())),
+        Ok(()) => Finding::Good(format!("{} can be made", data.display())),
         Err(error) => Finding::Bad(format!("{}: {error}; choose another with --data", data.display())),
     }
+}
+
+/// The nearest folder above that is there.
+fn existing(data: &Path) -> &Path {
+    let above = data.ancestors().find(|folder| folder.is_dir());
+    above.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn store(data: &Path) -> Finding {
@@ -129,11 +139,14 @@ fn keys(data: &Path) -> Finding {
 
 fn disk(data: &Path) -> Finding {
     const LITTLE: u64 = 1 << 30;
-    match rustix::fs::statvfs(data) {
+    const NOTHING: u64 = 32 << 20;
+    match rustix::fs::statvfs(existing(data)) {
         Ok(found) => {
             let free = found.f_bavail.saturating_mul(found.f_frsize);
             let text = format!("{:.1} GB free at {}", free as f64 / 1e9, data.display());
-            if free < LITTLE {
+            if free < NOTHING {
+                Finding::Bad(format!("{text}: make room, or choose another folder with --data"))
+            } else if free < LITTLE {
                 Finding::Warning(format!("{text}: make room, or keep less with serve.retention"))
             } else {
                 Finding::Good(text)

@@ -125,9 +125,12 @@ fn export(file: &Path, data: &Data) -> Result<Exit, String> {
         let out = zstd::Encoder::new(std::io::stdout().lock(), 3).map_err(wrong)?;
         return write_export(&store, out).map(|_| Exit::Pass);
     }
+    if file.exists() {
+        return Err(format!("{} is there already; an export is a new file", file.display()));
+    }
     // What is half written has another name.
     let part = file.with_added_extension("part");
-    let out = BufWriter::new(File::create(&part).map_err(wrong)?);
+    let out = BufWriter::new(gradus_store::create_private(&part).map_err(wrong)?);
     let done = write_export(&store, zstd::Encoder::new(out, 3).map_err(wrong)?)
         .and_then(|rows| std::fs::rename(&part, file).map_err(wrong).map(|()| rows));
     match done {

@@ -192,6 +192,7 @@ impl Guard {
                 Ok(caller)
             }
             Err(refused) => {
+                self.server.tell_of_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
                 // Guessing is not for free.
                 self.rates.take(&address)?;
                 Err(refused)

@@ -12,7 +12,12 @@ pub(crate) enum LogFormat {
 }
 
 pub(super) fn start(format: LogFormat) {
-    let builder = fmt().with_writer(std::io::stderr).with_max_level(Level::INFO).with_target(false);
+    // A line that cannot be written, to a full disk or a pipe that is gone, is no reason to stop.
+    let builder = fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(Level::INFO)
+        .with_target(false)
+        .log_internal_errors(false);
     // Somebody else's subscriber, as in tests, stays.
     let _ = match format {
         LogFormat::Text => {

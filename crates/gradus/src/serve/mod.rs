@@ -135,6 +135,7 @@ fn reload(given: &Given, server: &Arc<Server>, live: &mut Live) {
 async fn retain(server: Arc<Server>) {
     const EVERY: Duration = Duration::from_secs(30);
     const BETWEEN_STEPS: Duration = Duration::from_millis(50);
+    let mut removed_in_all = (0, 0);
     loop {
         let retention = server.reloadable().retention;
         let mut has_more = false;
@@ -143,9 +144,21 @@ async fn retain(server: Arc<Server>) {
             let step =
                 tokio::task::spawn_blocking(move || store.retain_step(retention, now_ns())?.wait()).await;
             match step {
-                Ok(Ok(removed)) => has_more = removed.has_more && removed.traces > 0,
+                Ok(Ok(removed)) => {
+                    has_more = removed.has_more && removed.traces > 0;
+                    removed_in_all.0 += removed.traces;
+                    removed_in_all.1 += removed.spans;
+                }
                 Ok(Err(error)) => tracing::error!(%error, "old traces could not be removed"),
                 Err(error) => tracing::error!(%error, "old traces could not be removed"),
+            }
+        }
+        if !has_more && removed_in_all.0 > 0 {
+            let (traces, spans) = std::mem::take(&mut removed_in_all);
+            tracing::info!(traces, spans, "the oldest traces were removed, as serve.retention asks");
+            let store = Arc::clone(&server.store);
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.give_back_room()).await {
+                tracing::warn!(%error, "the file could not be made smaller; that is tried again later");
             }
         }
         tokio::time::sleep(if has_more { BETWEEN_STEPS } else { EVERY }).await;

@@ -54,6 +54,7 @@ pub(crate) struct Given {
     pub(crate) config: Option<PathBuf>,
 }
 
+const LONGEST_AGE: Duration = Duration::from_secs(36_500 * 86_400);
 const HTTP: &str = "127.0.0.1:4318";
 const GRPC: &str = "127.0.0.1:4317";
 
@@ -70,10 +71,29 @@ impl Given {
             let value = value.unwrap_or(default);
             seconds(value).ok_or_else(|| format!("serve.{name} = {value}: give a number of seconds above 0"))
         };
-        let megabytes =
-            |value: Option<u32>, default: u32| value.unwrap_or(default).max(1) as usize * (1 << 20);
-        let max_request_bytes = megabytes(serve.max_request_mb, 20);
-        let memory_bytes = megabytes(serve.max_memory_mb, 96);
+        let megabytes = |value: Option<u32>, default: u32, name: &str| match value.unwrap_or(default) {
+            0 => Err(format!("serve.{name} = 0: give a number of megabytes above 0")),
+            number => Ok(number as usize * (1 << 20)),
+        };
+        let max_request_bytes = megabytes(serve.max_request_mb, 20, "max_request_mb")?;
+        let memory_bytes = megabytes(serve.max_memory_mb, 96, "max_memory_mb")?;
+        // One for each port, which wait for whoever comes next, and one to be answered.
+        if let Some(few @ 0..3) = serve.connections {
+            return Err(format!("serve.connections = {few}: give 3 or more"));
+        }
+        if let Some(rate) = serve.requests_per_second.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
+            return Err(format!(
+                "serve.requests_per_second = {rate}: give a number above 0, or leave it out for no limit"
+            ));
+        }
+        if let Some(url) = serve.public_url.as_ref().filter(|url| !is_web_address(url)) {
+            return Err(format!("serve.public_url = {url:?}: write it as https://gradus.example"));
+        }
+        if let Some(origin) = serve.cors_origins.iter().find(|origin| !is_web_address(origin)) {
+            return Err(format!(
+                "serve.cors_origins: {origin:?} is no origin; name each page's as https://page.example"
+            ));
+        }
         if memory_bytes < 4 * max_request_bytes {
             return Err(format!(
                 "serve.max_memory_mb must be at least four times serve.max_request_mb ({} MB): a request is held packed, unpacked and sorted",
@@ -91,8 +111,8 @@ impl Given {
                 give_up: span(serve.give_up_s, 60.0, "give_up_s")?,
                 max_request_bytes,
                 memory_bytes,
-                connections: serve.connections.unwrap_or(2000).max(1),
-                requests_per_second: serve.requests_per_second.filter(|rate| *rate > 0.0),
+                connections: serve.connections.unwrap_or(2000),
+                requests_per_second: serve.requests_per_second,
                 cors_origins: serve.cors_origins.clone(),
                 limits: gradus_otlp::Limits {
                     record_bytes: max_request_bytes,
@@ -169,12 +189,18 @@ fn judges_trajectories<'l>(condition: &alert::Condition, library: &'l Library) -
     (counts_steps && rubric.subject == RubricSubject::Trajectory).then_some(rubric.name.as_str())
 }
 
+fn is_web_address(text: &str) -> bool {
+    reqwest::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
 fn retention(section: &ServeSection) -> Result<Retention, String> {
     let Some(retention) = &section.retention else { return Ok(Retention::default()) };
     let max_age_ns = match &retention.max_age {
         Some(text) => {
-            let age = alert::duration(text).ok_or_else(|| {
-                format!("serve.retention.max_age = {text:?}: write it as \"30d\" or \"12h\"")
+            let age = alert::duration_up_to(text, LONGEST_AGE).ok_or_else(|| {
+                format!(
+                    "serve.retention.max_age = {text:?}: write it as \"30d\" or \"12h\", at most \"36500d\""
+                )
             })?;
             Some(i64::try_from(age.as_nanos()).unwrap_or(i64::MAX))
         }

@@ -1,10 +1,10 @@
 //! What all parts of the server share.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use gradus_store::{Store, StoreError};
+use gradus_store::{NewAnnotation, Store, StoreError, Written};
 use tokio::sync::Semaphore;
 
 use super::admission::Admission;
@@ -26,8 +26,41 @@ pub(super) struct Server {
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
-    /// When the log said last that the store takes nothing.
-    told_of_store_ns: AtomicI64,
+    store_fails: Occasionally,
+    refusals: Occasionally,
+    pub(super) judge_fails: Occasionally,
+}
+
+/// What happens often, told now and then, and then how often it was.
+#[derive(Debug, Default)]
+pub(super) struct Occasionally {
+    /// When it may be told again.
+    next_ns: AtomicI64,
+    untold: AtomicU64,
+}
+
+impl Occasionally {
+    const EVERY_NS: i64 = 10_000_000_000;
+
+    /// How often it happened since it was told, if it is to be told now.
+    pub(super) fn count(&self) -> Option<u64> {
+        let now = now_ns();
+        let untold = self.untold.fetch_add(1, Ordering::Relaxed) + 1;
+        let next = self.next_ns.load(Ordering::Relaxed);
+        if now < next {
+            return None;
+        }
+        let is_ours = self.next_ns.compare_exchange(
+            next,
+            now.saturating_add(Self::EVERY_NS),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        is_ours.is_ok().then(|| {
+            self.untold.fetch_sub(untold, Ordering::Relaxed);
+            untold
+        })
+    }
 }
 
 impl Server {
@@ -43,18 +76,38 @@ impl Server {
             openings: Semaphore::new(4),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
-            told_of_store_ns: AtomicI64::new(i64::MIN),
+            store_fails: Occasionally::default(),
+            refusals: Occasionally::default(),
+            judge_fails: Occasionally::default(),
         }
     }
 
     /// Says that the store takes nothing, now and then: every sender meets it.
     pub(super) fn tell_of_store(&self, error: &StoreError) {
-        const EVERY_NS: i64 = 10_000_000_000;
-        let (now, told) = (now_ns(), self.told_of_store_ns.load(Ordering::Relaxed));
-        if now.saturating_sub(told) >= EVERY_NS {
-            self.told_of_store_ns.store(now, Ordering::Relaxed);
-            tracing::error!(%error, "spans cannot be stored; senders are told to try again");
+        if let Some(times) = self.store_fails.count() {
+            tracing::error!(%error, times, "spans cannot be stored; senders are told to try again");
         }
+    }
+
+    /// Says that somebody was refused: who sends in vain may not look at the answers.
+    pub(super) fn tell_of_refusal(&self, what: &str, status: u16, reason: &str) {
+        if let Some(times) = self.refusals.count() {
+            tracing::warn!(what, status, reason, times, "a request was refused");
+        }
+    }
+
+    /// Stores what is said of spans and trajectories, without what must not be stored.
+    pub(super) fn annotate(&self, mut new: Vec<NewAnnotation>) -> Result<Written<Vec<i64>>, StoreError> {
+        let redaction = &self.reloadable().redaction;
+        for one in &mut new {
+            let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
+            for text in optional.chain([&mut one.author, &mut one.identifier, &mut one.metadata]) {
+                if let Some(changed) = redaction.apply(text) {
+                    *text = changed;
+                }
+            }
+        }
+        self.store.annotate(new, now_ns())
     }
 
     /// The settings that can change while the server runs.

@@ -9,6 +9,7 @@ mod durability;
 mod hostile;
 mod lab;
 mod live;
+mod mishaps;
 mod operations;
 #[path = "../place/mod.rs"]
 mod place;

@@ -305,6 +305,16 @@ fn what_is_redacted_is_nowhere() {
         server.post_logs(&log("p", 5, 5 << 8 | 2, "gen_ai.choice", &format!("I say {ORDER}"))).status,
         200
     );
+    // The project's name in a header, and what people say.
+    let named = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
+    let named = named.header("x-project-name", &format!("desk of {EMAIL}"));
+    assert_eq!(named.body(&export("p", vec![span(7, 7, "s")])).send().status, 200);
+    let note = json!({"target": format!("trace:{}", trace_id(7)), "name": "n", "explanation": format!("see {ORDER}"),
+        "author": EMAIL, "metadata": {"token": TOKEN}});
+    assert_eq!(
+        server.request("POST", "/api/v1/annotations").json(&json!({"items": [note]})).send().status,
+        200
+    );
     // A request that is refused is not quoted, either.
     let bad = server.request("POST", "/v1/traces").header("content-type", "application/json");
     let refused = bad.body(format!("{{\"resourceSpans\": [{{\"{TOKEN}\": ").as_bytes()).send();
@@ -316,6 +326,8 @@ fn what_is_redacted_is_nowhere() {
         "/api/v1/projects/p/spans".to_owned(),
         "/api/v1/projects/p/otlp".to_owned(),
         "/api/v1/projects/default/spans".to_owned(),
+        "/api/v1/projects".to_owned(),
+        "/api/v1/annotations".to_owned(),
         "/metrics".to_owned(),
     ] {
         let body = server.get(&path).body;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gradus_core::span::{Event, Resource, Span, Status, StatusCode};
+use gradus_core::span::{Event, Resource, Span, SpanId, Status, StatusCode};
 use serde::Deserialize;
 
 use super::values::{AnyValue, KeyValues, SpanIdJson, TraceIdJson, U64};
@@ -73,7 +73,17 @@ struct LinkJson {
     flags: Option<u32>,
 }
 
+/// What is wrong with ids that are not written as OTLP asks.
+const ODD_ID: &str = "an id that is not 32 (of a trace) or 16 (of a span) hexadecimal digits";
+
 impl SpanJson {
+    pub(super) fn odd_id(&self) -> Option<&'static str> {
+        let is_exact = self.trace_id.is_exact
+            && (self.span_id.is_exact || self.span_id.id == SpanId::default())
+            && (self.parent_span_id.is_exact || self.parent_span_id.id == SpanId::default());
+        (!is_exact).then_some(ODD_ID)
+    }
+
     /// What the neutral span has no place for, as fields of a protobuf span.
     pub(super) fn encode_rest(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -95,8 +105,8 @@ impl SpanJson {
         }
         for link in self.links.iter().flatten() {
             let mut body = Vec::new();
-            write_bytes(&mut body, 1, &link.trace_id.0.0.to_be_bytes());
-            write_bytes(&mut body, 2, &link.span_id.0.0.to_be_bytes());
+            write_bytes(&mut body, 1, &link.trace_id.id.0.to_be_bytes());
+            write_bytes(&mut body, 2, &link.span_id.id.0.to_be_bytes());
             write_bytes(&mut body, 3, link.trace_state.as_deref().unwrap_or_default().as_bytes());
             encode_attributes(&link.attributes.0, 4, &mut body);
             write_fixed32(&mut body, 6, link.flags.unwrap_or_default());
@@ -119,9 +129,9 @@ fn span_kind(json: &serde_json::Value) -> Option<u64> {
 impl SpanJson {
     pub(super) fn into_span(self, resource: &Arc<Resource>, scope: &str) -> Span<'static> {
         Span {
-            trace_id: self.trace_id.0,
-            span_id: self.span_id.0,
-            parent_id: self.parent_span_id.0.non_zero(),
+            trace_id: self.trace_id.id,
+            span_id: self.span_id.id,
+            parent_id: self.parent_span_id.id.non_zero(),
             name: Cow::Owned(self.name.unwrap_or_default()),
             start_ns: self.start_time_unix_nano.0,
             end_ns: self.end_time_unix_nano.0,
@@ -191,6 +201,12 @@ pub(super) struct LogJson {
 }
 
 impl LogJson {
+    pub(super) fn odd_id(&self) -> Option<&'static str> {
+        let is_exact =
+            self.trace_id.is_exact && (self.span_id.is_exact || self.span_id.id == SpanId::default());
+        (!is_exact).then_some(ODD_ID)
+    }
+
     pub(super) fn into_event(self) -> LogEvent<'static> {
         let time_ns =
             if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
@@ -201,7 +217,7 @@ impl LogJson {
             attributes: self.attributes.0,
             body,
         };
-        let mut log = LogEvent { trace_id: self.trace_id.0, span_id: self.span_id.0, event };
+        let mut log = LogEvent { trace_id: self.trace_id.id, span_id: self.span_id.id, event };
         log.take_name_from_attributes();
         log
     }

@@ -180,29 +180,43 @@ impl<'de> Deserialize<'de> for F64 {
 }
 
 #[derive(Default)]
-pub(super) struct TraceIdJson(pub(super) TraceId);
+pub(super) struct TraceIdJson {
+    pub(super) id: TraceId,
+    /// It is written as OTLP asks: in hexadecimal digits of the right number, or in base64 as some senders do.
+    pub(super) is_exact: bool,
+}
 
 #[derive(Default)]
-pub(super) struct SpanIdJson(pub(super) SpanId);
+pub(super) struct SpanIdJson {
+    pub(super) id: SpanId,
+    pub(super) is_exact: bool,
+}
 
 impl<'de> Deserialize<'de> for TraceIdJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Option::<Cow<'_, str>>::deserialize(deserializer)?.unwrap_or_default();
-        Ok(TraceIdJson(match <[u8; 16]>::try_from(base64_id(&text, 24)) {
-            Ok(bytes) => TraceId(u128::from_be_bytes(bytes)),
-            Err(_) => TraceId::parse(&text),
-        }))
+        let (id, is_exact) = match <[u8; 16]>::try_from(base64_id(&text, 24)) {
+            Ok(bytes) => (TraceId(u128::from_be_bytes(bytes)), true),
+            Err(_) => (TraceId::parse(&text), is_hexadecimal(&text, 32)),
+        };
+        Ok(TraceIdJson { id, is_exact })
     }
 }
 
 impl<'de> Deserialize<'de> for SpanIdJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Option::<Cow<'_, str>>::deserialize(deserializer)?.unwrap_or_default();
-        Ok(SpanIdJson(match <[u8; 8]>::try_from(base64_id(&text, 12)) {
-            Ok(bytes) => SpanId(u64::from_be_bytes(bytes)),
-            Err(_) => SpanId::parse(&text),
-        }))
+        let (id, is_exact) = match <[u8; 8]>::try_from(base64_id(&text, 12)) {
+            Ok(bytes) => (SpanId(u64::from_be_bytes(bytes)), true),
+            Err(_) => (SpanId::parse(&text), is_hexadecimal(&text, 16)),
+        };
+        Ok(SpanIdJson { id, is_exact })
     }
+}
+
+/// An id that is not there is an exact one, too: whether it may be missing is for others to say.
+fn is_hexadecimal(text: &str, digits: usize) -> bool {
+    text.is_empty() || (text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Base64 ids are told from hexadecimal ones by their length alone.

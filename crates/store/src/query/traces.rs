@@ -196,6 +196,15 @@ impl Store {
         Ok(id.map(|id| TraceId(u128::from_be_bytes(id))))
     }
 
+    /// How many steps a trajectory has.
+    pub fn steps_of(&self, trajectory_id: &str) -> Result<Option<u32>, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached("SELECT steps FROM trajectory WHERE trajectory_id = ?")?
+            .query_row([trajectory_id], |row| row.get(0))
+            .optional()?)
+    }
+
     /// The verdicts on a trajectory, each as a line of JSON.
     pub fn outcome_lines(&self, trajectory_id: &str) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take()?;

@@ -158,6 +158,35 @@ fn within(sql: &Connection, window: &Window) -> Result<Option<(&'static str, Vec
     Ok(Some(("project = ? AND start_ns >= ? AND start_ns < ?", values)))
 }
 
+impl Store {
+    /// The latest trajectories that used one of these tools.
+    pub fn uses_of_tools(
+        &self,
+        window: &Window,
+        tools: &[String],
+        limit: usize,
+    ) -> Result<Vec<ExampleRow>, StoreError> {
+        let reader = self.readers.take()?;
+        let Some((terms, values)) = within(&reader, window)? else { return Ok(Vec::new()) };
+        let mut statement = reader.prepare_cached(&format!(
+            "SELECT trace.trace_id, t.trajectory_id, t.query, 0, t.tools, NULL, NULL, t.end_ns - t.start_ns, t.start_ns \
+             FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}) t \
+             JOIN trace ON trace.no = t.trace"
+        ))?;
+        let mut found = Vec::new();
+        let mut rows = statement.query_map(params_from_iter(values), example)?;
+        while found.len() < limit
+            && let Some(row) = rows.next().transpose()?
+        {
+            let used = row.tool.lines().find(|name| tools.iter().any(|tool| tool == name)).map(str::to_owned);
+            if let Some(tool) = used {
+                found.push(ExampleRow { tool, ..row });
+            }
+        }
+        Ok(found)
+    }
+}
+
 fn example(row: &Row<'_>) -> Result<ExampleRow, rusqlite::Error> {
     let step: u32 = row.get(3)?;
     Ok(ExampleRow {

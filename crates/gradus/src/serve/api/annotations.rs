@@ -15,7 +15,7 @@ use super::body::json_body;
 use super::error::{ApiError, Params, blocking};
 use super::time;
 use crate::serve::auth::Caller;
-use crate::serve::state::{Server, now_ns};
+use crate::serve::state::Server;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct AnnotationBody {
@@ -156,7 +156,7 @@ pub(super) async fn add(
     let written = blocking(&server, move |server| {
         let items = input.items.into_iter().map(|item| item.resolve(server, &caller));
         let items: Vec<NewAnnotation> = items.collect::<Result<_, _>>()?;
-        Ok(server.store.annotate(items, now_ns())?)
+        Ok(server.annotate(items)?)
     })
     .await?;
     Ok(Json(AnnotationIds { ids: written.done().await? }))
@@ -213,8 +213,15 @@ fn trace_of(server: &Server, target: &str) -> Result<Option<TraceId>, ApiError> 
             let whole = server.store.trace_of_trajectory(id)?;
             match (whole, id.rsplit_once('#')) {
                 (None, Some((id, step))) => {
-                    step.parse::<u32>().map_err(|_| wrong())?;
-                    server.store.trace_of_trajectory(id)?
+                    let step: u32 = step.parse().map_err(|_| wrong())?;
+                    match server.store.steps_of(id)? {
+                        Some(steps) if !(1..=steps).contains(&step) => {
+                            return Err(ApiError::missing(format!(
+                                "{id:?} has no step {step}: it has {steps}, and the first is 1"
+                            )));
+                        }
+                        _ => server.store.trace_of_trajectory(id)?,
+                    }
                 }
                 (found, _) => found,
             }

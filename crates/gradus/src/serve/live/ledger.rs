@@ -50,6 +50,12 @@ impl Ledger for StoreLedger {
 
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
         self.server.meters.outcome(line);
+        if line.outcome == OutcomeKind::Failed
+            && let Some(times) = self.server.judge_fails.count()
+        {
+            // Why is in the outcome: it may repeat what was recorded.
+            tracing::warn!(evaluator = &*line.evaluator, times, "the judge gave no verdict");
+        }
         self.at_work.outcome(line);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use gradus_store::{BUCKET_NS, ExampleRow, MetricFilter, MetricGroup, Moments, Store, StoreError, Window};
 
-use crate::alert::{AlertRule, Condition, Measured, Subject, Unit};
+use crate::alert::{AlertRule, Comparison, Condition, Measured, Subject, Unit};
 use crate::project_pattern;
 
 /// What counts as new for `unseen_tool`.
@@ -125,18 +125,26 @@ fn cost_per_hour(store: &Store, windows: &[Window], now_ns: i64) -> Result<Optio
 pub(super) fn examples(
     store: &Store,
     condition: &Condition,
+    unseen: &[String],
     windows: &[Window],
     most: usize,
 ) -> Result<Vec<ExampleRow>, StoreError> {
     let mut rows = Vec::new();
+    // What is as good as can be is no example of what is too bad.
+    let is_too_low =
+        condition.bar.is_some_and(|bar| matches!(bar.comparison, Comparison::Less | Comparison::AtMost));
     for window in windows {
         rows.extend(match &condition.subject {
             Subject::Evaluator(name) => store.worst_verdicts(window, Some(name), false, most)?,
             Subject::FailureRate => store.worst_verdicts(window, None, true, most)?,
             Subject::ErrorRate => store.worst_trajectories(window, false, most)?,
             Subject::Latency(_) => store.worst_trajectories(window, true, most)?,
-            Subject::CostPerHour | Subject::UnseenTool => Vec::new(),
+            Subject::UnseenTool => store.uses_of_tools(window, unseen, most)?,
+            Subject::CostPerHour => Vec::new(),
         });
+    }
+    if is_too_low && matches!(condition.subject, Subject::Evaluator(_)) {
+        rows.retain(|row| row.score.is_none_or(|score| score < 1.0));
     }
     // Each project has its own order; here they meet.
     match &condition.subject {
@@ -205,7 +213,7 @@ mod tests {
         let rule = AlertRule::from_section(section, &["fit"]).unwrap();
         let windows = windows(store, &rule, now_ns()).unwrap();
         let measured = measure(store, &rule.condition, &windows, now_ns()).unwrap();
-        let examples = examples(store, &rule.condition, &windows, 3).unwrap();
+        let examples = examples(store, &rule.condition, &[], &windows, 3).unwrap();
         let examples = examples.into_iter().map(|row| row.trajectory_id).collect();
         (measured.map(|measured| (measured.value, measured.count)), examples)
     }

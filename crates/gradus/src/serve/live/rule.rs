@@ -119,6 +119,17 @@ impl GradingRule {
                     "daily_budget_usd: the price of {model:?} is not known; give it with eval.prices"
                 )));
             }
+            // Nothing at all is a way to let judging rest.
+            if let Some(answer) = judge.as_ref().and_then(|judge| judge.most_an_answer_costs())
+                && (f64::MIN_POSITIVE..answer).contains(&budget)
+            {
+                return Err(wrong(format!(
+                    "daily_budget_usd = {budget}: one answer may cost ${answer:.4}, so nothing would ever be asked; give more, or set judge.max_tokens lower"
+                )));
+            }
+        }
+        if section.evaluators.as_ref().is_some_and(Vec::is_empty) {
+            return Err(wrong("evaluators = []: name some, or leave it out for all".to_owned()));
         }
         let names = section.evaluators.clone().or_else(|| file.eval.evaluators.clone()).unwrap_or_default();
         let tools = section.tools.as_ref().or(file.eval.tools.as_ref());

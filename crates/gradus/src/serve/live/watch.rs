@@ -75,7 +75,7 @@ fn look_at(server: &Server, rule: &AlertRule) -> Result<Option<Notice>, StoreErr
     let (after, mut notice) = alert::advance(rule, before, measured, jiff::Timestamp::now());
     if let Some(notice) = &mut notice {
         // Looked for only now: mostly there is nothing to tell.
-        let rows = measure::examples(store, &rule.condition, &windows, EXAMPLES)?;
+        let rows = measure::examples(store, &rule.condition, &notice.unseen, &windows, EXAMPLES)?;
         notice.add_examples(rows.into_iter().map(example));
     }
     let event = notice.as_ref().map(|notice| {

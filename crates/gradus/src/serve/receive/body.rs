@@ -19,11 +19,12 @@ pub(super) enum Compression {
 
 impl Compression {
     pub(super) fn named(name: Option<&str>) -> Result<Compression, Refusal> {
-        match name.map(str::trim) {
-            None | Some("" | "identity") => Ok(Compression::None),
-            Some("gzip" | "x-gzip") => Ok(Compression::Gzip),
-            Some("zstd") => Ok(Compression::Zstd),
-            Some(other) => Err(Refusal::Unsupported(format!(
+        let name = name.unwrap_or_default().trim().to_ascii_lowercase();
+        match name.as_str() {
+            "" | "identity" => Ok(Compression::None),
+            "gzip" | "x-gzip" => Ok(Compression::Gzip),
+            "zstd" => Ok(Compression::Zstd),
+            other => Err(Refusal::Unsupported(format!(
                 "the encoding {other:?} is not known here; send identity, gzip or zstd"
             ))),
         }

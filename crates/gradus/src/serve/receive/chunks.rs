@@ -55,9 +55,16 @@ pub(super) fn prepare(
         Ok(request) => request,
         Err(WireError::NoRoom) if !has_room => return Err(Refusal::Busy),
         Err(error @ WireError::NoRoom) => return Err(Refusal::Bad(error.to_string())),
+        Err(_) if bytes.starts_with(b"\x1f\x8b") => {
+            return Err(Refusal::Bad(
+                "this is packed with gzip: say so with content-encoding: gzip".to_owned(),
+            ));
+        }
         Err(error) => return Err(Refusal::Bad(format!("this is no OTLP request in protobuf: {error}"))),
     };
     request.rejected.add(unreadable.count, || unreadable.reason.unwrap_or_default());
+    let redacted = project.and_then(|name| redaction.apply(name)).map(Arc::from);
+    let project = redacted.as_ref().or(project);
     if !redaction.is_empty() {
         redact(&mut request, signal, redaction, limits).map_err(|error| Refusal::Bad(error.to_string()))?;
     }
@@ -111,6 +118,8 @@ fn chunk(
         let said = speaker.and_then(|record| request.scope(record).resource.project());
         said.unwrap_or(DEFAULT_PROJECT).into()
     });
+    // A name of dots only is no name in an address.
+    let project = if project.bytes().all(|byte| byte == b'.') { DEFAULT_PROJECT.into() } else { project };
     let project = if project.len() > MOST_NAME_BYTES { short(&project).into() } else { project };
     let block = match signal {
         Signal::Span => BlockSignal::Spans,

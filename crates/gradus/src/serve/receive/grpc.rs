@@ -45,7 +45,11 @@ const PREFIX: usize = 5;
 async fn export(server: &Arc<Server>, signal: Signal, headers: &HeaderMap, body: Body) -> Response {
     let (code, response) = match take(server, signal, headers, body).await {
         Ok(rejected) => (0, success(&rejected)),
-        Err(refusal) => refused(&refusal),
+        Err(refusal) => {
+            let (code, response) = refused(&refusal);
+            server.tell_of_refusal("OTLP over gRPC", code, &refusal.to_string());
+            (code, response)
+        }
     };
     server.meters.answered(signal, "grpc", code);
     response

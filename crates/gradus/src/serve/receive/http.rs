@@ -36,7 +36,11 @@ async fn export(server: &Arc<Server>, signal: Signal, headers: &HeaderMap, body:
     };
     let response = match &outcome {
         Ok(rejected) => success(rejected, signal, is_json),
-        Err(refusal) => refused(refusal, is_json),
+        Err(refusal) => {
+            let response = refused(refusal, is_json);
+            server.tell_of_refusal("OTLP over HTTP", response.status().as_u16(), &refusal.to_string());
+            response
+        }
     };
     server.meters.answered(signal, "http", response.status().as_u16());
     response
@@ -68,7 +72,8 @@ async fn take(
 
 /// The project that a sender's header names. Phoenix's clients use this name.
 pub(super) fn project(headers: &HeaderMap) -> Option<Arc<str>> {
-    let name = headers.get("x-project-name")?.to_str().ok()?.trim();
+    // Names are UTF-8, though headers in principle are not.
+    let name = std::str::from_utf8(headers.get("x-project-name")?.as_bytes()).ok()?.trim();
     (!name.is_empty()).then(|| name.into())
 }
 
