@@ -4,6 +4,7 @@ pub mod coverage;
 pub mod dialect;
 pub mod literal;
 pub mod message;
+mod phoenix_attributes;
 pub mod raw_json;
 pub mod react;
 pub mod span;
