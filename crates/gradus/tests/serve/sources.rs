@@ -74,3 +74,45 @@ fn a_key_is_taken_from_the_environment() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("it holds no project yet"), "{said}");
 }
+
+/// What the server has judged, by evaluation.
+fn judged(server: &Server) -> Json {
+    server.json("/api/v1/metrics")["items"].take()
+}
+
+/// Verdicts that come back over OTLP are spans and log records of the same traces, and no work of an agent.
+#[test]
+fn verdicts_that_are_sent_to_the_server_are_not_graded() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    for capture in [CAPTURE, "plain-openai-oi", "plain-openai-v2"] {
+        send_folder(&server, capture);
+    }
+    server.graded();
+    let base = format!("gradus://{}", server.http);
+    let before = trajectories(&lab, &base);
+    let count = || {
+        server.json("/api/v1/projects")["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["spans"].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    let (spans, graded) = (count(), judged(&server));
+    assert!(!graded.as_array().unwrap().is_empty());
+    let otlp = format!("http://{}", server.http);
+    let arguments =
+        ["eval", &base, "--judge", "offline", "--quiet", "--jsonl", "out.jsonl", "--log-to-otlp", &otlp];
+    let ran = lab.run(&arguments).exits_with(0);
+    let outcomes = lab.lines("out.jsonl").len() as u64;
+    assert!(ran.err.contains(&format!("{outcomes} outcomes were sent to {otlp}")), "{}", ran.err);
+    server.graded();
+    assert_eq!(count(), spans + outcomes);
+    assert_eq!(trajectories(&lab, &base), before);
+    assert_eq!(judged(&server), graded, "the server's own verdicts");
+    // Sent again, nothing is more.
+    lab.run(&["report", "--log-to-otlp", &otlp]).exits_with(0);
+    server.graded();
+    assert_eq!((count(), trajectories(&lab, &base)), (spans + outcomes, before));
+}
