@@ -71,8 +71,8 @@ def read(gradus, phoenix, template):
             command = [gradus, "traces", f"phoenix://127.0.0.1:{phoenix.port}/bench", "--coverage", "--format", "json"]
             cpu, memory, wall = cpu_of(command, stdout=stdout, cwd=folder, env=servers.without_proxies())
         found = json.loads(out.read_text())["total"]
-    if (found["spans"], found["traces"]) != (template.spans, template.traces):
-        sys.exit(f"{found['spans']} spans of {found['traces']} traces were read, {template.spans} of {template.traces} were sent")
+    if found["spans"] != template.spans:
+        sys.exit(f"{found['spans']} spans were read, {template.spans} were sent")
     return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 3), "cpu_share": round(cpu / wall, 4), "peak_memory_mib": round(memory, 1),
             "spans_per_s": round(template.spans / wall), "phoenix_cpu_s": round(phoenix.cpu_s() - before, 2), "trajectories": found["trajectories"]}
 

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! STATE/reads/KEY/read.json        what is read, and where to go on
-//! STATE/reads/KEY/traces.json      the traces that are wanted, where not all are
-//! STATE/reads/KEY/spans.bin        the spans: length, protobuf
+//! STATE/reads/KEY/plan.json        the lists that are read, as they were when it began
+//! STATE/reads/KEY/spans.bin        the spans: project, length, protobuf
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -12,6 +12,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// A read that has begun. Without a folder it is forgotten with the process.
@@ -27,7 +28,7 @@ pub(super) struct Kept {
 /// Where to go on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
-    /// How many of the lists of traces are read whole.
+    /// How many of the lists are read whole.
     pub(super) lists: usize,
     /// What to ask for within the list.
     pub(super) cursor: Option<String>,
@@ -74,7 +75,7 @@ impl Kept {
         spans.seek(SeekFrom::End(0))?;
         let kept = Kept { folder: Some(folder), _lock: Some(lock), spans: buffered(spans), progress };
         if kept.progress.spans == 0 {
-            kept.forget_traces();
+            kept.forget_plan();
         }
         Ok(kept)
     }
@@ -102,29 +103,30 @@ impl Kept {
         self.folder.is_some() && self.progress.spans > 0
     }
 
-    /// The traces that are wanted, as they were listed when the read began.
-    pub(super) fn traces(&self) -> Option<Vec<String>> {
-        let text = fs::read(self.folder.as_ref()?.join("traces.json")).ok()?;
+    /// What is read, as it was found when the read began.
+    pub(super) fn plan<T: DeserializeOwned>(&self) -> Option<T> {
+        let text = fs::read(self.folder.as_ref()?.join("plan.json")).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    pub(super) fn set_traces(&self, traces: &[String]) -> io::Result<()> {
+    pub(super) fn set_plan<T: Serialize>(&self, plan: &T) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        replace(&folder.join("traces.json"), &serde_json::to_vec(traces)?)
+        replace(&folder.join("plan.json"), &serde_json::to_vec(plan)?)
     }
 
-    fn forget_traces(&self) {
+    fn forget_plan(&self) {
         if let Some(folder) = &self.folder {
-            let _ = fs::remove_file(folder.join("traces.json"));
+            let _ = fs::remove_file(folder.join("plan.json"));
         }
     }
 
     /// Adds one span; it counts after the next [`Kept::advance`].
-    pub(super) fn add(&mut self, span: &[u8]) -> io::Result<()> {
+    pub(super) fn add(&mut self, project: u32, span: &[u8]) -> io::Result<()> {
         let length = u32::try_from(span.len()).map_err(io::Error::other)?;
+        self.spans.write_all(&project.to_le_bytes())?;
         self.spans.write_all(&length.to_le_bytes())?;
         self.spans.write_all(span)?;
-        self.progress.bytes += 4 + u64::from(length);
+        self.progress.bytes += 8 + u64::from(length);
         self.progress.spans += 1;
         Ok(())
     }
@@ -140,7 +142,7 @@ impl Kept {
     }
 
     /// Hands out all spans, in the order they came, and removes what was kept.
-    pub(super) fn finish(self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn finish(self, mut take: impl FnMut(u32, &[u8]) -> io::Result<()>) -> io::Result<()> {
         let Kept { folder, spans, _lock, .. } = self;
         let mut file = spans.into_inner().map_err(io::IntoInnerError::into_error)?;
         // Unlinked first: the space is given back however this process ends.
@@ -149,16 +151,17 @@ impl Kept {
         }
         file.seek(SeekFrom::Start(0))?;
         let mut reader = BufReader::with_capacity(1 << 18, file);
-        let (mut length, mut span) = ([0; 4], Vec::new());
+        let (mut project, mut length, mut span) = ([0; 4], [0; 4], Vec::new());
         loop {
-            match reader.read_exact(&mut length) {
+            match reader.read_exact(&mut project) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(error) => return Err(error),
             }
+            reader.read_exact(&mut length)?;
             span.resize(u32::from_le_bytes(length) as usize, 0);
             reader.read_exact(&mut span)?;
-            take(&span)?;
+            take(u32::from_le_bytes(project), &span)?;
         }
     }
 }
@@ -216,10 +219,10 @@ fn sweep(reads: &Path) {
 mod tests {
     use super::*;
 
-    fn all(kept: Kept) -> Vec<Vec<u8>> {
+    fn all(kept: Kept) -> Vec<(u32, Vec<u8>)> {
         let mut found = Vec::new();
-        kept.finish(|span| {
-            found.push(span.to_vec());
+        kept.finish(|project, span| {
+            found.push((project, span.to_vec()));
             Ok(())
         })
         .expect("read");
@@ -235,16 +238,18 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
         assert!(kept.taken_up().is_none());
-        kept.add(b"one").expect("added");
+        kept.set_plan(&["a", "b"]).expect("written");
+        kept.add(0, b"one").expect("added");
         kept.advance(place("c1")).expect("advanced");
-        kept.add(b"of a page that did not come to its end").expect("added");
+        kept.add(0, b"of a page that did not come to its end").expect("added");
         kept.spans.flush().expect("flushed");
         drop(kept);
         let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
         assert_eq!((kept.place(), kept.taken_up().map(|(_, spans)| spans)), (&place("c1"), Some(1)));
-        kept.add(b"two").expect("added");
+        assert_eq!(kept.plan::<Vec<String>>().as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
+        kept.add(3, b"two").expect("added");
         kept.advance(Place { lists: 1, cursor: None }).expect("advanced");
-        assert_eq!(all(kept), [b"one".to_vec(), b"two".to_vec()]);
+        assert_eq!(all(kept), [(0, b"one".to_vec()), (3, b"two".to_vec())]);
         let again = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
         assert!(again.taken_up().is_none(), "a read that is complete is forgotten");
     }
@@ -255,7 +260,7 @@ mod tests {
         let is_taken_up = |fresh| {
             let mut kept = Kept::open(Some(state.path()), 7, "x", fresh).expect("opened");
             let was = kept.taken_up().is_some();
-            kept.add(b"one").expect("added");
+            kept.add(0, b"one").expect("added");
             kept.advance(place("c1")).expect("advanced");
             assert!(kept.is_kept());
             was
@@ -279,10 +284,10 @@ mod tests {
         let first = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
         let mut second = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
         assert!(first.folder.is_some() && second.folder.is_none());
-        second.add(b"one").expect("added");
+        second.add(0, b"one").expect("added");
         second.advance(place("c")).expect("advanced");
         assert!(!second.is_kept());
-        assert_eq!(all(second), [b"one".to_vec()]);
+        assert_eq!(all(second), [(0, b"one".to_vec())]);
         let nowhere = Kept::open(Some(Path::new("/dev/null/x")), 7, "x", false).expect("opened");
         assert!(nowhere.folder.is_none());
         assert!(Kept::open(None, 7, "x", false).expect("opened").folder.is_none());

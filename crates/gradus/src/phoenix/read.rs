@@ -12,8 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use gradus_core::span::{Attributes, Resource, Value};
 use gradus_core::span_json::phoenix_span;
 use gradus_otlp::{Record, Scope, Signal, encode_span};
-use serde::Deserialize;
-use tokio::runtime::Runtime;
+use serde::{Deserialize, Serialize};
 
 use super::address::Address;
 use super::client::Client;
@@ -21,6 +20,7 @@ use super::error::PhoenixError;
 use super::kept::{Kept, Place};
 use super::page;
 use crate::config::{Environment, PhoenixSection};
+use crate::http::percent_encoded;
 use crate::source::{Intake, Selection, SourceError};
 
 /// A Phoenix to read from.
@@ -59,41 +59,67 @@ const TRACES_AT_ONCE: usize = 50;
 impl PhoenixSource {
     /// Reads the wanted spans of the project, or of all of them.
     pub(crate) fn read(&self, intake: &mut Intake<'_>) -> Result<(), SourceError> {
-        let failed = |reason: String| SourceError::Unreadable { name: self.name.clone(), reason };
+        let unreadable = |reason: String| SourceError::Unreadable { name: self.name.clone(), reason };
+        let failed = |error: io::Error| unreadable(format!("what was read cannot be kept: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let mut runtime = runtime.map_err(|error| failed(error.to_string()))?;
-        let client = Client::new(&self.address, &Environment::read(), &self.settings).map_err(failed)?;
+        let runtime = runtime.map_err(|error| unreadable(error.to_string()))?;
+        let client = Client::new(&self.address, &Environment::read(), &self.settings).map_err(unreadable)?;
         let told = |error: PhoenixError| SourceError::Told(error.to_string());
-        let projects = runtime.block_on(projects(&client)).map_err(told)?;
-        let wanted = self.address.project.as_ref();
-        let wanted: Vec<&Project> =
-            projects.iter().filter(|known| wanted.is_none_or(|name| *name == known.name)).collect();
-        if wanted.is_empty() {
-            let known: Vec<String> = projects.iter().map(|project| project.name.clone()).collect();
-            let project = self.address.project.as_deref().unwrap_or_default();
-            return Err(SourceError::no_project(&self.name, project, &known));
-        }
+        let projects = self.wanted(runtime.block_on(projects(&client)).map_err(told)?)?;
         intake.begin_input(&self.name);
-        for project in wanted {
-            runtime = self.project(project, runtime, &client, intake)?;
-        }
-        Ok(())
+        let selection = intake.selection().clone();
+        let what =
+            Address { project: self.address.project.clone(), base: client.base().to_owned() }.to_string();
+        let key = gradus_core::digest(format!("{what}\0{}", selection.as_written).as_bytes());
+        let mut kept = Kept::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
+        self.say_if_taken_up(&kept);
+        let plan = match kept.plan::<Plan>() {
+            Some(plan) => plan,
+            None => {
+                let made = runtime.block_on(Plan::make(&client, &projects, &selection));
+                let plan = made.map_err(|error| broken_off(&error, &kept))?;
+                kept.set_plan(&plan).map_err(failed)?;
+                plan
+            }
+        };
+        let (sender, pages) = sync_channel(0);
+        let (lists, first) = (plan.lists.clone(), kept.place().clone());
+        let fetching = std::thread::Builder::new().name("phoenix".to_owned()).spawn(move || {
+            runtime.block_on(fetch(&client, &lists, first, &sender));
+        });
+        let fetching = fetching.map_err(failed)?;
+        keep_pages(&pages, &mut kept, intake).map_err(|error| match error {
+            Broken::Phoenix(error) => broken_off(&error, &kept),
+            Broken::Disk(error) => failed(error),
+        })?;
+        fetching.join().map_err(|_| unreadable("the reading thread ended".to_owned()))?;
+        let scopes: Vec<Scope> = plan.projects.iter().map(|name| scope_of(name)).collect();
+        let mut current = None;
+        let handed_on = kept.finish(|project, span| {
+            let at = project as usize;
+            let (Some(scope), Some(name)) = (scopes.get(at), plan.projects.get(at)) else { return Ok(()) };
+            if current != Some(project) {
+                intake.begin_project(name);
+                current = Some(project);
+            }
+            intake.record(&Record { signal: Signal::Span, scope, body: span })
+        });
+        handed_on.map_err(failed)
     }
 
-    fn project(
-        &self,
-        project: &Project,
-        runtime: Runtime,
-        client: &Client,
-        intake: &mut Intake<'_>,
-    ) -> Result<Runtime, SourceError> {
-        let failed = |error: io::Error| SourceError::Unreadable {
-            name: self.name.clone(),
-            reason: format!("what was read cannot be kept: {error}"),
-        };
-        let what = format!("{} {}", client.base(), project.name);
-        let key = gradus_core::digest(format!("{what}\0{}", intake.selection().as_written).as_bytes());
-        let mut kept = Kept::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
+    /// The project that was named, or all of them.
+    fn wanted(&self, projects: Vec<Project>) -> Result<Vec<Project>, SourceError> {
+        let Some(name) = &self.address.project else { return Ok(projects) };
+        match projects.iter().find(|known| known.name == *name) {
+            Some(project) => Ok(vec![project.clone()]),
+            None => {
+                let known: Vec<String> = projects.into_iter().map(|project| project.name).collect();
+                Err(SourceError::no_project(&self.name, name, &known))
+            }
+        }
+    }
+
+    fn say_if_taken_up(&self, kept: &Kept) {
         if let Some((began, spans)) = kept.taken_up() {
             let began = began.round(jiff::Unit::Second).unwrap_or(began);
             crate::cli::complain(&format!(
@@ -101,37 +127,54 @@ impl PhoenixSource {
                 self.name
             ));
         }
-        let broken_off = |error: PhoenixError, kept: &Kept| {
-            let kept = match kept.is_kept() {
-                true => format!("; {} spans are kept, and the same command goes on from there", kept.spans()),
-                false => String::new(),
-            };
-            SourceError::Told(format!("{error}{kept}"))
-        };
-        let lists = match lists(project, &kept, client, intake.selection(), &runtime) {
-            Ok(lists) => lists.map_err(failed)?,
-            Err(error) => return Err(broken_off(error, &kept)),
-        };
-        let (sender, pages) = sync_channel(0);
-        let (client, first) = (client.clone(), kept.place().clone());
-        let fetching = std::thread::Builder::new().name("phoenix".to_owned()).spawn(move || {
-            runtime.block_on(fetch(&client, &lists, first, &sender));
-            runtime
-        });
-        let fetching = fetching.map_err(failed)?;
-        let scope = scope_of(&project.name);
-        if let Err(error) = keep_pages(&pages, &mut kept, intake) {
-            drop(pages);
-            return Err(match error {
-                Broken::Phoenix(error) => broken_off(*error, &kept),
-                Broken::Disk(error) => failed(error),
-            });
+    }
+}
+
+fn broken_off(error: &PhoenixError, kept: &Kept) -> SourceError {
+    let kept = match kept.is_kept() {
+        true => format!("; {} spans are kept, and the same command goes on from there", kept.spans()),
+        false => String::new(),
+    };
+    SourceError::Told(format!("{error}{kept}"))
+}
+
+/// What to ask for, one list after the other; the same when a read is taken up.
+#[derive(Serialize, Deserialize)]
+struct Plan {
+    projects: Vec<String>,
+    lists: Vec<List>,
+}
+
+/// The address of a list, to which the limit and the cursor are added.
+#[derive(Clone, Serialize, Deserialize)]
+struct List {
+    project: u32,
+    path: String,
+}
+
+impl Plan {
+    /// Everything of each project, or the wanted traces by the batch.
+    async fn make(
+        client: &Client,
+        projects: &[Project],
+        selection: &Selection,
+    ) -> Result<Plan, PhoenixError> {
+        let mut plan = Plan { projects: Vec::new(), lists: Vec::new() };
+        for (number, project) in (0..).zip(projects) {
+            plan.projects.push(project.name.clone());
+            let spans = format!("/v1/projects/{}/spans?", percent_encoded(&project.id));
+            if selection.is_everything() {
+                plan.lists.push(List { project: number, path: spans });
+                continue;
+            }
+            let traces = super::traces::wanted(client, &project.id, selection).await?;
+            plan.lists.extend(traces.chunks(TRACES_AT_ONCE).map(|batch| {
+                let ids: String =
+                    batch.iter().map(|id| format!("trace_id={}&", percent_encoded(id))).collect();
+                List { project: number, path: format!("{spans}{ids}") }
+            }));
         }
-        let runtime = fetching.join().map_err(|_| failed(io::Error::other("the reading thread ended")))?;
-        intake.begin_project(&project.name);
-        kept.finish(|span| intake.record(&Record { signal: Signal::Span, scope: &scope, body: span }))
-            .map_err(failed)?;
-        Ok(runtime)
+        Ok(plan)
     }
 }
 
@@ -149,6 +192,7 @@ enum Broken {
 
 /// A page as it came, and where the next one begins.
 struct Page {
+    project: u32,
     body: Vec<u8>,
     next: Place,
 }
@@ -159,7 +203,7 @@ type Pages = Receiver<Result<Page, PhoenixError>>;
 fn keep_pages(pages: &Pages, kept: &mut Kept, intake: &mut Intake<'_>) -> Result<(), Broken> {
     let mut bytes = Vec::new();
     for page in pages {
-        let Page { body, next } = page.map_err(|error| Broken::Phoenix(Box::new(error)))?;
+        let Page { project, body, next } = page.map_err(|error| Broken::Phoenix(Box::new(error)))?;
         let mut unreadable = 0;
         let read = page::read(&body, &mut |span| {
             if !gradus_core::span_json::is_phoenix_span(&span) {
@@ -168,7 +212,7 @@ fn keep_pages(pages: &Pages, kept: &mut Kept, intake: &mut Intake<'_>) -> Result
             }
             bytes.clear();
             encode_span(&phoenix_span(&span), &mut bytes);
-            kept.add(&bytes)
+            kept.add(project, &bytes)
         });
         // The page was found to be whole when its cursor was looked for, or it is not JSON at all.
         read.map_err(|error| Broken::Disk(io::Error::other(error)))?;
@@ -188,54 +232,23 @@ async fn projects(client: &Client) -> Result<Vec<Project>, PhoenixError> {
         let page: Projects = asking.get(&path, WHAT).await?;
         found.extend(page.data);
         let Some(cursor) = page.next_cursor else { return Ok(found) };
-        path = format!("/v1/projects?limit=100&cursor={}", crate::http::percent_encoded(&cursor));
+        path = format!("/v1/projects?limit=100&cursor={}", percent_encoded(&cursor));
         asking = client.clone();
     }
-}
-
-/// What to ask for, one after the other: everything, or the wanted traces by the batch. The addresses of lists, to which
-/// the limit and the cursor are added.
-fn lists(
-    project: &Project,
-    kept: &Kept,
-    client: &Client,
-    selection: &Selection,
-    runtime: &Runtime,
-) -> Result<io::Result<Vec<String>>, PhoenixError> {
-    let spans = format!("/v1/projects/{}/spans?", crate::http::percent_encoded(&project.id));
-    if selection.is_everything() {
-        return Ok(Ok(vec![spans]));
-    }
-    let traces = match kept.traces() {
-        Some(traces) => traces,
-        None => {
-            let traces = runtime.block_on(super::traces::wanted(client, &project.id, selection))?;
-            if let Err(error) = kept.set_traces(&traces) {
-                return Ok(Err(error));
-            }
-            traces
-        }
-    };
-    let batches = traces.chunks(TRACES_AT_ONCE).map(|batch| {
-        let ids: Vec<String> =
-            batch.iter().map(|id| format!("trace_id={}&", crate::http::percent_encoded(id))).collect();
-        format!("{spans}{}", ids.concat())
-    });
-    Ok(Ok(batches.collect()))
 }
 
 /// Asks for one page after the other, until there are no more or nobody takes them.
 async fn fetch(
     client: &Client,
-    lists: &[String],
+    lists: &[List],
     mut place: Place,
     pages: &SyncSender<Result<Page, PhoenixError>>,
 ) {
     let mut most = MOST_SPANS;
     while let Some(list) = lists.get(place.lists) {
-        let cursor = place.cursor.as_deref().map(crate::http::percent_encoded);
+        let cursor = place.cursor.as_deref().map(percent_encoded);
         let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
-        let path = format!("{list}limit={most}{cursor}");
+        let path = format!("{}limit={most}{cursor}", list.path);
         let page = match client.page(&path, WHAT, LONGEST_PAGE).await {
             Ok(answer) => page::next_cursor(&answer.body)
                 .map_err(|_| client.not_as_expected(&answer, &path, WHAT))
@@ -248,7 +261,7 @@ async fn fetch(
                 Some(cursor) => Place { lists: place.lists, cursor: Some(cursor) },
                 None => Place { lists: place.lists + 1, cursor: None },
             };
-            Page { body, next: place.clone() }
+            Page { project: list.project, body, next: place.clone() }
         });
         let is_over = page.is_err();
         if pages.send(page).is_err() || is_over {

@@ -100,7 +100,7 @@ pub(crate) struct Stored {
     pub(crate) asked: Vec<String>,
 }
 
-/// A scripted Phoenix with one project, `shop`.
+/// A scripted Phoenix with the project `shop`, and `default` with the first half of the same spans.
 pub(crate) struct Phoenix {
     endpoint: Endpoint,
     pub(crate) stored: Arc<Mutex<Stored>>,
@@ -153,6 +153,7 @@ fn answer(incoming: &Incoming<'_>, stored: &mut Stored) -> Answer {
                 .to_string(),
         ),
         "GET /v1/projects/P1/spans" => spans(query, &stored.spans),
+        "GET /v1/projects/P0/spans" => spans(query, &stored.spans[..stored.spans.len() / 8 * 4]),
         "GET /v1/projects/P1/traces" => traces(query, &stored.spans),
         "POST /v1/span_annotations" => annotate(incoming.body, "span_id", stored),
         "POST /v1/trace_annotations" => annotate(incoming.body, "trace_id", stored),

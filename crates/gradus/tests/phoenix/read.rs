@@ -42,6 +42,27 @@ fn a_phoenix_can_be_named_in_every_way() {
 }
 
 #[test]
+fn without_a_project_all_are_read() {
+    let phoenix = Phoenix::with_fault(traces_of(4), |incoming| {
+        let list = r#"{"data":[{"id":"P0","name":"default"}],"next_cursor":"a b"}"#;
+        let rest = r#"{"data":[{"id":"P1","name":"shop"}],"next_cursor":null}"#;
+        match incoming.what() {
+            "GET /v1/projects?limit=100" => Some(gradus_test_endpoint::Answer::ok(list.to_owned())),
+            "GET /v1/projects?limit=100&cursor=a%20b" => {
+                Some(gradus_test_endpoint::Answer::ok(rest.to_owned()))
+            }
+            _ => None,
+        }
+    });
+    let source = phoenix.source().replace("/shop", "");
+    let ran = Lab::new().run(&[LIST.as_slice(), &[&source]].concat()).exits_with(0);
+    let mut projects: Vec<String> = ran.lines().iter().map(|one| one["project"].to_string()).collect();
+    projects.sort();
+    // A trace belongs to the project that it was found in first.
+    assert_eq!(projects, ["\"default\"", "\"default\"", "\"shop\"", "\"shop\""]);
+}
+
+#[test]
 fn a_key_and_headers_are_sent_and_never_shown() {
     let phoenix = Phoenix::with_fault(traces_of(1), |incoming| {
         let has_key = incoming.header("authorization") == Some("Bearer k-secret");

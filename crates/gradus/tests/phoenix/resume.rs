@@ -62,6 +62,22 @@ fn a_choice_of_traces_goes_on_too_and_fresh_begins_anew() {
 }
 
 #[test]
+fn a_read_of_all_projects_goes_on_in_the_project_where_it_stopped() {
+    let lab = Lab::new();
+    let (phoenix, is_mended) = failing_after(4, 4_800);
+    let source = phoenix.source().replace("/shop", "");
+    let arguments = [LIST.as_slice(), &[&source]].concat();
+    // Five pages of one project, three of the other.
+    let ran = lab.run(&arguments).exits_with(2).says("4000 spans are kept");
+    assert_eq!(ran.out, "");
+    is_mended.store(true, Ordering::Relaxed);
+    let ran = lab.run(&arguments).exits_with(0).says("4000 spans are here already");
+    assert_eq!(ran.lines().len(), 1_200);
+    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans"), 5 + 1);
+    assert_eq!(phoenix.asked("GET /v1/projects/P0/spans"), 3);
+}
+
+#[test]
 fn other_filters_and_other_servers_are_other_reads() {
     let lab = Lab::new();
     let (phoenix, is_mended) = failing_after(1, 2_400);

@@ -37,6 +37,18 @@ fn a_store_and_a_server_give_what_the_files_give() {
     ] {
         assert_eq!(trajectories(&lab, &source), from_files, "{source}");
     }
+    // A time range means the same for all of them.
+    let mut starts: Vec<&str> = from_files.iter().map(|one| one["start"].as_str().unwrap()).collect();
+    starts.sort_unstable();
+    let middle = starts[starts.len() / 2];
+    let later = |source: &str| {
+        let ran = lab.run(&["traces", source, "--format", "jsonl", "--from", middle]).exits_with(0);
+        json_lines(ran.out.as_bytes()).len()
+    };
+    let wanted = starts.iter().filter(|start| **start >= middle).count();
+    for source in [fixture(CAPTURE).to_str().unwrap(), &base, "store:"] {
+        assert_eq!(later(source), wanted, "{source}");
+    }
     // A run over the server's project, kept where the server looks.
     lab.run(&["eval", &base, "--judge", "offline", "--quiet"]).exits_with(0);
     let runs = server.json("/api/v1/runs");
