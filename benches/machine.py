@@ -14,10 +14,10 @@ def machine():
             "rustc": rustc, "python": platform.python_version()}
 
 
-def cpu_of(command, **options):
+def cpu_of(command, stdout=subprocess.DEVNULL, **options):
     """CPU seconds, peak memory in MiB and wall seconds of a command."""
     start = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, **options)
+    process = subprocess.Popen(command, stdout=stdout, **options)
     _, status, usage = os.wait4(process.pid, 0)
     if status != 0:
         sys.exit(f"{command[0]} failed with status {status}")

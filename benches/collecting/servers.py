@@ -214,7 +214,7 @@ class Phoenix(Server):
         super().__init__(folder)
 
     def command(self):
-        self.data.mkdir()
+        self.data.mkdir(exist_ok=True)
         settings = {"PHOENIX_WORKING_DIR": str(self.data), "PHOENIX_HOST": "127.0.0.1", "PHOENIX_PORT": str(self.port),
                     "PHOENIX_GRPC_PORT": str(self.grpc_port), "PHOENIX_TELEMETRY_ENABLED": "false",
                     "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false", "PHOENIX_DISABLE_AGENT_ASSISTANT": "true"}

@@ -5,6 +5,7 @@ pub mod dialect;
 pub mod filter;
 pub mod literal;
 pub mod message;
+mod phoenix_attributes;
 pub mod phoenix_view;
 pub mod raw_json;
 pub mod react;

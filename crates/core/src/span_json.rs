@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use crate::phoenix_attributes;
 use crate::span::{Attributes, Event, Resource, Span, SpanId, Status, StatusCode, TraceId, Value};
 
 /// Whether an object is a span as Phoenix lists it.
@@ -33,6 +34,7 @@ pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
             .0
             .push((Cow::Borrowed("openinference.span.kind"), Value::Str(Cow::Owned(kind.to_owned()))));
     }
+    phoenix_attributes::restore(&mut attributes);
     Span {
         trace_id: TraceId::parse(context.get("trace_id").and_then(Json::as_str).unwrap_or_default()),
         span_id: SpanId::parse(context.get("span_id").and_then(Json::as_str).unwrap_or_default()),

@@ -64,6 +64,9 @@ pub struct Step {
     pub agent: Option<String>,
     /// The spans that hold this step: the model call first, then the tool's.
     pub span_ids: Vec<String>,
+    /// The trace of the first of these spans, where a trajectory is made of several traces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     pub start: Option<String>,
     pub end: Option<String>,
     /// Tokens of the model call that asked for this step; zero for calls that share a reply with the step before.

@@ -19,7 +19,7 @@ pub const CALL_VALIDITY: &str = "call_validity";
 const RULES_VERSION: &str = "rules-1";
 /// The judge's name where no model was asked.
 pub const OFFLINE: &str = "offline";
-const RULES: &str = "rules";
+pub const RULES: &str = "rules";
 
 #[derive(Clone, Debug)]
 pub struct Evaluator {

@@ -1,6 +1,7 @@
 //! Settings from the environment and from `gradus.toml`. A flag wins over the environment, the environment over the
 //! file, the file over the default. Nothing else reads the environment.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gradus_llm::Secret;
@@ -22,6 +23,8 @@ pub(crate) struct File {
     pub(crate) judge: JudgeSection,
     #[serde(default)]
     pub(crate) eval: EvalSection,
+    #[serde(default)]
+    pub(crate) phoenix: PhoenixSection,
     #[serde(default)]
     pub(crate) serve: ServeSection,
     /// How projects are judged while traces come in.
@@ -92,6 +95,32 @@ pub(crate) struct EvalSection {
     pub(crate) gates: Vec<String>,
 }
 
+/// How Phoenix is asked, and how verdicts look there. Where it is, a folder from elsewhere must not say: the key goes there.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PhoenixSection {
+    /// How long it may say nothing.
+    pub(crate) timeout_s: Option<f64>,
+    /// How long to try again while it cannot be reached or fails.
+    pub(crate) retry_s: Option<f64>,
+    #[serde(default)]
+    pub(crate) trajectory_target: TrajectoryTarget,
+    /// What evaluations are called there, by their names here.
+    #[serde(default)]
+    pub(crate) names: BTreeMap<String, String>,
+}
+
+/// Where verdicts on whole trajectories go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TrajectoryTarget {
+    /// On the span that stands for the request.
+    #[default]
+    Span,
+    /// On its trace.
+    Trace,
+}
+
 /// What the environment says.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
@@ -104,6 +133,13 @@ pub(crate) struct Environment {
     pub(crate) config: Option<PathBuf>,
     /// For servers that are read from.
     pub(crate) gradus_key: Option<Secret>,
+    /// As Phoenix's own clients are told where it is.
+    pub(crate) phoenix_url: Option<String>,
+    pub(crate) phoenix_key: Option<Secret>,
+    pub(crate) phoenix_headers: Option<Secret>,
+    pub(crate) phoenix_project: Option<String>,
+    /// As OpenTelemetry's exporters are told what to send along.
+    pub(crate) otlp_headers: Option<Secret>,
 }
 
 impl Environment {
@@ -119,6 +155,11 @@ impl Environment {
             state_dir: text("GRADUS_STATE_DIR").map(PathBuf::from),
             config: text("GRADUS_CONFIG").map(PathBuf::from),
             gradus_key: text("GRADUS_API_KEY").map(Secret::new),
+            phoenix_url: text("PHOENIX_COLLECTOR_ENDPOINT"),
+            phoenix_key: text("PHOENIX_API_KEY").map(Secret::new),
+            phoenix_headers: text("PHOENIX_CLIENT_HEADERS").map(Secret::new),
+            phoenix_project: text("PHOENIX_PROJECT_NAME"),
+            otlp_headers: text("OTEL_EXPORTER_OTLP_HEADERS").map(Secret::new),
         }
     }
 }

@@ -1,4 +1,9 @@
-//! How this program asks other servers.
+//! How this program asks other servers: one kind of client, and patience with those that fail for a while.
+
+use std::time::{Duration, Instant};
+
+use reqwest::header::HeaderMap;
+use reqwest::{RequestBuilder, StatusCode};
 
 /// The beginnings of a client: our name, one provider of cryptography, and no following to other places.
 pub(crate) fn client() -> reqwest::ClientBuilder {
@@ -7,4 +12,180 @@ pub(crate) fn client() -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
+}
+
+/// What a server answered, all of it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unanswered {
+    #[error("nothing answers there ({0})")]
+    Connect(String),
+    #[error("no answer in time")]
+    Timeout,
+    #[error("the connection broke off ({0})")]
+    Broken(String),
+    #[error("the answer is longer than {limit} bytes")]
+    TooLong { limit: usize },
+}
+
+/// How long a request is tried again while its server cannot be reached, is too busy or fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// From the first try on.
+    pub(crate) give_up_after: Duration,
+    pub(crate) first_pause: Duration,
+    pub(crate) longest_pause: Duration,
+}
+
+impl Patience {
+    pub(crate) fn of(give_up_after: Duration) -> Patience {
+        Patience {
+            give_up_after,
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(15),
+        }
+    }
+
+    fn pause(&self, failures: u32, asked: Option<Duration>) -> Duration {
+        let doubled = self.first_pause.saturating_mul(1 << (failures.clamp(1, 20) - 1));
+        let ceiling = doubled.min(self.longest_pause);
+        // Half fixed, half random: clients that lost a server together do not come back together.
+        let own = ceiling.mul_f64(0.5 + 0.5 * fastrand::f64());
+        // The server knows better.
+        asked.unwrap_or(own)
+    }
+
+    /// Sends until there is an answer that trying again would not change, or the patience is at its end. The last answer
+    /// is handed out whatever its status.
+    pub(crate) async fn exchange(
+        &self,
+        limit: usize,
+        request: impl Fn() -> RequestBuilder,
+    ) -> Result<Answer, Unanswered> {
+        let began = Instant::now();
+        let mut failures = 0;
+        loop {
+            let found = once(request(), limit).await;
+            let asked = match &found {
+                Ok(answer) if !may_pass(answer.status) => return found,
+                Ok(answer) => gradus_llm::retry_after(&answer.headers),
+                Err(Unanswered::TooLong { .. }) => return found,
+                Err(_) => None,
+            };
+            failures += 1;
+            let pause = self.pause(failures, asked);
+            if began.elapsed() + pause > self.give_up_after {
+                return found;
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// Whether the same request may get another answer later.
+fn may_pass(status: StatusCode) -> bool {
+    status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+        || matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY
+        )
+}
+
+/// What is made room for before anything has come.
+const MOST_RESERVED: usize = 16 << 20;
+
+async fn once(request: RequestBuilder, limit: usize) -> Result<Answer, Unanswered> {
+    let mut response = request.send().await.map_err(unanswered)?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    // Told beforehand, it need not grow and be moved; what is told is not believed further than the limit.
+    let told = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
+    let mut body = Vec::with_capacity(told.min(limit).min(MOST_RESERVED));
+    while let Some(piece) = response.chunk().await.map_err(unanswered)? {
+        if body.len() + piece.len() > limit {
+            return Err(Unanswered::TooLong { limit });
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(Answer { status, headers, body })
+}
+
+fn unanswered(error: reqwest::Error) -> Unanswered {
+    // Addresses may hold what nobody should read.
+    let error = error.without_url();
+    if error.is_timeout() {
+        Unanswered::Timeout
+    } else if error.is_connect() {
+        Unanswered::Connect(innermost(&error))
+    } else {
+        Unanswered::Broken(innermost(&error))
+    }
+}
+
+/// The cause that says most; the layers above it only repeat that something failed.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// What stands in an answer, for a message: one line, and not too long.
+pub(crate) fn said(body: &[u8]) -> String {
+    const SHOWN: usize = 300;
+    let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]);
+    let detail = serde_json::from_slice::<serde_json::Value>(body).ok().and_then(|json| {
+        let detail = json.get("detail").or_else(|| json.get("message")).or_else(|| json.get("error"))?;
+        Some(detail.as_str().map_or_else(|| detail.to_string(), str::to_owned))
+    });
+    let line = crate::output::printable_line(&detail.unwrap_or_else(|| text.into_owned()));
+    if line.chars().count() <= SHOWN {
+        return line;
+    }
+    line.chars().take(SHOWN).chain("...".chars()).collect()
+}
+
+/// A part of a URL's path or query as it must be written.
+pub(crate) fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_limit_and_the_server_knows_better() {
+        let patience = Patience::of(Duration::from_secs(60));
+        for failures in 1..40 {
+            let ceiling = patience.first_pause.saturating_mul(1 << (failures - 1).min(20));
+            let ceiling = ceiling.min(patience.longest_pause);
+            let found = patience.pause(failures, None);
+            assert!(found >= ceiling / 2 && found <= ceiling, "{found:?} after {failures}");
+        }
+        assert_eq!(patience.pause(9, Some(Duration::from_millis(3))), Duration::from_millis(3));
+    }
+
+    #[test]
+    fn what_a_server_said_is_one_harmless_line() {
+        assert_eq!(said(b"{\"detail\":\"no such\\nproject\"}"), "no such project");
+        assert_eq!(said(b"plain\x1b[2J text"), "plain\\u{1b}[2J text");
+        assert!(said(&vec![b'x'; 10_000]).chars().count() < 310);
+    }
 }

@@ -1,12 +1,15 @@
 //! The library behind the `gradus` command: sources are read into trajectories, trajectories are printed and judged.
 
 pub mod alert;
+mod annotation;
+mod carrier;
 pub mod cli;
 mod config;
 mod file_limit;
 mod http;
 mod judging;
 mod output;
+mod phoenix;
 mod project_pattern;
 pub mod redaction;
 mod serve;

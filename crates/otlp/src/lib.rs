@@ -7,6 +7,7 @@
 
 mod decode;
 mod encode;
+mod export;
 mod json;
 mod limits;
 mod record;
@@ -19,6 +20,7 @@ mod wire;
 
 pub use decode::{SpanHead, decode_log, decode_resource, decode_span, decode_span_head};
 pub use encode::{encode_log, encode_span};
+pub use export::{encode_export, encode_link, partial_success};
 pub use json::{Beside, ExportJson, ExportList, is_export_key, read_export_json, span_from_json};
 pub use limits::Limits;
 pub use record::{LogEvent, Record, Scope, Signal, read_export, signal_of_record};

@@ -49,7 +49,7 @@ async fn connection(
         }
         let in_flight = InFlight::begin(counters);
         let body = &buffer[head..head + length];
-        let answer = script(&Incoming { number: in_flight.number, body });
+        let answer = script(&Incoming { number: in_flight.number, head: &buffer[..head], body });
         buffer.drain(..head + length);
         let goes_on = send(&mut stream, answer, clock).await?;
         drop(in_flight);
@@ -95,10 +95,10 @@ async fn send(stream: &mut TcpStream, mut answer: Answer, clock: &Clock) -> std:
     }
     match answer {
         Answer::Reply { status, headers, body } => {
-            let mut head = format!(
-                "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
-                body.len()
-            );
+            let mut head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n", body.len());
+            if !headers.iter().any(|(name, _)| *name == "content-type") {
+                head.push_str("content-type: application/json\r\n");
+            }
             for (name, value) in headers {
                 head.push_str(&format!("{name}: {value}\r\n"));
             }

@@ -1,4 +1,4 @@
-//! A model endpoint for tests and benchmarks. It speaks just enough HTTP/1.1 to be fast (far over 20,000 requests a
+//! A model endpoint, or any other HTTP server, for tests and benchmarks. It speaks just enough HTTP/1.1 to be fast (far over 20,000 requests a
 //! second on one core), answers what a script tells it to, and can fail in every way that real ones do.
 
 mod clock;
@@ -16,10 +16,27 @@ use tokio::sync::oneshot;
 pub struct Incoming<'r> {
     /// Counts from 0.
     pub number: u64,
+    /// The request line and the headers.
+    pub head: &'r [u8],
     pub body: &'r [u8],
 }
 
-impl Incoming<'_> {
+impl<'r> Incoming<'r> {
+    /// What is asked for, as `GET /v1/projects?limit=1`.
+    pub fn what(&self) -> &'r str {
+        let line = self.head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let line = std::str::from_utf8(line).unwrap_or_default();
+        line.strip_suffix(" HTTP/1.1").unwrap_or(line)
+    }
+
+    pub fn header(&self, name: &str) -> Option<&'r str> {
+        let mut lines = self.head.split(|byte| *byte == b'\n').skip(1);
+        lines.find_map(|line| {
+            let (key, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
     pub fn contains(&self, text: &str) -> bool {
         let text = text.as_bytes();
         self.body.windows(text.len()).any(|window| window == text)
@@ -163,6 +180,11 @@ impl Endpoint {
     /// What belongs into `OPENAI_BASE_URL`.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/v1", self.port)
+    }
+
+    /// The same without a path.
+    pub fn origin(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// Requests so far.

@@ -436,6 +436,7 @@ impl Reader<'_, '_> {
             let spans = call.into_iter().chain(runs.iter().copied());
             let start = spans.clone().map(|node| node.span.start_ns).min();
             let end = spans.clone().map(|node| node.span.end_ns).max();
+            let trace = spans.clone().next().map(|node| node.span.trace_id.to_string());
             trajectory.steps.push(Step {
                 index: index as u32 + 1,
                 thought: ask.thought.filter(|thought| !thought.trim().is_empty()),
@@ -450,6 +451,7 @@ impl Reader<'_, '_> {
                 parallel_with_previous: ask.parallel,
                 agent: call.or(last.copied()).and_then(|node| self.agent_of(node)),
                 span_ids: spans.flat_map(super::tree::Node::span_ids).map(|id| id.to_string()).collect(),
+                trace_id: trace.filter(|_| trajectory.trace_ids.len() > 1),
                 start: start.and_then(timestamp),
                 end: end.and_then(timestamp),
                 tokens: tokens.unwrap_or_default(),

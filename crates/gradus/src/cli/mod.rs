@@ -1,5 +1,6 @@
 //! The command line: what can be said, and what each outcome's exit code is.
 
+mod destinations;
 mod doctor;
 mod eval;
 mod keys;
@@ -26,6 +27,8 @@ pub(crate) enum Exit {
     BadInput = 2,
     GateFailed = 3,
     NothingFound = 4,
+    /// All went well, but not every outcome could be written where it should go.
+    NotWritten = 5,
     Interrupted = 130,
 }
 

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gradus_eval::report::{Gate, RunReader, Summary};
-use gradus_eval::run::{RunState, StateFolder};
+use gradus_eval::run::{RunRecord, RunState, StateFolder};
 
 use super::Exit;
+use super::destinations::{self, Destinations, Ready};
 use super::outputs::{Outputs, has_failed};
 use super::sources::complain;
-use crate::config::{Environment, File};
+use crate::config::{Environment, File, PhoenixSection};
+use crate::phoenix::Address;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -25,6 +27,11 @@ pub(super) struct Arguments {
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     outputs: Outputs,
+    #[command(flatten)]
+    destinations: Destinations,
+    /// The Phoenix to write to [default: the one that the run has read from, else PHOENIX_COLLECTOR_ENDPOINT].
+    #[arg(long, value_name = "URL", help_heading = "Outputs (- is standard output)")]
+    phoenix: Option<String>,
 }
 
 const EXAMPLES: &str = "\
@@ -32,8 +39,9 @@ Examples:
   gradus report                                  the latest run
   gradus report 20261115-0731 --html out.html    an earlier one, as a page
   gradus report --gate 'combined >= 0.7'         check a gate afterwards
+  gradus report --log-to-phoenix                 write its outcomes to Phoenix, again or for the first time
 
-Exit codes: 0 done, 2 no such run, 3 a gate failed.";
+Exit codes: 0 done, 2 no such run, 3 a gate failed, 5 not every outcome could be written to Phoenix or over OTLP.";
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let environment = Environment::read();
@@ -41,7 +49,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Ok(file) => file,
         Err(reason) => return Ok(refuse(&reason)),
     };
-    let state_dir = arguments.state_dir.clone().or(environment.state_dir).or(file.state_dir);
+    let state_dir = arguments.state_dir.clone().or_else(|| environment.state_dir.clone());
+    let state_dir = state_dir.or(file.state_dir);
     let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
     let state = StateFolder::at(&state_dir);
     let runs = state.runs();
@@ -75,11 +84,46 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         (Err(error), _) => return Ok(refuse(&error.to_string())),
         (_, Err(reason)) => return Ok(refuse(&reason)),
     };
+    let destinations = match prepare_destinations(arguments, &environment, &folder.record, &file.phoenix) {
+        Ok(destinations) => destinations,
+        Err(reason) => return Ok(refuse(&reason)),
+    };
     let mut reader = RunReader::open(&folder)?;
     let summary = Summary::of(&mut reader)?;
     let results: Vec<_> = gates.iter().map(|gate| gate.check(&summary, arguments.outputs.strict)).collect();
     arguments.outputs.write(&mut reader, &summary, &results)?;
-    Ok(if has_failed(&results) { Exit::GateFailed } else { Exit::Pass })
+    let is_all_there = match destinations {
+        Some(ready) => ready.send(&folder, &mut reader)?,
+        None => true,
+    };
+    let exit = if has_failed(&results) { Exit::GateFailed } else { Exit::Pass };
+    Ok(destinations::exit(exit, is_all_there))
+}
+
+fn prepare_destinations(
+    arguments: &Arguments,
+    environment: &Environment,
+    record: &RunRecord,
+    settings: &PhoenixSection,
+) -> Result<Option<Ready>, String> {
+    let read_from: Vec<Address> =
+        record.sources.iter().filter_map(|source| Address::of_source(source)?.ok()).collect();
+    let vouched = environment.phoenix_url.as_deref().and_then(|url| Address::of_url(url).ok());
+    let is_vouched =
+        |own: &Address| own.is_local() || vouched.as_ref().is_some_and(|url| url.base == own.base);
+    // A folder of runs may come from elsewhere, and must not be able to send for the key.
+    if let (None, Some(own)) = (&arguments.phoenix, read_from.first())
+        && arguments.destinations.go_to_phoenix()
+        && environment.phoenix_key.is_some()
+        && !is_vouched(own)
+    {
+        return Err(format!(
+            "--log-to-phoenix: the run has read from {}; say --phoenix {} to send the key in PHOENIX_API_KEY there",
+            own.base, own.base
+        ));
+    }
+    let read_from: Vec<&Address> = read_from.iter().collect();
+    arguments.destinations.prepare(arguments.phoenix.as_deref(), &read_from, settings, &record.evaluators)
 }
 
 fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<Exit> {

@@ -1,10 +1,192 @@
-//! Reads the sources that a command was given, and tells of those that cannot be read.
+//! The sources that a command was given: which they are, how they are read, and what is said of those that cannot be.
 
+use std::path::{Path, PathBuf};
+
+use clap::Args;
 use gradus_core::coverage::Coverage;
 use gradus_core::trajectory::DefectKind;
 
 use super::Exit;
-use crate::source::{self, Input, Intake, Limits, SourceError, Summary};
+use crate::config::{Environment, File, PhoenixSection};
+use crate::phoenix::{Address, PhoenixSource};
+use crate::source::{self, Input, Intake, Limits, Selection, SourceError, Summary};
+
+/// Which traces are meant, beside the names of sources.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct SourceOptions {
+    /// A Phoenix, by its URL: read from when no SOURCE is given, and written to with --log-to-phoenix
+    /// [default: PHOENIX_COLLECTOR_ENDPOINT].
+    #[arg(long, value_name = "URL", help_heading = "Which traces")]
+    pub(super) phoenix: Option<String>,
+    /// The project of that Phoenix [default: PHOENIX_PROJECT_NAME, else all of them].
+    #[arg(long, value_name = "NAME", help_heading = "Which traces")]
+    project: Option<String>,
+    /// Traces that began then or later: 2026-11-15, 2026-11-15T08:00:00Z, or 24h for a day ago.
+    #[arg(long, value_name = "TIME", help_heading = "Which traces")]
+    from: Option<String>,
+    /// Traces that began before then.
+    #[arg(long, value_name = "TIME", help_heading = "Which traces")]
+    to: Option<String>,
+    /// Traces whose root span has this name; may be given several times.
+    #[arg(long, value_name = "NAME", help_heading = "Which traces")]
+    root_name: Vec<String>,
+}
+
+/// Where settings are and what is kept, as far as a command can be told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places<'a> {
+    pub(super) config: Option<&'a Path>,
+    pub(super) state_dir: Option<&'a Path>,
+    /// Take up nothing.
+    pub(super) fresh: bool,
+}
+
+/// All that is needed to read.
+#[derive(Clone, Debug)]
+pub(super) struct Sources {
+    named: Vec<Named>,
+    selection: Selection,
+    settings: PhoenixSection,
+    state_dir: PathBuf,
+    fresh: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Named {
+    name: String,
+    phoenix: Option<Address>,
+}
+
+impl SourceOptions {
+    /// Finds out what is meant; everything that can be wrong about it is found here.
+    pub(super) fn resolve(&self, given: &[String], places: Places<'_>) -> Result<Sources, String> {
+        let environment = Environment::read();
+        let file = File::read(places.config.or(environment.config.as_deref()))?;
+        let (from, to) = (self.from.as_deref(), self.to.as_deref());
+        let selection = Selection::read(from, to, &self.root_name, jiff::Timestamp::now())?;
+        let project = self.project.clone().or_else(|| environment.phoenix_project.clone());
+        let mut named = Vec::new();
+        for name in given {
+            let address = Address::of_source(name).transpose();
+            let address = address.map_err(|error| format!("{}: {error}", without_secrets(name)))?;
+            named.push(match address {
+                Some(address) => {
+                    let project = address.project.clone().or_else(|| project.clone());
+                    Named { name: name.clone(), phoenix: Some(Address { project, ..address }) }
+                }
+                None => Named { name: name.clone(), phoenix: None },
+            });
+        }
+        if self.project.is_some() && !named.is_empty() && named.iter().all(|one| one.phoenix.is_none()) {
+            return Err(
+                "--project: it is a project of a Phoenix, and none is read from here; leave the SOURCE out to read \
+                 from --phoenix, or write it as phoenix://HOST:PORT/PROJECT"
+                    .to_owned(),
+            );
+        }
+        if named.is_empty() {
+            let address = given_phoenix(self.phoenix.as_deref(), &environment)?
+                .ok_or("no source: give one, or say where Phoenix is with --phoenix URL")?;
+            let project = address.project.clone().or(project);
+            let address = Address { project, ..address };
+            named.push(Named { name: address.to_string(), phoenix: Some(address) });
+        }
+        let state_dir = places.state_dir.map(Path::to_owned).or(environment.state_dir).or(file.state_dir);
+        Ok(Sources {
+            named,
+            selection,
+            settings: file.phoenix,
+            state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
+            fresh: places.fresh,
+        })
+    }
+}
+
+/// The Phoenix that was named, or that the environment names.
+pub(super) fn given_phoenix(
+    given: Option<&str>,
+    environment: &Environment,
+) -> Result<Option<Address>, String> {
+    let (name, text) = match (given, &environment.phoenix_url) {
+        (Some(url), _) => ("--phoenix", url),
+        (None, Some(url)) => ("PHOENIX_COLLECTOR_ENDPOINT", url.as_str()),
+        (None, None) => return Ok(None),
+    };
+    Address::of_url(text).map(Some).map_err(|error| format!("{name}: {error}"))
+}
+
+/// An address as it may be shown: without what stands before an `@`.
+fn without_secrets(name: &str) -> String {
+    match (name.split_once("://"), name.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => name.to_owned(),
+    }
+}
+
+impl Sources {
+    /// As they are recorded with a run.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.named.iter().map(|one| one.name.clone()).collect()
+    }
+
+    /// What makes two reads of the same names different.
+    pub(super) fn selected(&self) -> &str {
+        &self.selection.as_written
+    }
+
+    /// The addresses of all Phoenixes that are read from.
+    pub(super) fn phoenixes(&self) -> impl Iterator<Item = &Address> {
+        self.named.iter().filter_map(|one| one.phoenix.as_ref())
+    }
+
+    /// Reads all sources. Those that cannot be read are reported one line each, the others go on.
+    pub(super) fn read(&self, sink: &mut source::Sink<'_>) -> anyhow::Result<Read> {
+        let mut intake = Intake::new(Limits::default(), sink);
+        intake.select(self.selection.clone());
+        let mut failed = 0;
+        for named in &self.named {
+            intake.begin_source(&named.name);
+            match self.read_source(named, &mut intake) {
+                Ok(broken) => failed += broken,
+                Err(error) => {
+                    complain(&error.to_string());
+                    intake.broken_file(&error.to_string());
+                    failed += 1;
+                }
+            }
+        }
+        let summary = intake.finish()?;
+        let unreadable = summary.defects.iter().filter(|defect| defect.kind == DefectKind::UnreadableRecord);
+        for defect in unreadable.clone().take(MAX_WARNINGS) {
+            complain(&format!("passed over a record: {}", defect.detail));
+        }
+        let more = unreadable.count().saturating_sub(MAX_WARNINGS);
+        if more > 0 {
+            complain(&format!("passed over {more} more records; --coverage counts them"));
+        }
+        Ok(Read { summary, failed })
+    }
+
+    /// A file must be readable. Of a folder, what is no trace is passed over, and what is broken is told.
+    fn read_source(&self, named: &Named, intake: &mut Intake<'_>) -> Result<usize, SourceError> {
+        if let Some(address) = &named.phoenix {
+            let phoenix = PhoenixSource {
+                name: named.name.clone(),
+                address: address.clone(),
+                settings: self.settings.clone(),
+                state_dir: Some(self.state_dir.clone()),
+                fresh: self.fresh,
+            };
+            return source::read(&Input::Phoenix(phoenix), intake).map(|()| 0);
+        }
+        let inputs = source::expand(&named.name)?;
+        let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, intake)) };
+        if matches!(only, Input::File { .. }) && only.name() != named.name {
+            return Ok(read_folder(&inputs, intake));
+        }
+        source::read(only, intake).map(|()| 0)
+    }
+}
 
 /// What reading came to.
 #[derive(Default)]
@@ -31,6 +213,15 @@ impl Read {
         let (spans, logs) = (sum(|source| source.spans), sum(|source| source.log_records));
         let (documents, skipped) = (sum(|source| source.documents), sum(|source| source.skipped_files));
         let refused = sum(|source| source.unreadable_records);
+        let others = self.summary.passed_over;
+        if others > 0 {
+            return format!(
+                "no trajectories: none of {others} traces and documents is within --from, --to and --root-name"
+            );
+        }
+        if spans + logs + documents == 0 && !self.summary.sources.is_empty() && skipped == 0 {
+            return "no trajectories: there are no spans".to_owned();
+        }
         if spans + logs + documents == 0 {
             return format!("no trajectories: none of {skipped} files is a trace");
         }
@@ -46,44 +237,7 @@ impl Read {
     }
 }
 
-/// Reads all sources. Those that cannot be read are reported one line each, the others go on.
-pub(super) fn read_all(sources: &[String], sink: &mut source::Sink<'_>) -> anyhow::Result<Read> {
-    let mut intake = Intake::new(Limits::default(), sink);
-    let mut failed = 0;
-    for source in sources {
-        intake.begin_source(source);
-        match read_source(source, &mut intake) {
-            Ok(broken) => failed += broken,
-            Err(error) => {
-                complain(&error.to_string());
-                intake.broken_file(&error.to_string());
-                failed += 1;
-            }
-        }
-    }
-    let summary = intake.finish()?;
-    let unreadable = summary.defects.iter().filter(|defect| defect.kind == DefectKind::UnreadableRecord);
-    for defect in unreadable.clone().take(MAX_WARNINGS) {
-        complain(&format!("passed over a record: {}", defect.detail));
-    }
-    let more = unreadable.count().saturating_sub(MAX_WARNINGS);
-    if more > 0 {
-        complain(&format!("passed over {more} more records; --coverage counts them"));
-    }
-    Ok(Read { summary, failed })
-}
-
 const MAX_WARNINGS: usize = 5;
-
-/// A file must be readable. Of a folder, what is no trace is passed over, and what is broken is told.
-fn read_source(name: &str, intake: &mut Intake<'_>) -> Result<usize, SourceError> {
-    let inputs = source::expand(name)?;
-    let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, intake)) };
-    if matches!(only, Input::File { .. }) && only.name() != name {
-        return Ok(read_folder(&inputs, intake));
-    }
-    source::read(only, intake).map(|()| 0)
-}
 
 /// Returns how many of a folder's files are broken.
 fn read_folder(inputs: &[Input], intake: &mut Intake<'_>) -> usize {

@@ -7,7 +7,7 @@ use gradus_core::coverage::Coverage;
 use gradus_core::trajectory::Trajectory;
 
 use super::Exit;
-use super::sources::{complain, read_all};
+use super::sources::{Places, SourceOptions, Sources, complain};
 use crate::output::{coverage, json, table, transcript};
 
 #[derive(Args)]
@@ -18,9 +18,12 @@ pub(super) struct Arguments {
     /// Files, folders or - for standard input; gzip and zstd are taken off. OTLP (protobuf, JSON, JSON Lines; traces
     /// and logs), Phoenix spans, nested trace dumps, message lists (OpenAI, Anthropic) and ReAct transcripts are told
     /// apart by their content. store:PROJECT is a project of the local store, gradus://HOST:PORT/PROJECT one of a
-    /// running server; without a name, all of them. All sources of one call are assembled together.
-    #[arg(value_name = "SOURCE", required = true)]
+    /// running server, phoenix://HOST:PORT/PROJECT one of a Phoenix; without a name, all of them. All sources of one call
+    /// are assembled together.
+    #[arg(value_name = "SOURCE", required_unless_present_any = ["phoenix", "project"])]
     sources: Vec<String>,
+    #[command(flatten)]
+    which: SourceOptions,
     /// How to print the trajectories.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -34,6 +37,7 @@ Examples:
   gradus traces traces.bin                       list what is in a file
   gradus traces show 4fe6911a traces.bin         read one trajectory
   gradus traces --coverage exports/              can these be judged?
+  gradus traces phoenix://localhost:6006/shop --from 24h
   otel-dump | gradus traces --format jsonl -     one trajectory a line, for other tools
 
 Exit codes: 0 read, 2 a source could not be read (the others are printed), 4 no trajectories found.";
@@ -50,8 +54,10 @@ struct ShowArguments {
     #[arg(value_name = "ID")]
     id: String,
     /// Where to look for it.
-    #[arg(value_name = "SOURCE", required = true)]
+    #[arg(value_name = "SOURCE", required_unless_present_any = ["phoenix", "project"])]
     sources: Vec<String>,
+    #[command(flatten)]
+    which: SourceOptions,
     /// Print long texts whole.
     #[arg(long)]
     full: bool,
@@ -71,18 +77,29 @@ enum Format {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let (which, names) = match &arguments.command {
+        Some(ArgumentsCommand::Show(show)) => (&show.which, &show.sources),
+        None => (&arguments.which, &arguments.sources),
+    };
+    let sources = match which.resolve(names, Places::default()) {
+        Ok(sources) => sources,
+        Err(reason) => {
+            complain(&reason);
+            return Ok(Exit::BadInput);
+        }
+    };
     match &arguments.command {
-        Some(ArgumentsCommand::Show(show)) => self::show(show),
-        None if arguments.coverage => report_coverage(arguments),
-        None => list(arguments),
+        Some(ArgumentsCommand::Show(show)) => self::show(show, &sources),
+        None if arguments.coverage => report_coverage(arguments, &sources),
+        None => list(arguments, &sources),
     }
 }
 
-fn list(arguments: &Arguments) -> anyhow::Result<Exit> {
+fn list(arguments: &Arguments, sources: &Sources) -> anyhow::Result<Exit> {
     let mut out = output(arguments.format);
     let mut printer = Printer::new(arguments.format);
     let mut found = 0usize;
-    let read = read_all(&arguments.sources, &mut |_, trajectory| {
+    let read = sources.read(&mut |_, trajectory| {
         found += 1;
         printer.print(&trajectory, &mut out)
     })?;
@@ -92,9 +109,9 @@ fn list(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(read.exit(found))
 }
 
-fn report_coverage(arguments: &Arguments) -> anyhow::Result<Exit> {
+fn report_coverage(arguments: &Arguments, sources: &Sources) -> anyhow::Result<Exit> {
     let mut by_source: Vec<Coverage> = Vec::new();
-    let read = read_all(&arguments.sources, &mut |source, trajectory| {
+    let read = sources.read(&mut |source, trajectory| {
         if by_source.len() <= source {
             by_source.resize_with(source + 1, Coverage::default);
         }
@@ -124,11 +141,11 @@ fn report_coverage(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(read.exit(total.trajectories as usize))
 }
 
-fn show(arguments: &ShowArguments) -> anyhow::Result<Exit> {
+fn show(arguments: &ShowArguments, sources: &Sources) -> anyhow::Result<Exit> {
     let wanted = arguments.id.as_str();
     let mut matches: Vec<Trajectory> = Vec::new();
     let mut others = 0usize;
-    let read = read_all(&arguments.sources, &mut |_, trajectory| {
+    let read = sources.read(&mut |_, trajectory| {
         // An id that is given whole means just that one, even if others begin with it.
         let exact = matches.first().is_some_and(|known| known.trajectory_id == wanted);
         if trajectory.trajectory_id == wanted {

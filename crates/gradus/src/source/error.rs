@@ -21,7 +21,7 @@ impl SourceError {
         SourceError::Unreadable { name: name.to_owned(), reason: plain_reason(error) }
     }
 
-    pub(super) fn no_project(name: &str, project: &str, known: &[String]) -> Self {
+    pub(crate) fn no_project(name: &str, project: &str, known: &[String]) -> Self {
         const SHOWN: usize = 10;
         let names: Vec<&str> = known.iter().take(SHOWN).map(String::as_str).collect();
         let reason = match known.len() {

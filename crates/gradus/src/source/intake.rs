@@ -15,6 +15,7 @@ use gradus_otlp::{
 };
 
 use super::Limits;
+use super::selection::Selection;
 use super::spool::{Place, Spool};
 
 /// What was read in all, source by source; filled up with trajectories by whoever takes them.
@@ -25,6 +26,8 @@ pub struct Summary {
     pub defects: Vec<Defect>,
     /// What ties traces whose content travels as log records.
     pub links: Vec<(TraceId, LinkKey)>,
+    /// Traces and documents that were read and are not among those that were asked for.
+    pub passed_over: u64,
 }
 
 /// Takes trajectories, each with the number of the source it came from.
@@ -43,18 +46,23 @@ struct Trace {
     start_ns: u64,
     /// The source it was first seen in.
     source: usize,
+    /// Whether it has a root of the name that is asked for.
+    has_root: bool,
 }
 
 /// Collects records; trajectories go to the sink.
 #[allow(missing_debug_implementations, reason = "holds the caller's closure")]
 pub struct Intake<'k> {
     limits: Limits,
+    selection: Selection,
     spool: Spool,
     entries: Vec<Entry>,
     scopes: Vec<Scope>,
     traces: Vec<Trace>,
     trace_numbers: HashMap<TraceId, u32>,
     linker: Linker,
+    /// Links of traces that may turn out not to be wanted: those must not tie others together.
+    held_links: Vec<(usize, TraceLink)>,
     summary: Summary,
     sink: &'k mut Sink<'k>,
     /// The file that is being read, for messages.
@@ -89,12 +97,14 @@ impl<'k> Intake<'k> {
     pub fn new(limits: Limits, sink: &'k mut Sink<'k>) -> Self {
         Intake {
             limits,
+            selection: Selection::default(),
             spool: Spool::new(limits.spool_memory),
             entries: Vec::new(),
             scopes: Vec::new(),
             traces: Vec::new(),
             trace_numbers: HashMap::new(),
             linker: Linker::default(),
+            held_links: Vec::new(),
             summary: Summary::default(),
             sink,
             input: String::new(),
@@ -106,8 +116,17 @@ impl<'k> Intake<'k> {
         }
     }
 
+    /// Only these traces become trajectories. To be said before anything is read.
+    pub fn select(&mut self, selection: Selection) {
+        self.selection = selection;
+    }
+
+    pub(crate) fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
     /// What follows belongs to this project, whatever the spans say: senders name it in a header, too.
-    pub(super) fn begin_project(&mut self, name: &str) {
+    pub(crate) fn begin_project(&mut self, name: &str) {
         self.project = Some(name.into());
     }
 
@@ -121,7 +140,7 @@ impl<'k> Intake<'k> {
         self.project = None;
     }
 
-    pub(super) fn begin_input(&mut self, name: &str) {
+    pub(crate) fn begin_input(&mut self, name: &str) {
         name.clone_into(&mut self.input);
         if self.summary.sources.is_empty() {
             self.begin_source(name);
@@ -167,7 +186,7 @@ impl<'k> Intake<'k> {
     }
 
     /// One record that could not be read; the source goes on.
-    pub(super) fn bad_record(&mut self, reason: &str) {
+    pub(crate) fn bad_record(&mut self, reason: &str) {
         let detail = format!("{}: {reason}", self.input);
         let source = self.source();
         source.unreadable_records += 1;
@@ -192,7 +211,7 @@ impl<'k> Intake<'k> {
     }
 
     /// Takes in a record in its protobuf form.
-    pub(super) fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
+    pub(crate) fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
         match record.signal {
             Signal::Span => match decode_span_head(record.body) {
                 Ok(head) => self.spooled_span(head, record.body, record.scope),
@@ -292,6 +311,10 @@ impl<'k> Intake<'k> {
     fn emit(&mut self, trajectories: Vec<Trajectory>) {
         let source = self.summary.sources.len().saturating_sub(1);
         for trajectory in trajectories {
+            if !self.selection.holds_document(trajectory.start.as_deref()) {
+                self.summary.passed_over += 1;
+                continue;
+            }
             let sent = (self.sink)(source, trajectory);
             self.remember(sent);
         }
@@ -314,14 +337,31 @@ impl<'k> Intake<'k> {
         // Only a span without a parent can tie its trace to others. One that cannot be decoded is reported later.
         if head.parent_id.is_none()
             && let Ok(span) = decode_span(body, &scope.resource, &scope.name, &self.limits.record)
-            && let Some(link) = TraceLink::of(&span)
         {
-            self.linker.add_link(trace as usize, link);
+            self.traces[trace as usize].has_root |= self.selection.holds_root(&span.name);
+            if let Some(link) = TraceLink::of(&span) {
+                self.add_link(trace as usize, link);
+            }
         }
         let scope = self.scope_number(scope);
         let place = self.spool.put(body)?;
         self.entries.push(Entry { place, trace, scope, signal: Signal::Span });
         Ok(())
+    }
+
+    fn add_link(&mut self, trace: usize, link: TraceLink) {
+        if self.selection.is_everything() {
+            self.linker.add_link(trace, link);
+        } else {
+            self.held_links.push((trace, link));
+        }
+    }
+
+    /// Whether a trace is one of those that were asked for, now that all of it is here.
+    fn is_wanted(&self, trace: usize) -> bool {
+        let Trace { start_ns, has_root, .. } = self.traces[trace];
+        self.selection.is_everything()
+            || (self.selection.holds_time(start_ns) && (has_root || self.selection.root_names.is_empty()))
     }
 
     fn spooled_log(&mut self, log: &LogEvent<'_>, body: &[u8]) -> io::Result<()> {
@@ -339,7 +379,7 @@ impl<'k> Intake<'k> {
     fn trace_number(&mut self, id: TraceId) -> u32 {
         let source = self.summary.sources.len().saturating_sub(1);
         *self.trace_numbers.entry(id).or_insert_with(|| {
-            self.traces.push(Trace { id, start_ns: u64::MAX, source });
+            self.traces.push(Trace { id, start_ns: u64::MAX, source, has_root: false });
             if let Some(project) = &self.project {
                 self.projects.insert(id, Arc::clone(project));
             }
@@ -367,6 +407,7 @@ impl<'k> Intake<'k> {
     /// Spans whose content travels as log records can be linked only when those are there.
     fn link_by_logs(&mut self, by_trace: &[Vec<usize>]) -> io::Result<()> {
         let mut buffer = Vec::new();
+        let mut found = Vec::new();
         for (trace, indices) in by_trace.iter().enumerate() {
             let entries: Vec<&Entry> = indices.iter().map(|index| &self.entries[*index]).collect();
             if entries.iter().all(|entry| entry.signal == Signal::Span) {
@@ -378,9 +419,10 @@ impl<'k> Intake<'k> {
             for link in spans.iter().filter_map(TraceLink::of) {
                 let id = self.traces[trace].id;
                 self.summary.links.extend(link.keys().into_iter().map(|key| (id, key)));
-                self.linker.add_link(trace, link);
+                found.push((trace, link));
             }
         }
+        found.into_iter().for_each(|(trace, link)| self.add_link(trace, link));
         Ok(())
     }
 
@@ -394,7 +436,16 @@ impl<'k> Intake<'k> {
             by_trace[entry.trace as usize].push(index);
         }
         self.link_by_logs(&by_trace)?;
+        for (trace, link) in std::mem::take(&mut self.held_links) {
+            if self.is_wanted(trace) {
+                self.linker.add_link(trace, link);
+            }
+        }
         let mut groups = std::mem::take(&mut self.linker).groups();
+        // A trace that is not wanted is alone: its links were left out.
+        let all = groups.len();
+        groups.retain(|group| group.iter().any(|trace| self.is_wanted(*trace)));
+        self.summary.passed_over += (all - groups.len()) as u64;
         groups.sort_by_key(|group| {
             let first =
                 group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();

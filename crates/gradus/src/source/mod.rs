@@ -1,5 +1,5 @@
-//! Reads sources (files, folders, standard input; compressed or not; in any known format; projects of a store or of a
-//! server) into trajectories.
+//! Reads sources (files, folders, standard input; compressed or not; in any known format; projects of a store, of a
+//! server or of a Phoenix) into trajectories.
 //!
 //! Two passes: while a source is read, each span is put into the spool as bytes and only its trace and its links
 //! are remembered; when all sources are read, the traces that belong together are taken out again, group by group,
@@ -11,6 +11,7 @@ mod intake;
 mod json;
 mod open;
 mod protobuf;
+mod selection;
 mod server;
 mod shapes;
 mod spool;
@@ -20,7 +21,10 @@ mod text;
 pub use error::SourceError;
 pub use intake::{Intake, Sink, Summary};
 pub use open::{Input, expand};
+pub use selection::Selection;
 pub use server::ServerSource;
+
+pub use crate::phoenix::PhoenixSource;
 
 use std::io::BufRead;
 
@@ -52,6 +56,7 @@ impl Default for Limits {
 pub fn read(input: &Input, intake: &mut Intake<'_>) -> Result<(), SourceError> {
     match input {
         Input::Server(server) => return server.read(intake),
+        Input::Phoenix(phoenix) => return phoenix.read(intake),
         Input::Store { path, project } => return stored::read(path, project.as_deref(), intake),
         Input::File { .. } | Input::StandardInput => {}
     }

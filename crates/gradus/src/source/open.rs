@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::{Limits, ServerSource, SourceError};
+use super::{Limits, PhoenixSource, ServerSource, SourceError};
 
 /// One thing to read.
 #[derive(Clone, Debug)]
@@ -22,6 +22,7 @@ pub enum Input {
         project: Option<String>,
     },
     Server(ServerSource),
+    Phoenix(PhoenixSource),
 }
 
 impl Input {
@@ -31,6 +32,7 @@ impl Input {
             Input::StandardInput => "standard input",
             Input::Store { project, .. } => project.as_deref().unwrap_or("store"),
             Input::Server(server) => server.name(),
+            Input::Phoenix(phoenix) => &phoenix.name,
         }
     }
 }
@@ -130,7 +132,7 @@ pub(super) fn open(input: &Input, limits: &Limits) -> Result<Opened, SourceError
         Input::File { path, .. } => {
             Box::new(File::open(path).map_err(|error| SourceError::io(input.name(), &error))?)
         }
-        Input::Store { .. } | Input::Server(_) => Box::new(io::empty()),
+        Input::Store { .. } | Input::Server(_) | Input::Phoenix(_) => Box::new(io::empty()),
     };
     let opened = decompress(raw, limits).map_err(|error| SourceError::io(input.name(), &error))?;
     Ok(Opened { inner: BufReader::with_capacity(HEAD, Box::new(Filled(opened))) })

@@ -120,7 +120,7 @@ impl<'s> Asking<'s> {
     }
 
     fn records(&self, project: &str) -> Result<Download<'_>, SourceError> {
-        let encoded: String = project.bytes().map(percent_encoded).collect();
+        let encoded = crate::http::percent_encoded(project);
         let response = self.get(&format!("/api/v1/projects/{encoded}/otlp"))?;
         Ok(Download { runtime: &self.runtime, response, piece: Vec::new(), at: 0 })
     }
@@ -155,13 +155,6 @@ impl<'s> Asking<'s> {
 
     fn refused(&self, reason: String) -> SourceError {
         SourceError::Unreadable { name: self.source.name.clone(), reason }
-    }
-}
-
-fn percent_encoded(byte: u8) -> String {
-    match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
     }
 }
 

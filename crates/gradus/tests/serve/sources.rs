@@ -37,6 +37,18 @@ fn a_store_and_a_server_give_what_the_files_give() {
     ] {
         assert_eq!(trajectories(&lab, &source), from_files, "{source}");
     }
+    // A time range means the same for all of them.
+    let mut starts: Vec<&str> = from_files.iter().map(|one| one["start"].as_str().unwrap()).collect();
+    starts.sort_unstable();
+    let middle = starts[starts.len() / 2];
+    let later = |source: &str| {
+        let ran = lab.run(&["traces", source, "--format", "jsonl", "--from", middle]).exits_with(0);
+        json_lines(ran.out.as_bytes()).len()
+    };
+    let wanted = starts.iter().filter(|start| **start >= middle).count();
+    for source in [fixture(CAPTURE).to_str().unwrap(), &base, "store:"] {
+        assert_eq!(later(source), wanted, "{source}");
+    }
     // A run over the server's project, kept where the server looks.
     lab.run(&["eval", &base, "--judge", "offline", "--quiet"]).exits_with(0);
     let runs = server.json("/api/v1/runs");
@@ -73,4 +85,46 @@ fn a_key_is_taken_from_the_environment() {
     let output = command.env("GRADUS_API_KEY", key.trim()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("it holds no project yet"), "{said}");
+}
+
+/// What the server has judged, by evaluation.
+fn judged(server: &Server) -> Json {
+    server.json("/api/v1/metrics")["items"].take()
+}
+
+/// Verdicts that come back over OTLP are spans and log records of the same traces, and no work of an agent.
+#[test]
+fn verdicts_that_are_sent_to_the_server_are_not_graded() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    for capture in [CAPTURE, "plain-openai-oi", "plain-openai-v2"] {
+        send_folder(&server, capture);
+    }
+    server.graded();
+    let base = format!("gradus://{}", server.http);
+    let before = trajectories(&lab, &base);
+    let count = || {
+        server.json("/api/v1/projects")["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["spans"].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    let (spans, graded) = (count(), judged(&server));
+    assert!(!graded.as_array().unwrap().is_empty());
+    let otlp = format!("http://{}", server.http);
+    let arguments =
+        ["eval", &base, "--judge", "offline", "--quiet", "--jsonl", "out.jsonl", "--log-to-otlp", &otlp];
+    let ran = lab.run(&arguments).exits_with(0);
+    let outcomes = lab.lines("out.jsonl").len() as u64;
+    assert!(ran.err.contains(&format!("{outcomes} outcomes were sent to {otlp}")), "{}", ran.err);
+    server.graded();
+    assert_eq!(count(), spans + outcomes);
+    assert_eq!(trajectories(&lab, &base), before);
+    assert_eq!(judged(&server), graded, "the server's own verdicts");
+    // Sent again, nothing is more.
+    lab.run(&["report", "--log-to-otlp", &otlp]).exits_with(0);
+    server.graded();
+    assert_eq!((count(), trajectories(&lab, &base)), (spans + outcomes, before));
 }

@@ -4,15 +4,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::super::destinations::Destinations;
 use super::super::outputs::Outputs;
+use super::super::sources::SourceOptions;
 use crate::judging::JudgeOptions;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli) struct Arguments {
-    /// Files, folders, - for standard input, store:PROJECT or gradus://HOST:PORT/PROJECT, as for `gradus traces`.
-    #[arg(value_name = "SOURCE", required = true)]
+    /// Files, folders, - for standard input, store:PROJECT, gradus://HOST:PORT/PROJECT or phoenix://HOST:PORT/PROJECT, as
+    /// for `gradus traces`.
+    #[arg(value_name = "SOURCE", required_unless_present_any = ["phoenix", "project"])]
     pub(super) sources: Vec<String>,
+    #[command(flatten)]
+    pub(super) which: SourceOptions,
 
     #[command(flatten)]
     pub(super) judge: JudgeOptions,
@@ -52,7 +57,7 @@ pub(in crate::cli) struct Arguments {
     /// Where runs and verdicts are kept [default: .gradus].
     #[arg(long, value_name = "DIR", help_heading = "Runs")]
     pub(super) state_dir: Option<PathBuf>,
-    /// Judge everything anew: take up no earlier run, use no earlier verdict.
+    /// Judge everything anew: take up no earlier run or read, use no earlier verdict.
     #[arg(long, help_heading = "Runs")]
     pub(super) fresh: bool,
     /// Settings; else gradus.toml if it is here.
@@ -64,6 +69,8 @@ pub(in crate::cli) struct Arguments {
 
     #[command(flatten)]
     pub(super) outputs: Outputs,
+    #[command(flatten)]
+    pub(super) destinations: Destinations,
 }
 
 const EXAMPLES: &str = "\
@@ -72,9 +79,10 @@ Examples:
   gradus eval traces/ --dry-run                        what would it cost?
   gradus eval traces/ --html report.html               judge with gpt-4o, look at the result
   gradus eval traces/ --gate 'thought_to_tool >= 0.85' --gate 'cost <= 5' --junit out.xml
+  gradus eval phoenix://localhost:6006/shop --from 24h --log-to-phoenix
   OPENAI_BASE_URL=http://127.0.0.1:11434/v1 gradus eval traces/ --judge llama3.1:8b
 
 A run that was cut off is taken up by the same command. Verdicts are kept: the same question is never paid for twice.
 
 Exit codes: 0 done (gates passed or inconclusive), 1 the run broke off or nothing was answered, 2 bad input or settings, 3 a gate failed,
-4 nothing to judge, 130 interrupted; what was judged by then is reported in every case.";
+4 nothing to judge, 5 judged but not everything could be written to Phoenix or over OTLP, 130 interrupted; what was judged by then is reported in every case.";

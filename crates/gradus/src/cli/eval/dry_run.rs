@@ -17,7 +17,7 @@ pub(super) fn run(arguments: &Arguments, settings: &Settings) -> anyhow::Result<
     let cache = (path.is_file() && !arguments.fresh).then(|| VerdictCache::open(&path)).transpose()?;
     let mut estimator =
         Estimator::new(settings.evaluators.clone(), settings.judge.clone(), settings.tool_texts(), cache);
-    let source = Source { names: arguments.sources.clone(), sample: arguments.sample, seed: arguments.seed };
+    let source = Source { sources: settings.sources.clone(), sample: arguments.sample, seed: arguments.seed };
     let mut found = 0;
     let read = source.read(&mut |trajectory| {
         found += 1;

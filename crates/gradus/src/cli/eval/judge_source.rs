@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 use gradus_core::trajectory::Trajectory;
 use tokio::sync::mpsc;
 
-use super::super::sources::{Read, read_all};
+use super::super::sources::{Read, Sources};
 
 pub(super) struct Source {
-    pub(super) names: Vec<String>,
+    pub(super) sources: Sources,
     pub(super) sample: Option<usize>,
     pub(super) seed: u64,
 }
@@ -43,13 +43,13 @@ impl Source {
     /// Hands out the trajectories, or the sample of them.
     pub(super) fn read(&self, take: &mut dyn FnMut(Trajectory) -> io::Result<()>) -> anyhow::Result<Read> {
         let Some(size) = self.sample else {
-            return read_all(&self.names, &mut |_, trajectory| take(trajectory));
+            return self.sources.read(&mut |_, trajectory| take(trajectory));
         };
         // Those with the lowest digests: a sample that does not depend on the order of the source, and that grows by
         // adding to it.
         let mut chosen: BinaryHeap<Drawn> = BinaryHeap::with_capacity(size.min(1 << 16) + 1);
         let mut number = 0;
-        let read = read_all(&self.names, &mut |_, trajectory| {
+        let read = self.sources.read(&mut |_, trajectory| {
             let lot = gradus_core::digest(format!("{}\0{}", self.seed, trajectory.trajectory_id).as_bytes());
             chosen.push(Drawn { lot, number, trajectory });
             number += 1;

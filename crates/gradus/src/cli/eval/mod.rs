@@ -10,22 +10,29 @@ pub(super) use arguments::Arguments;
 
 use std::io::IsTerminal;
 
+use gradus_eval::evaluator::Evaluator;
 use gradus_eval::report::{RunReader, Summary};
 use gradus_eval::run::{RunFileError, RunFolder, RunRecord, RunState, StateFolder, VerdictCache};
 use gradus_eval::runner::{self, RunEnd, RunPlan};
 use gradus_llm::{CallError, Failure};
 
 use super::Exit;
+use super::destinations::{self, Ready};
 use super::outputs::has_failed;
 use super::sources::{Read, complain};
 use settings::Settings;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let settings = match Settings::read(arguments).and_then(|settings| {
+    let (settings, destinations) = match Settings::read(arguments).and_then(|settings| {
         arguments.outputs.prepare(&arguments.sources)?;
-        Ok(settings)
+        // A look costs nothing, so nobody has to be there for its results.
+        let destinations = match arguments.dry_run {
+            true => None,
+            false => prepare_destinations(arguments, &settings)?,
+        };
+        Ok((settings, destinations))
     }) {
-        Ok(settings) => settings,
+        Ok(prepared) => prepared,
         Err(reason) => {
             complain(&reason);
             return Ok(Exit::BadInput);
@@ -39,7 +46,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.dry_run {
         return dry_run::run(arguments, &settings);
     }
-    match judge(arguments, &settings) {
+    match judge(arguments, &settings, destinations) {
         Ok(exit) => Ok(exit),
         Err(error) => match error.downcast_ref::<RunFileError>() {
             Some(file) => {
@@ -51,7 +58,14 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
 }
 
-fn judge(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
+fn prepare_destinations(arguments: &Arguments, settings: &Settings) -> Result<Option<Ready>, String> {
+    let read_from: Vec<_> = settings.sources.phoenixes().collect();
+    let phoenix = arguments.which.phoenix.as_deref();
+    let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::record).collect();
+    arguments.destinations.prepare(phoenix, &read_from, &settings.phoenix, &evaluators)
+}
+
+fn judge(arguments: &Arguments, settings: &Settings, destinations: Option<Ready>) -> anyhow::Result<Exit> {
     let state = StateFolder::open(&settings.state_dir)?;
     let cache = VerdictCache::open(&state.cache_path())?;
     let (mut folder, is_new) = begin_run(&state, arguments, settings)?;
@@ -83,14 +97,27 @@ fn judge(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
         complain(&format!("the judge answered none of the questions: {reason}"));
         return Ok(if end == RunEnd::Interrupted { Exit::Interrupted } else { Exit::Unexpected });
     }
-    Ok(match end {
+    let is_all_there = match destinations {
+        None => true,
+        // Whoever pressed Ctrl-C wants to get away.
+        Some(_) if end == RunEnd::Interrupted => {
+            complain(&format!(
+                "nothing was written elsewhere; `gradus report {}` with the same --log-to option does that",
+                folder.record.run_id
+            ));
+            false
+        }
+        Some(ready) => ready.send(&folder, &mut reader)?,
+    };
+    let exit = match end {
         RunEnd::Interrupted => Exit::Interrupted,
         RunEnd::Endpoint(failure) if failure.error.is_fatal() => Exit::BadInput,
         RunEnd::Endpoint(_) | RunEnd::EndpointDied(_) => Exit::Unexpected,
         RunEnd::Finished | RunEnd::Limit(_) if read.failed > 0 => Exit::BadInput,
         RunEnd::Finished | RunEnd::Limit(_) if has_failed(&gates) => Exit::GateFailed,
         RunEnd::Finished | RunEnd::Limit(_) => Exit::Pass,
-    })
+    };
+    Ok(destinations::exit(exit, is_all_there))
 }
 
 /// Takes up a run that was cut off, or begins a new one: true when it is new.
@@ -117,10 +144,10 @@ fn begin_run(
         stopped_because: None,
         started,
         ended: None,
-        sources: arguments.sources.clone(),
+        sources: settings.sources.names(),
         judge: settings.judge_name(),
         endpoint: settings.judge.as_ref().map(|judge| judge.client.shown_url().to_owned()),
-        evaluators: settings.evaluators.iter().map(gradus_eval::evaluator::Evaluator::record).collect(),
+        evaluators: settings.evaluators.iter().map(Evaluator::record).collect(),
         priced: settings.judge.as_ref().is_none_or(|judge| judge.price.is_some()),
         gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
     })?;
@@ -147,7 +174,7 @@ fn judge_all(
     // One thread: a call to a judge is all waiting, and handing it between threads costs more than it gains.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let sources = judge_source::Source {
-        names: arguments.sources.clone(),
+        sources: settings.sources.clone(),
         sample: arguments.sample,
         seed: arguments.seed,
     };
@@ -189,13 +216,13 @@ fn interrupts() -> runner::Interrupts {
 
 /// The same for calls that ask the same of the same sources.
 fn fingerprint(arguments: &Arguments, settings: &Settings) -> String {
-    let evaluators: Vec<_> =
-        settings.evaluators.iter().map(gradus_eval::evaluator::Evaluator::record).collect();
+    let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::record).collect();
     let judge = settings.judge.as_ref().map(|judge| format!("{:?}", judge.settings));
     let folder = std::env::current_dir().unwrap_or_default();
     let text = serde_json::json!({
         "folder": folder,
-        "sources": arguments.sources,
+        "sources": settings.sources.names(),
+        "selected": settings.sources.selected(),
         "sample": arguments.sample,
         "seed": arguments.seed,
         "evaluators": evaluators,

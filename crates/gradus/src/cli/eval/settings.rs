@@ -10,14 +10,17 @@ use gradus_eval::evaluator::{Evaluator, OFFLINE};
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::prompt::ToolTexts;
 use gradus_eval::report::Gate;
+use gradus_eval::rubric::Library;
 use gradus_eval::runner::RunLimits;
 
+use super::super::sources::{Places, Sources};
 use super::arguments::Arguments;
-use crate::config::{Environment, File};
-use crate::judging::{JudgeChoice, concurrency, evaluators, library, model_judge, seconds};
+use crate::config::{Environment, File, PhoenixSection};
+use crate::judging::{JudgeChoice, concurrency, evaluators, known_evaluators, library, model_judge, seconds};
 use crate::tool_file;
 
 pub(super) struct Settings {
+    pub(super) sources: Sources,
     pub(super) evaluators: Vec<Evaluator>,
     pub(super) judge: Option<Arc<ModelJudge>>,
     /// Whether `offline` was chosen because nothing else could be.
@@ -27,6 +30,7 @@ pub(super) struct Settings {
     pub(super) limits: RunLimits,
     pub(super) gates: Vec<Gate>,
     pub(super) state_dir: PathBuf,
+    pub(super) phoenix: PhoenixSection,
 }
 
 impl Settings {
@@ -53,11 +57,19 @@ impl Settings {
         };
         let evaluators = evaluators(&library, &names, judge.as_deref(), !arguments.judge.text_answers)?;
         let gates = gates(arguments, &file, &evaluators)?;
+        check_names(&file.phoenix, &library)?;
+        let places = Places {
+            config: arguments.config.as_deref(),
+            state_dir: arguments.state_dir.as_deref(),
+            fresh: arguments.fresh,
+        };
+        let sources = arguments.which.resolve(&arguments.sources, places)?;
         let tools = arguments.tools.as_ref().or(file.eval.tools.as_ref());
         let notes = arguments.tool_notes.as_ref().or(file.eval.tool_notes.as_ref());
         let state_dir =
             arguments.state_dir.clone().or(environment.state_dir).or_else(|| file.state_dir.clone());
         Ok(Settings {
+            sources,
             evaluators,
             offline_by_default: matches!(choice, JudgeChoice::Offline { by_default: true }),
             given_tools: tools.map(|path| tool_file::read_tools(path)).transpose()?.unwrap_or_default(),
@@ -66,6 +78,7 @@ impl Settings {
             judge,
             gates,
             state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
+            phoenix: file.phoenix,
         })
     }
 
@@ -75,6 +88,18 @@ impl Settings {
 
     pub(super) fn tool_texts(&self) -> ToolTexts {
         ToolTexts::new(self.given_tools.clone(), self.tool_notes.clone())
+    }
+}
+
+/// A name for an evaluation that is not there is a slip.
+fn check_names(phoenix: &PhoenixSection, library: &Library) -> Result<(), String> {
+    let known = known_evaluators(library);
+    match phoenix.names.keys().find(|name| !known.contains(&name.as_str())) {
+        Some(unknown) => Err(format!(
+            "[phoenix.names] {unknown:?}: there is no such evaluation; there are {}",
+            known.join(", ")
+        )),
+        None => Ok(()),
     }
 }
 

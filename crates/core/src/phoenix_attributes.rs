@@ -1,0 +1,298 @@
+//! Undoes what Phoenix does to attributes when it takes spans in, as far as that can be undone: a span that comes from
+//! Phoenix should say what it said when it was sent.
+//!
+//! Phoenix reads a few JSON texts and lists their contents one by one, and it writes OpenInference attributes beside
+//! GenAI ones, made from them. What is made is less than what it is made of: calls are rewritten, and where a reply has
+//! no recorded text, the reply's id and model become its output. Tool definitions lose nothing, so those stay.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value as Json};
+
+use crate::span::{Attributes, Value};
+
+pub(crate) fn restore(attributes: &mut Attributes<'static>) {
+    for name in JSON_TEXTS {
+        gather(name, attributes);
+    }
+    if attributes.0.iter().any(|(key, _)| key.starts_with("gen_ai.")) {
+        drop_derived(attributes);
+    }
+}
+
+/// Attributes that are JSON texts by convention.
+const JSON_TEXTS: [&str; 3] = ["metadata", "tool.parameters", "llm.prompt_template.variables"];
+/// Deeper than any schema; a key of a thousand dots is none.
+const DEEPEST: usize = 64;
+
+/// Puts `name.a.b` and all its like back into one text under `name`.
+fn gather(name: &str, attributes: &mut Attributes<'static>) {
+    let path_of = |key: &str| {
+        let path: Vec<String> =
+            key.strip_prefix(name)?.strip_prefix('.')?.split('.').map(str::to_owned).collect();
+        (path.len() <= DEEPEST).then_some(path)
+    };
+    if attributes.get(name).is_some() || !attributes.0.iter().any(|(key, _)| path_of(key).is_some()) {
+        return;
+    }
+    let mut whole = Map::new();
+    let mut kept = Vec::with_capacity(attributes.0.len());
+    let mut place = None;
+    for (key, value) in std::mem::take(&mut attributes.0) {
+        match path_of(&key) {
+            Some(path) => {
+                place.get_or_insert(kept.len());
+                insert(&mut whole, &path, value.to_json());
+            }
+            None => kept.push((key, value)),
+        }
+    }
+    let text = with_lists(Json::Object(whole)).to_string();
+    kept.insert(place.unwrap_or_default(), (Cow::Owned(name.to_owned()), Value::Str(Cow::Owned(text))));
+    attributes.0 = kept;
+}
+
+fn insert(object: &mut Map<String, Json>, path: &[String], value: Json) {
+    let mut object = object;
+    for (at, key) in path.iter().enumerate() {
+        let slot = object.entry(key.clone()).or_insert_with(|| Json::Object(Map::new()));
+        if at + 1 == path.len() {
+            *slot = value;
+            return;
+        }
+        if !slot.is_object() {
+            *slot = Json::Object(Map::new());
+        }
+        let Json::Object(next) = slot else { return };
+        object = next;
+    }
+}
+
+/// Lists of objects were taken apart by their places.
+fn with_lists(json: Json) -> Json {
+    let Json::Object(object) = json else { return json };
+    let is_list = !object.is_empty()
+        && object.iter().enumerate().all(|(at, (key, value))| *key == at.to_string() && value.is_object());
+    if is_list {
+        return Json::Array(object.into_iter().map(|(_, value)| with_lists(value)).collect());
+    }
+    Json::Object(object.into_iter().map(|(key, value)| (key, with_lists(value))).collect())
+}
+
+/// Leaves out what is made of GenAI attributes that are here themselves.
+fn drop_derived(attributes: &mut Attributes<'static>) {
+    let sources = Sources::of(attributes);
+    let derived: Vec<bool> =
+        attributes.0.iter().map(|(key, value)| sources.is_made_from(key, value)).collect();
+    let made_kind = sources.kind();
+    let mut derived = derived.into_iter();
+    attributes.0.retain(|_| !derived.next().unwrap_or_default());
+    // The kind is left to whoever else tells it, if OpenInference has nothing more to say.
+    let says_more = attributes.0.iter().any(|(key, _)| {
+        ["llm.", "input.", "output.", "tool.", "agent.", "graph."]
+            .iter()
+            .any(|prefix| key.starts_with(prefix))
+    });
+    if !says_more && made_kind.is_some() && attributes.text(KIND) == made_kind {
+        attributes.0.retain(|(key, _)| key != KIND);
+    }
+}
+
+const KIND: &str = "openinference.span.kind";
+
+/// The GenAI attributes of a span, and what has to be known of the others: looked up, as there may be many.
+struct Sources<'a> {
+    by_key: HashMap<&'a str, &'a Value<'static>>,
+    has_request: bool,
+    /// Instructions alone become the first message, and nothing more.
+    has_first_input_only: bool,
+    output: Option<&'a Value<'static>>,
+}
+
+impl<'a> Sources<'a> {
+    fn of(attributes: &'a Attributes<'static>) -> Sources<'a> {
+        let all = || attributes.0.iter().map(|(key, value)| (key.as_ref(), value));
+        let mut inputs = all().filter_map(|(key, _)| key.strip_prefix("llm.input_messages."));
+        Sources {
+            by_key: all().filter(|(key, _)| key.starts_with("gen_ai.")).collect(),
+            has_request: all().any(|(key, _)| key.starts_with("gen_ai.request.")),
+            has_first_input_only: inputs.all(|rest| rest.starts_with("0.")),
+            output: attributes.get("output.value"),
+        }
+    }
+
+    fn has(&self, source: &str) -> bool {
+        self.by_key.contains_key(source)
+    }
+
+    fn text(&self, source: &str) -> Option<&str> {
+        self.by_key.get(source).and_then(|value| value.as_str()).filter(|text| !text.is_empty())
+    }
+
+    fn is_made_from(&self, key: &str, value: &Value<'static>) -> bool {
+        let is = |source: &str| self.by_key.get(source).is_some_and(|known| *known == value);
+        let counts =
+            |source: &str| self.by_key.get(source).is_some_and(|known| known.as_u64() == value.as_u64());
+        match key {
+            "llm.model_name" => is("gen_ai.request.model"),
+            "llm.provider" | "llm.system" => self.has("gen_ai.provider.name") || self.has("gen_ai.system"),
+            "llm.finish_reason" => self.has("gen_ai.response.finish_reasons"),
+            "llm.invocation_parameters" => {
+                self.has_request && !value.as_str().is_some_and(|text| text.contains("previous_response_id"))
+            }
+            "llm.token_count.prompt" => counts("gen_ai.usage.input_tokens"),
+            "llm.token_count.completion" => counts("gen_ai.usage.output_tokens"),
+            "llm.token_count.total" => {
+                self.has("gen_ai.usage.input_tokens") && self.has("gen_ai.usage.output_tokens")
+            }
+            "llm.token_count.prompt_details.cache_read" => counts("gen_ai.usage.cache_read.input_tokens"),
+            "llm.token_count.prompt_details.cache_write" => {
+                counts("gen_ai.usage.cache_creation.input_tokens")
+            }
+            "session.id" => is("gen_ai.conversation.id"),
+            "tool.name" => is("gen_ai.tool.name"),
+            "tool.id" => is("gen_ai.tool.call.id"),
+            "tool.description" => is("gen_ai.tool.description"),
+            "tool.parameters" => self.has("gen_ai.tool.call.arguments"),
+            "output.value" => is("gen_ai.tool.call.result") || self.is_identity(value),
+            "output.mime_type" => self.output.is_some_and(|output| self.is_made_from("output.value", output)),
+            _ if key.starts_with("llm.output_messages.") => self.text("gen_ai.output.messages").is_some(),
+            _ if key.starts_with("llm.input_messages.") => {
+                self.text("gen_ai.input.messages").is_some()
+                    || (self.text("gen_ai.system_instructions").is_some() && self.has_first_input_only)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an output says no more than which reply it was.
+    fn is_identity(&self, value: &Value<'_>) -> bool {
+        const LONGEST: usize = 1_000;
+        let text = value.as_str().filter(|text| text.len() <= LONGEST && text.starts_with('{'));
+        let Some(Ok(Json::Object(said))) = text.map(serde_json::from_str::<Json>) else { return false };
+        let is = |key: &str, source: &str| said.get(key).and_then(Json::as_str) == self.text(source);
+        !said.is_empty()
+            && said.keys().all(|key| matches!(key.as_str(), "id" | "model"))
+            && is("id", "gen_ai.response.id")
+            && is("model", "gen_ai.response.model")
+    }
+
+    /// The kind that Phoenix finds for a GenAI span.
+    fn kind(&self) -> Option<&'static str> {
+        const CONTENT: [&str; 3] =
+            ["gen_ai.request.model", "gen_ai.input.messages", "gen_ai.output.messages"];
+        Some(match self.text("gen_ai.operation.name") {
+            Some("chat" | "text_completion" | "generate_content") => "LLM",
+            Some("embeddings") => "EMBEDDING",
+            Some("execute_tool") => "TOOL",
+            Some("retrieval") => "RETRIEVER",
+            Some("invoke_agent" | "create_agent") => "AGENT",
+            Some(_) => return None,
+            None if self.has("gen_ai.tool.call.id") || self.has("gen_ai.tool.name") => "TOOL",
+            None if CONTENT.iter().any(|source| self.has(source)) => "LLM",
+            None => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn restored(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let mut attributes = Attributes(
+            pairs
+                .iter()
+                .map(|(key, text)| {
+                    (Cow::Owned((*key).to_owned()), Value::Str(Cow::Owned((*text).to_owned())))
+                })
+                .collect(),
+        );
+        restore(&mut attributes);
+        let text = |value: &Value<'_>| value.as_str().unwrap_or_default().to_owned();
+        attributes.iter().map(|(key, value)| (key.to_owned(), text(value))).collect()
+    }
+
+    fn pairs(wanted: &[(&str, &str)]) -> Vec<(String, String)> {
+        wanted.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn json_texts_are_put_together_again() {
+        let taken_apart = [
+            ("tool.name", "search"),
+            ("tool.parameters.properties.q.type", "string"),
+            ("tool.parameters.any.0.type", "a"),
+            ("tool.parameters.any.1.type", "b"),
+            ("metadata.thread", "t1"),
+            ("ai.telemetry.metadata.user", "u"),
+        ];
+        assert_eq!(
+            restored(&taken_apart),
+            pairs(&[
+                ("tool.name", "search"),
+                (
+                    "tool.parameters",
+                    r#"{"properties":{"q":{"type":"string"}},"any":[{"type":"a"},{"type":"b"}]}"#
+                ),
+                ("metadata", r#"{"thread":"t1"}"#),
+                ("ai.telemetry.metadata.user", "u"),
+            ])
+        );
+        let whole = [("metadata", "{\"a\":1}"), ("metadata.b", "2")];
+        assert_eq!(restored(&whole), pairs(&whole));
+    }
+
+    #[test]
+    fn what_is_made_of_genai_attributes_is_left_out() {
+        let recorded = [
+            ("gen_ai.operation.name", "chat"),
+            ("gen_ai.request.model", "m"),
+            ("gen_ai.response.id", "r1"),
+            ("gen_ai.response.model", "m"),
+            ("gen_ai.output.messages", "[]"),
+            ("gen_ai.conversation.id", "c"),
+        ];
+        let made = [
+            ("openinference.span.kind", "LLM"),
+            ("llm.model_name", "m"),
+            ("llm.output_messages.0.message.content", "x"),
+            ("output.value", r#"{"id": "r1", "model": "m"}"#),
+            ("output.mime_type", "application/json"),
+            ("session.id", "c"),
+        ];
+        assert_eq!(restored(&[recorded.as_slice(), &made].concat()), pairs(&recorded));
+    }
+
+    #[test]
+    fn what_was_recorded_beside_genai_attributes_stays() {
+        let recorded = [
+            ("gen_ai.request.model", "m"),
+            ("gen_ai.response.id", "r1"),
+            ("gen_ai.system_instructions", "[]"),
+            ("openinference.span.kind", "LLM"),
+            ("llm.input_messages.0.message.role", "system"),
+            ("llm.input_messages.1.message.role", "user"),
+            ("output.value", r#"{"id": "r2"}"#),
+            ("output.mime_type", "application/json"),
+            ("session.id", "other"),
+        ];
+        assert_eq!(restored(&recorded), pairs(&recorded));
+        let openinference = [("llm.model_name", "m"), ("output.value", "{}"), ("session.id", "s")];
+        assert_eq!(restored(&openinference), pairs(&openinference));
+    }
+
+    proptest! {
+        /// Whatever is listed comes back as JSON, and nothing is looped or nested without a bound.
+        #[test]
+        fn any_keys_can_be_gathered(keys in prop::collection::vec("(tool\\.parameters|metadata)(\\.[0-2a-b]?){0,80}", 0..20)) {
+            let given: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "v")).collect();
+            for (key, text) in restored(&given) {
+                let is_whole = !given.iter().any(|(known, _)| *known == key);
+                prop_assert!(!is_whole || serde_json::from_str::<Json>(&text).is_ok(), "{key}: {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Outcomes over OTLP, for any backend: each as an OpenInference EVALUATOR span that carries the verdict and links to
+//! the span it is about, and as a `gen_ai.evaluation.result` event of that span.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use gradus_core::span::{Attributes, Event, Span, SpanId, Status, StatusCode, TraceId, Value};
+use gradus_otlp::{LogEvent, encode_export, encode_link, encode_log, encode_span, partial_success};
+use reqwest::Url;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+
+use crate::annotation::{Annotation, Target};
+use crate::config::Environment;
+use crate::http::{Answer, Patience, Unanswered, said};
+
+/// Why a backend did not take what was sent. Each message is one line: what, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CarrierError {
+    #[error("{url}: {reason}; is this where OTLP over HTTP is received?")]
+    Unanswered { url: String, reason: Unanswered },
+    #[error("{url}: it refused the key ({status}: {said}); headers go into OTEL_EXPORTER_OTLP_HEADERS")]
+    Unauthorized { url: String, status: u16, said: String },
+    #[error("{url}: nothing receives OTLP there ({status}); give the address without /v1/traces")]
+    NoRoute { url: String, status: u16 },
+    #[error("{url}: it did not take what was sent ({status}: {said})")]
+    Refused { url: String, status: u16, said: String },
+}
+
+/// What came of one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) taken: usize,
+    /// What the backend says it did not keep: how many, and why.
+    pub(crate) rejected: Vec<(u64, String)>,
+}
+
+/// Collects verdicts of one project and sends them when there are enough.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    http: reqwest::Client,
+    base: String,
+    headers: HeaderMap,
+    patience: Patience,
+    run_id: String,
+    time_ns: u64,
+    project: Option<String>,
+    waiting: Vec<Annotation>,
+    /// Whether the backend takes log records at all; many take spans only.
+    takes_logs: bool,
+}
+
+const AT_ONCE: usize = 200;
+const TIMEOUT: Duration = Duration::from_secs(30);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+const LONGEST_ANSWER: usize = 1 << 20;
+const SCOPE: &str = "gradus";
+
+impl Sender {
+    /// `time` is that of the verdicts: the same whenever they are sent.
+    pub(crate) fn new(
+        url: &str,
+        environment: &Environment,
+        retry_s: Option<f64>,
+        run_id: &str,
+        time: &str,
+    ) -> Result<Sender, String> {
+        let base = base_of(url)?;
+        let headers = crate::phoenix::headers(environment.otlp_headers.as_ref())
+            .map_err(|error| format!("OTEL_EXPORTER_OTLP_HEADERS: {error}"))?;
+        let http = crate::http::client().connect_timeout(TIMEOUT).read_timeout(TIMEOUT).build();
+        let time: Option<jiff::Timestamp> = time.parse().ok();
+        let give_up_after = retry_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Ok(Sender {
+            http: http.map_err(|error| error.to_string())?,
+            base,
+            headers,
+            patience: Patience::of(give_up_after.unwrap_or(GIVE_UP_AFTER)),
+            run_id: run_id.to_owned(),
+            time_ns: time.and_then(|time| u64::try_from(time.as_nanosecond()).ok()).unwrap_or_default(),
+            project: None,
+            waiting: Vec::new(),
+            takes_logs: true,
+        })
+    }
+
+    /// False once it was found that only spans are taken.
+    pub(crate) fn takes_logs(&self) -> bool {
+        self.takes_logs
+    }
+
+    /// Whether what waits must be sent before something of this project is added.
+    pub(crate) fn is_due(&self, project: Option<&str>) -> bool {
+        !self.waiting.is_empty() && (self.project.as_deref() != project || self.waiting.len() >= AT_ONCE)
+    }
+
+    /// What was added and not sent yet.
+    pub(crate) fn waiting(&self) -> Vec<Annotation> {
+        self.waiting.clone()
+    }
+
+    pub(crate) fn add(&mut self, project: Option<&str>, annotation: Annotation) {
+        self.project = project.map(str::to_owned);
+        self.waiting.push(annotation);
+    }
+
+    /// Whether the backend is there, with a request that holds nothing.
+    pub(crate) async fn greet(&self) -> Result<(), CarrierError> {
+        let hasty = Patience {
+            give_up_after: Duration::from_secs(3).min(self.patience.give_up_after),
+            ..self.patience
+        };
+        self.post("/v1/traces", Vec::new(), hasty).await.map(drop)
+    }
+
+    /// Sends all that was added. After an error there is no use in going on; what was not sent comes with it.
+    pub(crate) async fn send(&mut self) -> Result<Sent, (CarrierError, Vec<Annotation>)> {
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.is_empty() {
+            return Ok(Sent::default());
+        }
+        let records: Vec<(Vec<u8>, Vec<u8>)> =
+            waiting.iter().filter_map(|one| records(one, &self.run_id, self.time_ns)).collect();
+        let mut resource = vec![attribute("service.name", SCOPE)];
+        if let Some(project) = &self.project {
+            resource.push(attribute("openinference.project.name", project));
+        }
+        let resource = Attributes(resource);
+        let mut sent = Sent { taken: waiting.len(), ..Sent::default() };
+        let spans = encode_export(&resource, SCOPE, records.iter().map(|(span, _)| span.as_slice()));
+        match self.post("/v1/traces", spans, self.patience).await {
+            Ok(answer) => note(&answer, "spans", &mut sent),
+            Err(error) => return Err((error, waiting)),
+        }
+        if self.takes_logs {
+            let logs = encode_export(&resource, SCOPE, records.iter().map(|(_, log)| log.as_slice()));
+            match self.post("/v1/logs", logs, self.patience).await {
+                Ok(answer) => note(&answer, "events", &mut sent),
+                // It took the spans, which say the same.
+                Err(CarrierError::NoRoute { .. }) => self.takes_logs = false,
+                Err(error) => return Err((error, waiting)),
+            }
+        }
+        Ok(sent)
+    }
+
+    async fn post(&self, path: &str, body: Vec<u8>, patience: Patience) -> Result<Answer, CarrierError> {
+        let url = format!("{}{path}", self.base);
+        let request = || {
+            let request = self.http.post(&url).headers(self.headers.clone());
+            request.header(CONTENT_TYPE, "application/x-protobuf").body(body.clone())
+        };
+        let answer = patience
+            .exchange(LONGEST_ANSWER, request)
+            .await
+            .map_err(|reason| CarrierError::Unanswered { url: url.clone(), reason })?;
+        let status = answer.status.as_u16();
+        match status {
+            200..=299 => Ok(answer),
+            401 | 403 => Err(CarrierError::Unauthorized { url, status, said: said(&answer.body) }),
+            404 | 405 | 501 => Err(CarrierError::NoRoute { url, status }),
+            _ => Err(CarrierError::Refused { url, status, said: said(&answer.body) }),
+        }
+    }
+}
+
+/// The address that `/v1/traces` and `/v1/logs` are added to.
+pub(crate) fn base_of(url: &str) -> Result<String, String> {
+    let wrong = || {
+        "--log-to-otlp: write it as http://HOST:4318; headers go into OTEL_EXPORTER_OTLP_HEADERS".to_owned()
+    };
+    let read = Url::parse(url).map_err(|_| wrong())?;
+    let has_key = !read.username().is_empty() || read.password().is_some() || read.query().is_some();
+    if !matches!(read.scheme(), "http" | "https") || !read.has_host() || has_key {
+        return Err(wrong());
+    }
+    let path = read.path().trim_end_matches('/');
+    let path = path.strip_suffix("/v1/traces").or(path.strip_suffix("/v1/logs")).unwrap_or(path);
+    Ok(format!("{}{path}", read.origin().ascii_serialization()))
+}
+
+fn note(answer: &Answer, what: &str, sent: &mut Sent) {
+    if let Some(rejected) = partial_success(&answer.body) {
+        let reason = rejected.reason.unwrap_or_default();
+        sent.rejected.push((rejected.count, format!("{what}: {}", crate::output::printable_line(&reason))));
+    }
+}
+
+fn attribute<'a>(key: &'static str, text: &'a str) -> (Cow<'a, str>, Value<'a>) {
+    (Cow::Borrowed(key), Value::Str(Cow::Borrowed(text)))
+}
+
+/// A verdict as a span and as an event, both in protobuf. Their ids come from what they are about, so that sending them
+/// twice makes no more of them.
+fn records(annotation: &Annotation, run_id: &str, time_ns: u64) -> Option<(Vec<u8>, Vec<u8>)> {
+    let Target::Span { trace_id, span_id } = &annotation.target else { return None };
+    let (trace, span) = (TraceId::parse(trace_id), SpanId::parse(span_id));
+    let own = |parts: &[&str]| gradus_core::digest(parts.join("\0").as_bytes());
+    let carrier_trace = TraceId(own(&["gradus carrier", run_id, &annotation.subject.trajectory_id]).max(1));
+    let id = own(&[run_id, trace_id, span_id, &annotation.name, &annotation.identifier]);
+    let metadata = serde_json::to_string(&annotation.metadata).unwrap_or_default();
+    let kind = annotation.metadata.get("outcome").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let has_failed = kind == "failed";
+    let body = Span {
+        trace_id: carrier_trace,
+        span_id: SpanId((id as u64).max(1)),
+        name: Cow::Owned(format!("evaluate {}", annotation.name)),
+        start_ns: time_ns,
+        end_ns: time_ns,
+        status: Status {
+            code: if has_failed { StatusCode::Error } else { StatusCode::Unset },
+            message: Cow::Borrowed(
+                annotation.explanation.as_deref().filter(|_| has_failed).unwrap_or_default(),
+            ),
+        },
+        attributes: carried(annotation, &metadata),
+        ..Span::default()
+    };
+    let (mut encoded_span, mut encoded_log) = (Vec::new(), Vec::new());
+    encode_span(&body, &mut encoded_span);
+    encode_link(trace, span, &mut encoded_span);
+    let uid = format!("{id:032x}");
+    let event = Event {
+        name: Cow::Borrowed("gen_ai.evaluation.result"),
+        time_ns,
+        attributes: told(annotation, kind, &uid),
+        body: None,
+    };
+    encode_log(&LogEvent { trace_id: trace, span_id: span, event }, &mut encoded_log);
+    Some((encoded_span, encoded_log))
+}
+
+fn carried<'a>(annotation: &'a Annotation, metadata: &'a str) -> Attributes<'a> {
+    let mut attributes = vec![
+        attribute("openinference.span.kind", "EVALUATOR"),
+        attribute("evaluations.0.evaluation.name", &annotation.name),
+        attribute("evaluations.0.evaluation.annotator_kind", annotation.annotator.name()),
+        attribute("evaluations.0.evaluation.identifier", &annotation.identifier),
+        attribute("evaluations.0.evaluation.metadata", metadata),
+    ];
+    if let Some(label) = &annotation.label {
+        attributes.push(attribute("evaluations.0.evaluation.label", label));
+    }
+    if let Some(score) = annotation.score {
+        attributes.push((Cow::Borrowed("evaluations.0.evaluation.score"), Value::Double(score)));
+    }
+    if let Some(explanation) = &annotation.explanation {
+        attributes.push(attribute("evaluations.0.evaluation.explanation", explanation));
+    }
+    Attributes(attributes)
+}
+
+fn told<'a>(annotation: &'a Annotation, outcome: &'a str, uid: &'a str) -> Attributes<'a> {
+    let mut attributes = vec![
+        attribute("gen_ai.evaluation.name", &annotation.name),
+        attribute("gradus.outcome", outcome),
+        attribute("log.record.uid", uid),
+    ];
+    if let Some(label) = &annotation.label {
+        attributes.push(attribute("gen_ai.evaluation.score.label", label));
+    }
+    if let Some(score) = annotation.score {
+        attributes.push((Cow::Borrowed("gen_ai.evaluation.score.value"), Value::Double(score)));
+    }
+    if let Some(explanation) = &annotation.explanation {
+        attributes.push(attribute("gen_ai.evaluation.explanation", explanation));
+    }
+    if outcome == "failed" {
+        attributes.push(attribute("error.type", "evaluation_failed"));
+    }
+    Attributes(attributes)
+}

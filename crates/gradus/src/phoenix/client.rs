@@ -1,0 +1,226 @@
+//! Asks a Phoenix: the key, the headers, how long to wait and to try again. What is asked, others know.
+
+use std::time::Duration;
+
+use gradus_llm::Secret;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{RequestBuilder, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use super::address::Address;
+use super::error::PhoenixError;
+use crate::config::{Environment, PhoenixSection};
+use crate::http::{Answer, Patience, Unanswered};
+
+/// A Phoenix and how it is asked. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: String,
+    key: Option<Secret>,
+    headers: HeaderMap,
+    patience: Patience,
+    timeout: Duration,
+}
+
+/// One answer, and what was asked for.
+pub(super) struct Exchange<'a> {
+    pub(super) answer: &'a Answer,
+    pub(super) route: &'a str,
+    /// What it was good for, for messages.
+    pub(super) what: &'static str,
+}
+
+/// In every answer of a Phoenix.
+const VERSION: &str = "x-phoenix-server-version";
+const CONNECT: Duration = Duration::from_secs(10);
+/// Phoenix answers nobody while it is busy with a large page.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// It takes half a minute to start anew.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+/// A first look at a server that is not there should not take long.
+const FIRST_GIVE_UP_AFTER: Duration = Duration::from_secs(3);
+const LONGEST_ANSWER: usize = 1 << 30;
+
+impl Client {
+    pub(crate) fn new(
+        address: &Address,
+        environment: &Environment,
+        settings: &PhoenixSection,
+    ) -> Result<Client, String> {
+        let seconds = |value: Option<f64>, name: &str, default: Duration| match value {
+            None => Ok(default),
+            Some(value) => Duration::try_from_secs_f64(value)
+                .map_err(|_| format!("[phoenix] {name}: give a number of seconds")),
+        };
+        let timeout = seconds(settings.timeout_s, "timeout_s", TIMEOUT)?;
+        let give_up_after = seconds(settings.retry_s, "retry_s", GIVE_UP_AFTER)?;
+        let http = crate::http::client()
+            .connect_timeout(CONNECT.min(timeout))
+            .read_timeout(timeout)
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(Client {
+            http,
+            base: address.base.clone(),
+            key: environment.phoenix_key.clone(),
+            headers: headers(environment.phoenix_headers.as_ref())?,
+            patience: Patience::of(give_up_after),
+            timeout,
+        })
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The same with less patience, for the first question.
+    pub(super) fn hasty(&self) -> Client {
+        let give_up_after = self.patience.give_up_after.min(FIRST_GIVE_UP_AFTER);
+        Client { patience: Patience { give_up_after, ..self.patience }, ..self.clone() }
+    }
+
+    /// Asks for JSON of a known form.
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        what: &'static str,
+    ) -> Result<T, PhoenixError> {
+        let answer = self.page(path, what, LONGEST_ANSWER).await?;
+        serde_json::from_slice(&answer.body).map_err(|_| self.not_as_expected(&answer, path, what))
+    }
+
+    /// Asks for something that may be long: an answer over the limit is an error that tells so.
+    pub(super) async fn page(
+        &self,
+        path: &str,
+        what: &'static str,
+        limit: usize,
+    ) -> Result<Answer, PhoenixError> {
+        let answer = self
+            .patience
+            .exchange(limit, || self.with_key(self.http.get(format!("{}{path}", self.base))))
+            .await
+            .map_err(|error| self.unanswered(error))?;
+        // An old Phoenix shows its page for everything that it does not know.
+        if answer.status != StatusCode::OK || is_page(&answer) {
+            return Err(self.not_as_expected(&answer, path, what));
+        }
+        Ok(answer)
+    }
+
+    /// Sends JSON. What the answer means, the caller knows.
+    pub(super) async fn post(&self, path: &str, body: &Json) -> Result<Answer, PhoenixError> {
+        let body = body.to_string();
+        let request = || {
+            let request = self.http.post(format!("{}{path}", self.base));
+            self.with_key(request.header(CONTENT_TYPE, "application/json").body(body.clone()))
+        };
+        self.patience.exchange(LONGEST_ANSWER, request).await.map_err(|error| self.unanswered(error))
+    }
+
+    pub(super) fn not_as_expected(&self, answer: &Answer, path: &str, what: &'static str) -> PhoenixError {
+        let route = path.split('?').next().unwrap_or_default();
+        PhoenixError::of(&self.base, self.key.is_some(), &Exchange { answer, route, what })
+    }
+
+    fn unanswered(&self, error: Unanswered) -> PhoenixError {
+        PhoenixError::unanswered(&self.base, error, self.timeout.as_secs())
+    }
+
+    fn with_key(&self, request: RequestBuilder) -> RequestBuilder {
+        let request = request.headers(self.headers.clone());
+        match &self.key {
+            Some(key) => request.bearer_auth(key.expose()),
+            None => request,
+        }
+    }
+}
+
+/// `name=value,name=value`, with values as they stand in URLs: what Phoenix's clients and OpenTelemetry's exporters read.
+pub(crate) fn headers(given: Option<&Secret>) -> Result<HeaderMap, String> {
+    let mut map = HeaderMap::new();
+    let pairs =
+        given.map(Secret::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
+    for pair in pairs {
+        let (name, value) = pair.split_once('=').ok_or("a header is written as name=value")?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes())
+            .map_err(|_| "a header has a name that none can have".to_owned())?;
+        let mut value = HeaderValue::from_str(&percent_decoded(value.trim()))
+            .map_err(|_| format!("the header {name} has a value that none can have"))?;
+        value.set_sensitive(true);
+        map.insert(name, value);
+    }
+    Ok(map)
+}
+
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if bytes[at] == b'%' => {
+                decoded.push(byte);
+                at += 3;
+            }
+            _ => {
+                decoded.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+fn is_page(answer: &Answer) -> bool {
+    let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("text/html"))
+}
+
+impl Exchange<'_> {
+    /// Whether it is the route that is missing, and not what was asked for by it.
+    pub(super) fn has_no_route(&self) -> bool {
+        match self.answer.status {
+            StatusCode::METHOD_NOT_ALLOWED => true,
+            StatusCode::NOT_FOUND => {
+                is_page(self.answer) || crate::http::said(&self.answer.body) == "Not Found"
+            }
+            StatusCode::OK => is_page(self.answer) && self.answer.headers.contains_key(VERSION),
+            _ => false,
+        }
+    }
+
+    pub(super) fn version(&self) -> String {
+        let version = self.answer.headers.get(VERSION).and_then(|text| text.to_str().ok());
+        version.map_or_else(
+            || "this server".to_owned(),
+            |version| format!("Phoenix {}", crate::output::printable_line(version)),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_and_never_shown() {
+        let map = headers(Some(&Secret::new("x-team=a%20b, authorization=Bearer%20k=1,"))).expect("headers");
+        assert_eq!(map.get("x-team").and_then(|value| value.to_str().ok()), Some("a b"));
+        assert_eq!(map.get("authorization").and_then(|value| value.to_str().ok()), Some("Bearer k=1"));
+        assert!(!format!("{map:?}").contains("k=1"));
+        assert!(headers(Some(&Secret::new("novalue"))).is_err());
+        let wrong = headers(Some(&Secret::new("x=line%0abreak"))).expect_err("a line break");
+        assert!(!wrong.contains("break"), "{wrong}");
+        assert!(headers(None).expect("none").is_empty());
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_the_rest_is_left() {
+        assert_eq!(percent_decoded("a%20b%2"), "a b%2");
+        assert_eq!(percent_decoded("100%zz"), "100%zz");
+    }
+}

@@ -1,0 +1,295 @@
+//! What a read has brought so far, on disk: a read that is broken off is taken up where it stopped, and nothing is
+//! assembled from half a project.
+//!
+//! ```text
+//! STATE/reads/KEY/read.json        what is read, and where to go on
+//! STATE/reads/KEY/plan.json        the lists that are read, as they were when it began
+//! STATE/reads/KEY/spans.bin        the spans: project, length, protobuf
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A read that has begun. Without a folder it is forgotten with the process.
+#[derive(Debug)]
+pub(super) struct Kept {
+    folder: Option<PathBuf>,
+    /// Kept open: the lock ends with the process, however it ends.
+    _lock: Option<File>,
+    spans: BufWriter<File>,
+    progress: Progress,
+}
+
+/// Where to go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// How many of the lists are read whole.
+    pub(super) lists: usize,
+    /// What to ask for within the list.
+    pub(super) cursor: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Progress {
+    /// What is read, for people who look into the folder.
+    what: String,
+    began: Option<jiff::Timestamp>,
+    place: Place,
+    bytes: u64,
+    spans: u64,
+}
+
+/// What an unfinished read is good for; a project has moved on after that.
+const GOOD_FOR: Duration = Duration::from_secs(24 * 3600);
+
+impl Kept {
+    /// Takes up the read with this key below a state folder, or begins it. `fresh` forgets what is there.
+    pub(super) fn open(state: Option<&Path>, key: u128, what: &str, fresh: bool) -> io::Result<Kept> {
+        let Some(state) = state else { return Kept::without_folder(what) };
+        let reads = state.join("reads");
+        let folder = reads.join(format!("{key:032x}"));
+        sweep(&reads);
+        // A place where nothing may be written, or that another process is at: then this read is not kept.
+        if make(state, &folder).is_err() {
+            return Kept::without_folder(what);
+        }
+        let lock = File::create(folder.join("lock"))?;
+        if lock.try_lock().is_err() {
+            return Kept::without_folder(what);
+        }
+        let known = if fresh { None } else { Progress::read(&folder) };
+        let mut spans = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(folder.join("spans.bin"))?;
+        let known = known.filter(|known| spans.metadata().is_ok_and(|file| file.len() >= known.bytes));
+        let progress = known.unwrap_or_else(|| Progress::new(what));
+        spans.set_len(progress.bytes)?;
+        spans.seek(SeekFrom::End(0))?;
+        let kept = Kept { folder: Some(folder), _lock: Some(lock), spans: buffered(spans), progress };
+        if kept.progress.spans == 0 {
+            kept.forget_plan();
+        }
+        Ok(kept)
+    }
+
+    fn without_folder(what: &str) -> io::Result<Kept> {
+        let spans = buffered(tempfile::tempfile()?);
+        Ok(Kept { folder: None, _lock: None, spans, progress: Progress::new(what) })
+    }
+
+    /// When it began and how many spans are here, if it was broken off before.
+    pub(super) fn taken_up(&self) -> Option<(jiff::Timestamp, u64)> {
+        self.progress.began.filter(|_| self.progress.spans > 0).map(|began| (began, self.progress.spans))
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.progress.place
+    }
+
+    pub(super) fn spans(&self) -> u64 {
+        self.progress.spans
+    }
+
+    /// Whether the same command goes on from here.
+    pub(super) fn is_kept(&self) -> bool {
+        self.folder.is_some() && self.progress.spans > 0
+    }
+
+    /// What is read, as it was found when the read began.
+    pub(super) fn plan<T: DeserializeOwned>(&self) -> Option<T> {
+        let text = fs::read(self.folder.as_ref()?.join("plan.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    pub(super) fn set_plan<T: Serialize>(&self, plan: &T) -> io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        replace(&folder.join("plan.json"), &serde_json::to_vec(plan)?)
+    }
+
+    fn forget_plan(&self) {
+        if let Some(folder) = &self.folder {
+            let _ = fs::remove_file(folder.join("plan.json"));
+        }
+    }
+
+    /// Adds one span; it counts after the next [`Kept::advance`].
+    pub(super) fn add(&mut self, project: u32, span: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(span.len()).map_err(io::Error::other)?;
+        self.spans.write_all(&project.to_le_bytes())?;
+        self.spans.write_all(&length.to_le_bytes())?;
+        self.spans.write_all(span)?;
+        self.progress.bytes += 8 + u64::from(length);
+        self.progress.spans += 1;
+        Ok(())
+    }
+
+    /// All spans before this place are here.
+    pub(super) fn advance(&mut self, place: Place) -> io::Result<()> {
+        self.spans.flush()?;
+        self.progress.place = place;
+        match &self.folder {
+            Some(folder) => replace(&folder.join("read.json"), &serde_json::to_vec(&self.progress)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands out all spans, in the order they came, and removes what was kept.
+    pub(super) fn finish(self, mut take: impl FnMut(u32, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let Kept { folder, spans, _lock, .. } = self;
+        let mut file = spans.into_inner().map_err(io::IntoInnerError::into_error)?;
+        // Unlinked first: the space is given back however this process ends.
+        if let Some(folder) = folder {
+            fs::remove_dir_all(folder)?;
+        }
+        file.seek(SeekFrom::Start(0))?;
+        let mut reader = BufReader::with_capacity(1 << 18, file);
+        let (mut project, mut length, mut span) = ([0; 4], [0; 4], Vec::new());
+        loop {
+            match reader.read_exact(&mut project) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            reader.read_exact(&mut length)?;
+            span.resize(u32::from_le_bytes(length) as usize, 0);
+            reader.read_exact(&mut span)?;
+            take(u32::from_le_bytes(project), &span)?;
+        }
+    }
+}
+
+impl Progress {
+    fn new(what: &str) -> Progress {
+        Progress { what: what.to_owned(), began: Some(jiff::Timestamp::now()), ..Progress::default() }
+    }
+
+    fn read(folder: &Path) -> Option<Progress> {
+        let text = fs::read(folder.join("read.json")).ok()?;
+        let known: Progress = serde_json::from_slice(&text).ok()?;
+        let age = jiff::Timestamp::now().duration_since(known.began?);
+        (Duration::try_from(age).ok()? <= GOOD_FOR).then_some(known)
+    }
+}
+
+fn buffered(file: File) -> BufWriter<File> {
+    BufWriter::with_capacity(1 << 18, file)
+}
+
+fn make(state: &Path, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    // What is kept here belongs to no repository.
+    let ignore = state.join(".gitignore");
+    if !ignore.exists() {
+        fs::write(ignore, "*\n")?;
+    }
+    Ok(())
+}
+
+/// Readers see the old one or the new one, never half of one.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, text)?;
+    fs::rename(new, path)
+}
+
+/// Removes reads that nobody will take up any more.
+fn sweep(reads: &Path) {
+    for entry in fs::read_dir(reads).into_iter().flatten().flatten() {
+        let folder = entry.path();
+        let changed = fs::metadata(folder.join("spans.bin")).and_then(|file| file.modified());
+        let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
+        let is_old = age.is_some_and(|age| age > GOOD_FOR);
+        // Whoever holds the lock is still reading, however slowly.
+        let is_free = || File::open(folder.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
+        if is_old && is_free() {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(kept: Kept) -> Vec<(u32, Vec<u8>)> {
+        let mut found = Vec::new();
+        kept.finish(|project, span| {
+            found.push((project, span.to_vec()));
+            Ok(())
+        })
+        .expect("read");
+        found
+    }
+
+    fn place(cursor: &str) -> Place {
+        Place { lists: 0, cursor: Some(cursor.to_owned()) }
+    }
+
+    #[test]
+    fn what_was_read_before_a_kill_is_taken_up() {
+        let state = tempfile::tempdir().expect("a folder");
+        let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        assert!(kept.taken_up().is_none());
+        kept.set_plan(&["a", "b"]).expect("written");
+        kept.add(0, b"one").expect("added");
+        kept.advance(place("c1")).expect("advanced");
+        kept.add(0, b"of a page that did not come to its end").expect("added");
+        kept.spans.flush().expect("flushed");
+        drop(kept);
+        let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        assert_eq!((kept.place(), kept.taken_up().map(|(_, spans)| spans)), (&place("c1"), Some(1)));
+        assert_eq!(kept.plan::<Vec<String>>().as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
+        kept.add(3, b"two").expect("added");
+        kept.advance(Place { lists: 1, cursor: None }).expect("advanced");
+        assert_eq!(all(kept), [(0, b"one".to_vec()), (3, b"two".to_vec())]);
+        let again = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        assert!(again.taken_up().is_none(), "a read that is complete is forgotten");
+    }
+
+    #[test]
+    fn damaged_old_and_unwanted_reads_are_begun_anew() {
+        let state = tempfile::tempdir().expect("a folder");
+        let is_taken_up = |fresh| {
+            let mut kept = Kept::open(Some(state.path()), 7, "x", fresh).expect("opened");
+            let was = kept.taken_up().is_some();
+            kept.add(0, b"one").expect("added");
+            kept.advance(place("c1")).expect("advanced");
+            assert!(kept.is_kept());
+            was
+        };
+        assert_eq!([is_taken_up(false), is_taken_up(false), is_taken_up(true)], [false, true, false]);
+        let folder = state.path().join(format!("reads/{:032x}", 7));
+        fs::write(folder.join("spans.bin"), b"").expect("written");
+        assert!(!is_taken_up(false), "spans are missing");
+        fs::write(folder.join("read.json"), b"{\"what\":").expect("written");
+        assert!(!is_taken_up(false), "half a record");
+        let mut old: Progress =
+            serde_json::from_slice(&fs::read(folder.join("read.json")).expect("read")).expect("a record");
+        old.began = old.began.map(|began| began - jiff::SignedDuration::from_hours(25));
+        fs::write(folder.join("read.json"), serde_json::to_vec(&old).expect("text")).expect("written");
+        assert!(!is_taken_up(false), "a day old");
+    }
+
+    #[test]
+    fn two_at_once_and_nowhere_to_write_still_read() {
+        let state = tempfile::tempdir().expect("a folder");
+        let first = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        let mut second = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        assert!(first.folder.is_some() && second.folder.is_none());
+        second.add(0, b"one").expect("added");
+        second.advance(place("c")).expect("advanced");
+        assert!(!second.is_kept());
+        assert_eq!(all(second), [(0, b"one".to_vec())]);
+        let nowhere = Kept::open(Some(Path::new("/dev/null/x")), 7, "x", false).expect("opened");
+        assert!(nowhere.folder.is_none());
+        assert!(Kept::open(None, 7, "x", false).expect("opened").folder.is_none());
+    }
+}

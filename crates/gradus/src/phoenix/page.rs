@@ -1,0 +1,148 @@
+//! One page of a list as Phoenix sends it. Spans are read one by one: no more than one of them is ever a tree in memory.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value as Json};
+
+/// Hands out the elements of `data`; those that are no objects are passed over. The cursor of the next page is returned.
+pub(super) fn read(
+    body: &[u8],
+    take: &mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
+) -> Result<Option<String>, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let cursor = Page { take }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(cursor)
+}
+
+/// The cursor of the next page, without reading the page if it stands at its end, as it does. Quotes within texts are
+/// escaped, so what is found there is no part of one.
+pub(super) fn next_cursor(body: &[u8]) -> Result<Option<String>, serde_json::Error> {
+    const KEY: &[u8] = b"\"next_cursor\":";
+    const LONGEST: usize = 1024;
+    let tail = &body[body.len().saturating_sub(LONGEST)..];
+    let at = tail.windows(KEY.len()).rposition(|window| window == KEY);
+    let value = at.and_then(|at| tail[at + KEY.len()..].trim_ascii().strip_suffix(b"}"));
+    if let Some(Ok(cursor)) = value.map(serde_json::from_slice::<Option<String>>) {
+        return Ok(cursor.filter(|cursor| !cursor.is_empty()));
+    }
+    read(body, &mut |_| Ok(()))
+}
+
+struct Page<'t> {
+    take: &'t mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
+}
+
+impl<'de> DeserializeSeed<'de> for Page<'_> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Page<'_> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a page with data and next_cursor")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut cursor = None;
+        let mut has_data = false;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "data" => {
+                    has_data = true;
+                    map.next_value_seed(Elements { take: &mut *self.take })?;
+                }
+                "next_cursor" => cursor = map.next_value::<Option<String>>()?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        if !has_data {
+            return Err(serde::de::Error::missing_field("data"));
+        }
+        Ok(cursor.filter(|cursor| !cursor.is_empty()))
+    }
+}
+
+struct Elements<'t> {
+    take: &'t mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
+}
+
+impl<'de> DeserializeSeed<'de> for Elements<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Elements<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while let Some(element) = list.next_element::<Json>()? {
+            if let Json::Object(object) = element {
+                (self.take)(object).map_err(serde::de::Error::custom)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names(body: &str) -> Option<(Vec<String>, Option<String>)> {
+        let mut found = Vec::new();
+        let cursor = read(body.as_bytes(), &mut |object| {
+            found.push(object.get("name").and_then(Json::as_str).unwrap_or_default().to_owned());
+            Ok(())
+        });
+        cursor.ok().map(|cursor| (found, cursor))
+    }
+
+    #[test]
+    fn reads_spans_and_cursor_in_any_order() {
+        let wanted = Some((vec!["a".to_owned(), "b".to_owned()], Some("c".to_owned())));
+        assert_eq!(names(r#"{"data":[{"name":"a"},{"name":"b"}],"next_cursor":"c"}"#), wanted);
+        assert_eq!(names(r#"{"next_cursor":"c","x":[1],"data":[{"name":"a"},5,{"name":"b"}]}"#), wanted);
+        assert_eq!(names(r#"{"data":[],"next_cursor":null}"#), Some((vec![], None)));
+        for wrong in ["", "{}", "[]", r#"{"data":null}"#, r#"{"data":[{"#, r#"{"data":[]} x"#] {
+            assert_eq!(names(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_inside_a_span_is_none_of_the_page() {
+        let body = r#"{"next_cursor":"right","data":[{"attributes":{"next_cursor":"wrong"}}]}"#;
+        assert_eq!(next_cursor(body.as_bytes()).expect("a page").as_deref(), Some("right"));
+        let body = r#"{"data":[{"name":"\"next_cursor\":\"wrong\"}"}],"next_cursor":null}"#;
+        assert_eq!(next_cursor(body.as_bytes()).expect("a page"), None);
+    }
+
+    proptest! {
+        /// The quick way and the long way agree on whatever stands in a page.
+        #[test]
+        fn the_end_says_what_the_whole_says(name in ".*", cursor in proptest::option::of(".{1,40}"), last in any::<bool>()) {
+            let data = serde_json::json!([{"name": name, "attributes": {"next_cursor": name}}]);
+            let (data, cursor_text) = (data.to_string(), serde_json::json!(cursor).to_string());
+            let body = if last {
+                format!("{{\"data\":{data},\"next_cursor\":{cursor_text}}}")
+            } else {
+                format!("{{\"next_cursor\":{cursor_text},\"data\":{data}}}")
+            };
+            prop_assert_eq!(next_cursor(body.as_bytes()).expect("a page"), cursor);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What is read, and what of it.
+
+use crate::lab::{Lab, Phoenix, traces_of};
+
+const LIST: [&str; 3] = ["traces", "--format", "jsonl"];
+
+#[test]
+fn reads_all_pages_of_a_project() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(600)));
+    let ran = lab.run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
+    let found = ran.lines();
+    assert_eq!(found.len(), 600);
+    assert!(found.iter().all(|one| one["project"] == "shop" && one["final_answer"] == "12 lamps."));
+    let step = &found[0]["steps"][0];
+    assert_eq!((&step["tool"], &step["observation"]), (&"get_stock".into(), &"12".into()));
+    assert_eq!(step["span_ids"].as_array().unwrap().len(), 2);
+    // 2,400 spans, a thousand at a time.
+    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans"), 3);
+    assert!(!lab.path(".gradus/reads").read_dir().is_ok_and(|mut reads| reads.next().is_some()));
+}
+
+#[test]
+fn a_phoenix_can_be_named_in_every_way() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(2)));
+    let origin = phoenix.origin();
+    let endpoint = ("PHOENIX_COLLECTOR_ENDPOINT", format!("{origin}/v1/traces"));
+    let endpoint = [(endpoint.0, endpoint.1.as_str())];
+    let by_flag = lab.run(&[LIST.as_slice(), &["--phoenix", &origin, "--project", "shop"]].concat());
+    let by_environment = lab.run_with(&endpoint, &[LIST.as_slice(), &["--project", "shop"]].concat());
+    let without_project = phoenix.source().replace("/shop", "");
+    let filled_in =
+        lab.run_with(&[("PHOENIX_PROJECT_NAME", "shop")], &[LIST.as_slice(), &[&without_project]].concat());
+    let by_source = lab.run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
+    for ran in [by_flag, by_environment, filled_in] {
+        assert_eq!(ran.exits_with(0).out, by_source.out);
+    }
+    lab.run(&["traces", "--project", "shop"]).exits_with(2).says("--phoenix URL");
+    lab.run(&["traces", "x.json", "--project", "shop"]).exits_with(2).says("--project");
+    lab.run(&["traces", "phoenix://key@h/p"]).exits_with(2).says("PHOENIX_API_KEY");
+    let ran = lab.run(&["traces", &phoenix.source().replace("shop", "shp")]).exits_with(2);
+    ran.says("there is no project \"shp\"; there are shop, default");
+}
+
+#[test]
+fn without_a_project_all_are_read() {
+    let phoenix = Phoenix::with_fault(traces_of(4), |incoming| {
+        let list = r#"{"data":[{"id":"P0","name":"default"}],"next_cursor":"a b"}"#;
+        let rest = r#"{"data":[{"id":"P1","name":"shop"}],"next_cursor":null}"#;
+        match incoming.what() {
+            "GET /v1/projects?limit=100" => Some(gradus_test_endpoint::Answer::ok(list.to_owned())),
+            "GET /v1/projects?limit=100&cursor=a%20b" => {
+                Some(gradus_test_endpoint::Answer::ok(rest.to_owned()))
+            }
+            _ => None,
+        }
+    });
+    let source = phoenix.source().replace("/shop", "");
+    let ran = Lab::new().run(&[LIST.as_slice(), &[&source]].concat()).exits_with(0);
+    let mut projects: Vec<String> = ran.lines().iter().map(|one| one["project"].to_string()).collect();
+    projects.sort();
+    // A trace belongs to the project that it was found in first.
+    assert_eq!(projects, ["\"default\"", "\"default\"", "\"shop\"", "\"shop\""]);
+}
+
+#[test]
+fn a_key_and_headers_are_sent_and_never_shown() {
+    let phoenix = Phoenix::with_fault(traces_of(1), |incoming| {
+        let has_key = incoming.header("authorization") == Some("Bearer k-secret");
+        let has_team = incoming.header("x-team") == Some("a b");
+        (!has_key || !has_team).then(|| gradus_test_endpoint::Answer::status(401, "Invalid token"))
+    });
+    let lab = Lab::new();
+    let source = phoenix.source();
+    let headers = ("PHOENIX_CLIENT_HEADERS", "x-team=a%20b");
+    lab.run_with(&[("PHOENIX_API_KEY", "k-secret"), headers], &["traces", &source]).exits_with(0);
+    let ran = lab.run_with(&[headers], &["traces", &source]).exits_with(2);
+    ran.says("Phoenix wants a key: set PHOENIX_API_KEY");
+    let ran = lab.run_with(&[("PHOENIX_API_KEY", "k-wrong")], &["traces", &source]).exits_with(2);
+    let ran = ran.says("Phoenix refused the key in PHOENIX_API_KEY (Invalid token)");
+    assert!(!ran.err.contains("k-wrong"));
+}
+
+/// The ids of what is listed.
+fn ids(ran: &crate::lab::Ran) -> Vec<String> {
+    ran.lines().iter().map(|one| one["trajectory_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_time_range_means_the_same_for_phoenix_and_for_a_file() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(28)));
+    let spans = serde_json::json!({"data": traces_of(28)});
+    lab.write("spans.json", &spans.to_string());
+    let source = phoenix.source();
+    for (which, count) in [
+        (vec!["--from", "2026-03-10", "--to", "2026-03-20"], 10),
+        (vec!["--from", "2026-03-10T10:00:00Z", "--to", "2026-03-11T10:00:00Z"], 1),
+        // Only the beginning counts: the model's calls are within, the agent's begin is not.
+        (vec!["--from", "2026-03-10T10:00:01Z", "--to", "2026-03-11"], 0),
+        (vec!["--root-name", "agent 1"], 14),
+        (vec!["--root-name", "agent 1", "--root-name", "agent 0", "--from", "2026-03-27"], 2),
+        (vec!["--root-name", "ChatCompletion"], 0),
+        (vec!["--from", "1h"], 0),
+    ] {
+        let code = if count == 0 { 4 } else { 0 };
+        let from_phoenix = lab.run(&[LIST.as_slice(), &[&source], &which].concat()).exits_with(code);
+        let from_file = lab.run(&[LIST.as_slice(), &["spans.json"], &which].concat()).exits_with(code);
+        let from_phoenix = ids(&from_phoenix);
+        assert_eq!((from_phoenix.len(), &from_phoenix), (count, &ids(&from_file)), "{which:?}");
+    }
+    lab.run(&["traces", &source, "--from", "soon"]).exits_with(2).says("--from \"soon\": write a time as");
+    let ran = lab.run(&["traces", "spans.json", "--from", "2026-04-01"]).exits_with(4);
+    ran.says("none of 28 traces and documents is within --from, --to and --root-name");
+}
+
+#[test]
+fn only_the_wanted_traces_travel() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(28)));
+    let which = ["--from", "2026-03-10", "--to", "2026-03-12"];
+    lab.run(&[LIST.as_slice(), &[&phoenix.source()], &which].concat()).exits_with(0);
+    let stored = phoenix.stored.lock().unwrap();
+    let lists: Vec<&String> = stored.asked.iter().filter(|what| what.contains("/spans?")).collect();
+    assert_eq!(lists.len(), 1, "{lists:?}");
+    assert_eq!(lists[0].matches("trace_id=").count(), 2);
+}
+
+#[test]
+fn a_phoenix_that_cannot_list_traces_is_asked_for_roots() {
+    let phoenix = Phoenix::with_fault(traces_of(28), |incoming| {
+        let is_new = incoming.what().contains("/traces?");
+        is_new.then(|| gradus_test_endpoint::Answer::status(404, "Not Found"))
+    });
+    let lab = Lab::new();
+    let ran =
+        lab.run(&[LIST.as_slice(), &[&phoenix.source(), "--from", "2026-03-20"]].concat()).exits_with(0);
+    assert_eq!(ids(&ran).len(), 9);
+}

@@ -1,0 +1,204 @@
+//! What is written to Phoenix, on which spans, and what is said of what could not be.
+
+use gradus_test_endpoint::{Answer, Incoming};
+use serde_json::{Value as Json, json};
+
+use crate::lab::{Lab, Phoenix, Ran, span_id, traces_of};
+
+const TOOL: &str = "GitHub Tool Calling Eval (Thought-to-Tool)";
+const QUERY: &str = "GitHub Query Interpretation Eval (Query-to-Thought)";
+const SEQUENCE: &str = "GitHub Sequence Optimality Eval";
+
+fn grade(lab: &Lab, phoenix: &Phoenix, more: &[&str]) -> Ran {
+    let source = phoenix.source();
+    let arguments = ["eval", &source, "--judge", "offline", "--jsonl", "out.jsonl", "--log-to-phoenix"];
+    lab.run(&[arguments.as_slice(), more].concat())
+}
+
+fn outcomes(lab: &Lab) -> Vec<Json> {
+    let text = std::fs::read_to_string(lab.path("out.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_outcome_is_on_the_right_span_and_twice_is_the_same() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(60)));
+    grade(&lab, &phoenix, &[]).exits_with(0).says("240 annotations are in Phoenix at http://127.0.0.1:");
+    let first = phoenix.annotations();
+    let outcomes = outcomes(&lab);
+    assert_eq!((outcomes.len(), first.len()), (240, 240));
+    for outcome in &outcomes {
+        let trace = outcome["trajectory_id"].as_str().unwrap();
+        let number = usize::from_str_radix(trace, 16).unwrap() - 0xabc0_0000;
+        let (name, span) = match outcome["evaluator"].as_str().unwrap() {
+            "thought_to_tool" => (TOOL, span_id(number, 1)),
+            "query_to_thought" => (QUERY, span_id(number, 1)),
+            "sequence_optimality" => (SEQUENCE, span_id(number, 0)),
+            _ => ("Call Validity", span_id(number, 1)),
+        };
+        let row = &first[&(name.to_owned(), span, "gradus".to_owned())];
+        let why = if outcome["label"].is_null() { &outcome["reason"] } else { &outcome["explanation"] };
+        let wanted = json!({"label": outcome["label"], "score": outcome["score"], "explanation": why});
+        assert_eq!((&row["result"], &row["annotator_kind"]), (&wanted, &"CODE".into()));
+        let told = &row["metadata"];
+        for key in ["evaluator", "judge", "rubric_hash", "run_id", "trajectory_id", "outcome"] {
+            assert_eq!(told[key], outcome[key], "{key}");
+        }
+        assert_eq!(told["step"], outcome["step_index"]);
+    }
+    // 240 of them, a hundred at a time.
+    assert_eq!(phoenix.asked("POST /v1/span_annotations?sync=true"), 3);
+    grade(&lab, &phoenix, &[]).exits_with(0);
+    let second = phoenix.annotations();
+    assert!(first.keys().eq(second.keys()));
+    assert!(first.iter().all(|(key, row)| second[key]["result"] == row["result"]));
+}
+
+#[test]
+fn names_and_targets_can_be_chosen() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(1)));
+    let settings =
+        "[phoenix]\ntrajectory_target = \"trace\"\n[phoenix.names]\nthought_to_tool = \"Right tool\"\n";
+    lab.write("gradus.toml", settings);
+    grade(&lab, &phoenix, &[]).exits_with(0);
+    let found: Vec<(String, String)> =
+        phoenix.annotations().into_keys().map(|(name, target, _)| (name, target)).collect();
+    let pair = |name: &str, target: String| (name.to_owned(), target);
+    assert!(found.contains(&pair("Right tool", span_id(0, 1))));
+    assert!(found.contains(&pair(SEQUENCE, format!("{:032x}", 0xabc0_0000_u32))), "{found:?}");
+    for (wrong, says) in [
+        ("[phoenix.names]\nthought_to_tol = \"x\"\n", "there is no such evaluation"),
+        ("[phoenix.names]\nthought_to_tool = \"Call Validity\"\n", "are both called"),
+        ("[phoenix]\ntrajectory_target = \"root\"\n", "gradus.toml, line 2"),
+        ("[phoenix]\nurl = \"http://elsewhere\"\n", "unknown field `url`"),
+    ] {
+        lab.write("gradus.toml", wrong);
+        grade(&lab, &phoenix, &["--fresh"]).exits_with(2).says(says);
+    }
+}
+
+#[test]
+fn spans_that_phoenix_does_not_have_are_told_one_by_one() {
+    // Two ways of refusing: with the ids, and without them.
+    for tells_which in [true, false] {
+        let phoenix = Phoenix::with_fault(traces_of(30), move |incoming| {
+            if tells_which || !incoming.what().starts_with("POST") {
+                return None;
+            }
+            incoming.contains(&span_id(7, 1)).then(|| Answer::status(404, "some of these do not exist"))
+        });
+        if tells_which {
+            forget_span(&phoenix, &span_id(7, 1));
+        }
+        let lab = Lab::new();
+        lab.write("spans.json", &json!({"data": traces_of(30)}).to_string());
+        let origin = phoenix.origin();
+        let arguments = [
+            "eval",
+            "spans.json",
+            "--judge",
+            "offline",
+            "--jsonl",
+            "out.jsonl",
+            "--log-to-phoenix",
+            "--phoenix",
+            &origin,
+        ];
+        let ran = lab.run(&arguments).exits_with(5).says("117 annotations are in Phoenix");
+        let ran = ran.says(&format!("span {}: Phoenix does not have it", span_id(7, 1)));
+        ran.says("3 outcomes could not be written, all listed in ");
+        let unwritten = lab.of_run("unwritten.jsonl");
+        let names: Vec<&str> = unwritten.iter().map(|line| line["evaluator"].as_str().unwrap()).collect();
+        assert_eq!(names.len(), 3, "{unwritten:?}");
+        assert!(unwritten.iter().all(|line| line["step_index"] == 1 && line["to"] == "phoenix"));
+        assert_eq!(phoenix.annotations().len(), 117);
+        // Later they are there, and a report writes them.
+        if tells_which {
+            phoenix.stored.lock().unwrap().spans = traces_of(30);
+            lab.run(&["report", "--log-to-phoenix", "--phoenix", &origin]).exits_with(0);
+            assert_eq!((phoenix.annotations().len(), lab.of_run("unwritten.jsonl").len()), (120, 0));
+        }
+    }
+}
+
+fn forget_span(phoenix: &Phoenix, id: &str) {
+    phoenix.stored.lock().unwrap().spans.retain(|span| span["context"]["span_id"] != id);
+}
+
+fn posts(incoming: &Incoming<'_>) -> bool {
+    incoming.what().starts_with("POST")
+}
+
+#[test]
+fn a_phoenix_that_fails_while_it_is_written_to_costs_no_verdict() {
+    for (answer, says) in [
+        (Answer::status(401, "Invalid token"), "Phoenix wants a key"),
+        (Answer::status(403, "no"), "writing annotations needs one that may"),
+        (Answer::status(404, "Not Found"), "Phoenix 20.26.1 has no /v1/span_annotations"),
+        (Answer::status(422, "name: too long"), "Phoenix refused the request (422: name: too long)"),
+        (Answer::status(503, "busy"), "Phoenix fails (503: busy)"),
+        (Answer::Reset, "the connection broke off"),
+    ] {
+        let phoenix =
+            Phoenix::with_fault(traces_of(3), move |incoming| posts(incoming).then(|| answer.clone()));
+        let lab = Lab::new();
+        let ran = grade(&lab, &phoenix, &[]).exits_with(5).says(says).says("0 annotations are in Phoenix");
+        ran.says("12 outcomes could not be written, all listed in ").says("writes them again");
+        assert_eq!((outcomes(&lab).len(), lab.of_run("unwritten.jsonl").len()), (12, 12));
+    }
+}
+
+#[test]
+fn only_what_phoenix_refuses_is_left_out() {
+    let phoenix = Phoenix::with_fault(traces_of(30), |incoming| {
+        let is_bad = posts(incoming) && incoming.contains(&span_id(11, 0));
+        is_bad.then(|| Answer::status(422, "explanation: not a text"))
+    });
+    let lab = Lab::new();
+    grade(&lab, &phoenix, &[]).exits_with(5).says("422: explanation: not a text");
+    assert_eq!((phoenix.annotations().len(), lab.of_run("unwritten.jsonl").len()), (119, 1));
+}
+
+#[test]
+fn a_phoenix_that_is_not_there_is_found_out_before_anything_is_judged() {
+    let lab = Lab::new();
+    lab.write("spans.json", &json!({"data": traces_of(1)}).to_string());
+    let arguments = ["eval", "spans.json", "--judge", "offline", "--log-to-phoenix"];
+    lab.run(&arguments).exits_with(2).says("Name it with --phoenix URL or PHOENIX_COLLECTOR_ENDPOINT");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("http://{free}");
+    lab.run(&[arguments.as_slice(), &["--phoenix", &nobody]].concat())
+        .exits_with(2)
+        .says("nothing answers there");
+    assert!(!lab.path(".gradus/runs").exists());
+    // Outcomes of a message list are about no span.
+    let phoenix = Phoenix::start(Vec::new());
+    lab.write("chat.json", r#"[{"role":"user","content":"How many?"},{"role":"assistant","content":"I look.","tool_calls":[{"id":"c","type":"function","function":{"name":"count","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"3"},{"role":"assistant","content":"3"}]"#);
+    let origin = phoenix.origin();
+    let ran = lab.run(&["eval", "chat.json", "--judge", "offline", "--log-to-phoenix", "--phoenix", &origin]);
+    ran.exits_with(5).says("it is about no span: its source has none");
+}
+
+#[test]
+fn a_failed_gate_says_more_than_a_failed_write() {
+    let phoenix =
+        Phoenix::with_fault(traces_of(3), |incoming| posts(incoming).then(|| Answer::status(503, "busy")));
+    // Nothing says what the tool takes, so this cannot be told.
+    let gate = ["--gate", "call_validity >= 0.5", "--strict"];
+    grade(&Lab::new(), &phoenix, &gate).exits_with(3).says("Phoenix fails (503: busy)");
+}
+
+#[test]
+fn a_run_from_elsewhere_cannot_send_for_the_key() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(1)));
+    grade(&lab, &phoenix, &[]).exits_with(0);
+    let runs = lab.path(".gradus/runs");
+    let file = runs.read_dir().unwrap().next().unwrap().unwrap().path().join("run.json");
+    let record = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, record.replace("phoenix://127.0.0.1", "phoenix://evil.example")).unwrap();
+    let key = [("PHOENIX_API_KEY", "k-secret")];
+    let ran = lab.run_with(&key, &["report", "--log-to-phoenix"]).exits_with(2);
+    ran.says("say --phoenix http://evil.example");
+    let origin = phoenix.origin();
+    lab.run_with(&key, &["report", "--log-to-phoenix", "--phoenix", &origin]).exits_with(0);
+}

@@ -1,0 +1,77 @@
+//! Export requests as a sender writes them, and what a receiver's answer says of them.
+
+use gradus_core::span::{Attributes, SpanId, TraceId};
+
+use crate::encode::encode_attributes;
+use crate::regroup::Rejected;
+use crate::wire::{Field, Fields, write_bytes};
+
+/// Appends a link to the body of a `Span` message.
+pub fn encode_link(trace_id: TraceId, span_id: SpanId, span: &mut Vec<u8>) {
+    let mut link = Vec::new();
+    write_bytes(&mut link, 1, &trace_id.0.to_be_bytes());
+    write_bytes(&mut link, 2, &span_id.0.to_be_bytes());
+    write_bytes(span, 13, &link);
+}
+
+/// An `ExportTraceServiceRequest` or `ExportLogsServiceRequest` with records of one resource and one scope: both have the
+/// same shape.
+pub fn encode_export<'r>(
+    resource: &Attributes<'_>,
+    scope: &str,
+    records: impl IntoIterator<Item = &'r [u8]>,
+) -> Vec<u8> {
+    let (mut attributes, mut named, mut in_scope) = (Vec::new(), Vec::new(), Vec::new());
+    encode_attributes(resource, 1, &mut attributes);
+    write_bytes(&mut named, 1, scope.as_bytes());
+    write_bytes(&mut in_scope, 1, &named);
+    for record in records {
+        write_bytes(&mut in_scope, 2, record);
+    }
+    let (mut of_resource, mut export) = (Vec::new(), Vec::new());
+    write_bytes(&mut of_resource, 1, &attributes);
+    write_bytes(&mut of_resource, 2, &in_scope);
+    write_bytes(&mut export, 1, &of_resource);
+    export
+}
+
+/// What a receiver's answer says it did not take. A body that is no such answer says nothing.
+pub fn partial_success(body: &[u8]) -> Option<Rejected> {
+    let partial = bytes_of(body, 1)?;
+    let mut rejected = Rejected::default();
+    let mut fields = Fields::new(partial);
+    while let Ok(Some((number, field))) = fields.next() {
+        match (number, field) {
+            (1, Field::Varint(count)) => rejected.count = count,
+            (2, Field::Bytes(text)) => rejected.reason = Some(String::from_utf8_lossy(text).into_owned()),
+            _ => {}
+        }
+    }
+    (rejected.count > 0 || rejected.reason.is_some()).then_some(rejected)
+}
+
+fn bytes_of(body: &[u8], wanted: u32) -> Option<&[u8]> {
+    let mut fields = Fields::new(body);
+    while let Ok(Some((number, field))) = fields.next() {
+        if let (Field::Bytes(bytes), true) = (field, number == wanted) {
+            return Some(bytes);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::export_response;
+
+    #[test]
+    fn reads_what_receivers_answer() {
+        assert!(partial_success(b"").is_none());
+        assert!(partial_success(b"not protobuf at all").is_none());
+        let mut rejected = Rejected::default();
+        rejected.add(3, || "too old".to_owned());
+        let read = partial_success(&export_response(&rejected)).expect("a partial success");
+        assert_eq!((read.count, read.reason.as_deref()), (3, Some("too old")));
+    }
+}
