@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::StoreError;
 
 /// In order; a store remembers how many of them it has been through.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql")];
 /// Marks the file as ours, for `file` and for ourselves ("grad").
 const APPLICATION_ID: i64 = 0x6772_6164;
 /// Spans are a few hundred bytes to a few kilobytes when compressed: larger pages keep more of them out of chains.
@@ -171,6 +171,10 @@ mod tests {
             include_str!("rollup.rs"),
             include_str!("retention.rs"),
             include_str!("query/spans.rs"),
+            include_str!("query/walk.rs"),
+            include_str!("query/annotations.rs"),
+            include_str!("query/sessions.rs"),
+            include_str!("projects.rs"),
         ] {
             let parts = source.split("prepare_cached(").skip(1);
             for statement in

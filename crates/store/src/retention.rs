@@ -75,7 +75,7 @@ impl Store {
     }
 }
 
-fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {
+pub(crate) fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     let trajectories: Vec<i64> = sql
         .prepare_cached("SELECT no FROM trajectory WHERE trace = ?")?
         .query_map([trace], |row| row.get(0))?

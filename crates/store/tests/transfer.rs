@@ -114,7 +114,7 @@ fn an_import_that_is_cut_or_changed_leaves_an_empty_store() {
     let missing: String =
         lines.lines().enumerate().filter(|(n, _)| *n != 50).map(|(_, line)| format!("{line}\n")).collect();
     let broken = lines.replacen("\"table\":\"block\"", "\"table\":\"sqlite_schema\"", 1);
-    let newer = lines.replacen("\"schema\":1", "\"schema\":9", 1);
+    let newer = lines.replacen("\"schema\":2", "\"schema\":9", 1);
     let lab = Lab::new();
     let half = lines[..lines.len() / 2].to_owned();
     for lines in

@@ -52,7 +52,7 @@ pub struct ProjectPosition {
 }
 
 /// What one story may take in memory.
-const MOST_BYTES: usize = 256 << 20;
+pub(super) const MOST_BYTES: usize = 256 << 20;
 const TRACES_A_PAGE: i64 = 64;
 
 impl Store {
@@ -132,7 +132,7 @@ impl Store {
 }
 
 /// False when not all of them fit.
-fn read_blocks(
+pub(super) fn read_blocks(
     sql: &Connection,
     trace: i64,
     left: &mut usize,
@@ -154,7 +154,7 @@ fn read_blocks(
     Ok(true)
 }
 
-fn read_versions(
+pub(super) fn read_versions(
     sql: &Connection,
     trace: i64,
     versions: &mut HashMap<(i64, SpanId), i64>,
