@@ -6,6 +6,7 @@
 //! settled by a name or a kind.
 
 mod flat;
+mod frame;
 mod gen_ai;
 mod gen_ai_messages;
 mod python;
@@ -91,6 +92,11 @@ impl<'a> PhoenixSpan<'a> {
         let mut flat = flat::flatten(self.attributes());
         flat.shift_remove(KIND_KEY);
         flat
+    }
+
+    /// Attributes as the columns of a data frame, without the `attributes.` before their names.
+    pub fn frame_attributes(&self) -> Map<String, Json> {
+        frame::columns(self.attributes())
     }
 
     pub fn status_code(&self) -> &'static str {
