@@ -1,5 +1,7 @@
 //! Conversations: the traces whose trajectories name the same one.
 
+use std::collections::BTreeSet;
+
 use gradus_core::span::TraceId;
 use rusqlite::{Connection, params};
 
@@ -22,8 +24,8 @@ pub struct SessionTrace {
     pub end_ns: i64,
 }
 
-/// Traces of one conversation that are listed.
-const MOST_TRACES: i64 = 10_000;
+/// Trajectories of one conversation that are looked at.
+const MOST_TRAJECTORIES: i64 = 1000;
 
 impl Store {
     /// The conversations of a project by their names, from one on.
@@ -73,24 +75,33 @@ impl Store {
     }
 }
 
+/// The traces of the stories that belong to a conversation: a plain client makes a trace of each call.
 fn traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTrace>, StoreError> {
     let mut statement = sql.prepare_cached(
-        "SELECT trace.trace_id, trace.start_ns, trace.end_ns FROM trajectory INDEXED BY trajectory_by_session \
-         JOIN trace ON trace.no = trajectory.trace \
-         WHERE trajectory.session = ? AND trajectory.session <> '' AND trajectory.project = ? \
-         ORDER BY trajectory.start_ns LIMIT ?",
+        "SELECT story FROM trajectory INDEXED BY trajectory_by_session \
+         WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?",
     )?;
-    let rows = statement.query_map(params![session, project, MOST_TRACES], |row| {
-        let id: [u8; 16] = row.get(0)?;
-        Ok(SessionTrace {
-            trace_id: TraceId(u128::from_be_bytes(id)),
-            start_ns: row.get(1)?,
-            end_ns: row.get(2)?,
-        })
-    })?;
-    let mut traces: Vec<SessionTrace> = rows.collect::<Result<_, _>>()?;
-    // A trace may hold several trajectories of one conversation.
-    let mut seen = std::collections::HashSet::new();
-    traces.retain(|trace| seen.insert(trace.trace_id));
+    let stories: BTreeSet<i64> = statement
+        .query_map(params![session, project, MOST_TRAJECTORIES], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let mut statement = sql.prepare_cached(
+        "SELECT trace_id, start_ns, end_ns FROM trace WHERE no = ?1 AND story = ?1 UNION ALL \
+         SELECT trace_id, start_ns, end_ns FROM trace WHERE story = ?1 AND story <> no",
+    )?;
+    let mut traces = Vec::new();
+    for story in stories {
+        let rows = statement.query_map([story], |row| {
+            let id: [u8; 16] = row.get(0)?;
+            Ok(SessionTrace {
+                trace_id: TraceId(u128::from_be_bytes(id)),
+                start_ns: row.get(1)?,
+                end_ns: row.get(2)?,
+            })
+        })?;
+        for row in rows {
+            traces.push(row?);
+        }
+    }
+    traces.sort_by_key(|trace| (trace.start_ns, trace.trace_id));
     Ok(traces)
 }
