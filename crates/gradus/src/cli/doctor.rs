@@ -19,6 +19,9 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "ADDRESS")]
     grpc: Option<String>,
     /// As for `gradus serve`.
+    #[arg(long, value_name = "PORT")]
+    phoenix_port: Option<u16>,
+    /// As for `gradus serve`.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// As for `gradus serve`.
@@ -39,6 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let given = Given {
         http: arguments.http.clone(),
         grpc: arguments.grpc.clone(),
+        phoenix_port: arguments.phoenix_port,
         data: arguments.data.clone(),
         config: arguments.config.clone(),
     };
@@ -68,6 +72,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 fn look(summary: &ServeSummary, findings: &mut Vec<(&'static str, Finding)>) {
     findings.push(("http port", port(&summary.http.to_string(), "--http")));
     findings.push(("grpc port", port(&summary.grpc.to_string(), "--grpc")));
+    if let Some(address) = summary.phoenix {
+        findings.push(("phoenix port", port(&address.to_string(), "--phoenix-port")));
+    }
     findings.push(("folder", folder(&summary.data)));
     findings.push(("store", store(&summary.data)));
     if summary.needs_key {

@@ -16,6 +16,9 @@ pub(super) struct Arguments {
     /// Where OTLP over gRPC is answered [default: 127.0.0.1:4317].
     #[arg(long, value_name = "ADDRESS")]
     grpc: Option<String>,
+    /// A second port for HTTP on the same address; 6006 is where Phoenix's clients look by default.
+    #[arg(long, value_name = "PORT")]
+    phoenix_port: Option<u16>,
     /// Where everything is kept [default: .gradus].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -31,6 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   gradus serve                                     on the ports that exporters look for, 4318 and 4317
   gradus serve --http 0.0.0.0:4318 --grpc 0.0.0.0:4317     reachable by others; needs `gradus keys add` first
+  gradus serve --phoenix-port 6006                 also where Phoenix's clients look
   curl localhost:4318/api/v1/traces                what is there
 
 A request is acknowledged when its spans are on disk. SIGTERM finishes what is under way, SIGHUP reads the settings again.
@@ -41,6 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Exit {
     let given = Given {
         http: arguments.http.clone(),
         grpc: arguments.grpc.clone(),
+        phoenix_port: arguments.phoenix_port,
         data: arguments.data.clone(),
         config: arguments.config.clone(),
     };

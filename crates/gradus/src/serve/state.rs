@@ -19,6 +19,8 @@ pub(super) struct Server {
     pub(super) meters: Meters,
     /// Turns for taking large requests apart.
     pub(super) large_requests: Semaphore,
+    /// Turns for reading through many spans.
+    pub(super) scans: Arc<Semaphore>,
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -35,6 +37,7 @@ impl Server {
             reloadable: RwLock::new(Arc::new(reloadable)),
             meters: Meters::default(),
             large_requests: Semaphore::new(2),
+            scans: Arc::new(Semaphore::new(4)),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
             told_of_store_ns: AtomicI64::new(i64::MIN),

@@ -9,6 +9,7 @@ mod durability;
 mod lab;
 mod live;
 mod operations;
+mod phoenix;
 mod protocol;
 mod security;
 mod sources;

@@ -1,11 +1,9 @@
 //! Spans of a project, as lines: for tables and for other programs. They are read and sent page by page, so neither side
 //! has to hold them all.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -13,15 +11,14 @@ use gradus_core::dialect;
 use gradus_core::span::{Attributes, Span, StatusCode, Value};
 use gradus_otlp::{Limits, Signal, decode_span, read_export};
 use gradus_store::{BlockSignal, ProjectPosition, Story};
-use http_body_util::StreamBody;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
-use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::{ApiError, Params, blocking};
 use super::{table, time};
 use crate::serve::state::Server;
+use crate::serve::stream;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -184,12 +181,6 @@ async fn known_project(server: &Arc<Server>, project: &str) -> Result<(), ApiErr
     if is_known { Ok(()) } else { Err(ApiError::missing(format!("there is no project {project:?}"))) }
 }
 
-/// What waits to be sent, at most: pages of some hundred kilobytes.
-const PIECES: usize = 4;
-const PIECE_BYTES: usize = 128 << 10;
-
-type Piece = Result<http_body::Frame<Bytes>, std::io::Error>;
-
 /// Sends what `write` makes of each page, as fast as it is taken.
 fn stream(
     server: Arc<Server>,
@@ -197,54 +188,19 @@ fn stream(
     head: Vec<u8>,
     write: impl Fn(&Story, &mut dyn FnMut(&[u8])) + Send + 'static,
 ) -> Body {
-    let (sender, mut receiver) = mpsc::channel::<Piece>(PIECES);
-    tokio::task::spawn_blocking(move || {
-        if !head.is_empty() && sender.blocking_send(Ok(http_body::Frame::data(head.into()))).is_err() {
-            return;
-        }
+    stream::body(move |sink| {
+        sink.write(&head);
         let mut after: Option<ProjectPosition> = None;
-        loop {
-            let (page, last) = match server.store.project_page(&project, after) {
-                Ok(Some(found)) => found,
-                Ok(None) => return,
-                Err(error) => {
-                    // Whoever reads must see that this is not the end.
-                    tracing::error!(%error, "spans could not be read");
-                    let _ = sender.blocking_send(Err(std::io::Error::other(error.to_string())));
-                    return;
-                }
-            };
-            let mut piece = Vec::with_capacity(PIECE_BYTES);
-            let mut is_gone = false;
-            write(&page, &mut |bytes| {
-                piece.extend_from_slice(bytes);
-                if piece.len() >= PIECE_BYTES && !is_gone {
-                    let full = std::mem::replace(&mut piece, Vec::with_capacity(PIECE_BYTES));
-                    is_gone = sender.blocking_send(Ok(http_body::Frame::data(full.into()))).is_err();
-                }
-            });
-            is_gone = is_gone || sender.blocking_send(Ok(http_body::Frame::data(piece.into()))).is_err();
-            if is_gone {
-                return;
+        while let Some((page, last)) = server.store.project_page(&project, after)? {
+            write(&page, &mut |bytes| sink.write(bytes));
+            sink.flush();
+            if sink.is_gone() {
+                break;
             }
             after = Some(last);
         }
-    });
-    Body::new(StreamBody::new(PollStream(move |context: &mut Context<'_>| receiver.poll_recv(context))))
-}
-
-/// A stream from a function that polls.
-struct PollStream<F>(F);
-
-impl<F> futures_core::Stream for PollStream<F>
-where
-    F: FnMut(&mut Context<'_>) -> Poll<Option<Piece>> + Unpin,
-{
-    type Item = Piece;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
-        (self.0)(context)
-    }
+        Ok(())
+    })
 }
 
 fn visit_spans(story: &Story, kind: Option<&str>, visit: &mut dyn FnMut(&Span<'_>, Option<&str>)) {

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gradus_otlp::{Rejected, Signal, export_response, export_response_json, status, status_json};
 use gradus_store::StoreError;
 
-use super::body::{Compression, read, unpack};
-use super::{Refusal, Request, accept};
+use super::{Refusal, Request, accept, read_body};
 use crate::serve::state::Server;
 
 pub(in crate::serve) async fn traces(server: State<Arc<Server>>, headers: HeaderMap, body: Body) -> Response {
@@ -51,12 +50,7 @@ async fn take(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Rejected, Refusal> {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let compression = Compression::named(text(CONTENT_ENCODING))?;
-    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    let limit = server.settings.max_request_bytes;
-    let (bytes, mut room) = read(body, length, limit, &server.admission).await?;
-    let bytes = unpack(bytes, compression, limit, &mut room)?;
+    let (bytes, room) = read_body(server, headers, body).await?;
     accept(server, Request { signal, is_json, bytes, project: project(headers), room }).await
 }
 

@@ -11,11 +11,40 @@ pub(super) use http::{logs, traces};
 
 use std::sync::Arc;
 
+use axum::body::Body;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use axum::http::{HeaderMap, HeaderValue};
 use gradus_otlp::{Rejected, Signal};
 use gradus_store::StoreError;
 
 use super::admission::Room;
 use super::state::{Server, now_ns};
+
+/// Reads a whole body, unpacked, within the room that there is.
+pub(super) async fn read_body(
+    server: &Server,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Vec<u8>, Room), Refusal> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let compression = body::Compression::named(text(CONTENT_ENCODING))?;
+    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    let limit = server.settings.max_request_bytes;
+    let (bytes, mut room) = body::read(body, length, limit, &server.admission).await?;
+    Ok((body::unpack(bytes, compression, limit, &mut room)?, room))
+}
+
+/// Stores spans that came in another form than OTLP, written as an export request.
+pub(super) async fn accept_spans(
+    server: &Arc<Server>,
+    export: Vec<u8>,
+    project: Arc<str>,
+    room: Room,
+) -> Result<Rejected, Refusal> {
+    let request =
+        Request { signal: Signal::Span, is_json: false, bytes: export, project: Some(project), room };
+    accept(server, request).await
+}
 
 /// What was sent, unpacked.
 struct Request {
@@ -29,7 +58,7 @@ struct Request {
 
 /// Why a request is not taken.
 #[derive(Debug)]
-enum Refusal {
+pub(super) enum Refusal {
     /// It can never be taken.
     Bad(String),
     TooLarge {
@@ -61,7 +90,7 @@ impl std::fmt::Display for Refusal {
 
 impl Refusal {
     /// When to try again, in seconds; `None` when that is of no use.
-    fn retry_after_s(&self) -> Option<u32> {
+    pub(super) fn retry_after_s(&self) -> Option<u32> {
         match self {
             Refusal::Busy | Refusal::TooSlow => Some(1),
             Refusal::Store(StoreError::Busy) => Some(1),
