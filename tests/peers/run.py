@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Real agents, real instrumentations, real exporters: what they send is read by `gradus traces` and compared with what
 they did. And what `gradus eval` sends to judges is held against the official clients' own types, and `gradus serve` is
-sent to by exporters in two languages (collector.py), and a real Phoenix is read from and written to (phoenix.py). Each peer gets an environment of its own below the cache folder.
+sent to by exporters in two languages (collector.py) and asked by Phoenix's own clients (phoenix_clients.py), and a
+real Phoenix is read from and written to (phoenix.py). Each peer gets an environment of its own below the cache folder.
 
   tests/peers/run.py GRADUS
 
@@ -180,7 +181,8 @@ def main():
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
     counts = run_checks(checks)
-    finish(*map(sum, zip(counts, run_script("collector", gradus), run_script("phoenix", gradus))))
+    scripts = ["collector", "phoenix", "phoenix_clients"]
+    finish(*map(sum, zip(counts, *(run_script(name, gradus) for name in scripts))))
 
 
 if __name__ == "__main__":

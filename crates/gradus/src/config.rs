@@ -39,6 +39,8 @@ pub(crate) struct File {
 pub(crate) struct ServeSection {
     pub(crate) http: Option<String>,
     pub(crate) grpc: Option<String>,
+    /// A second port for HTTP, where Phoenix's clients look by default.
+    pub(crate) phoenix_port: Option<u16>,
     /// Where people reach the server, for links in alerts.
     pub(crate) public_url: Option<String>,
     /// How long nothing may come for a trace whose root has ended before it is judged.

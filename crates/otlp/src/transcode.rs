@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gradus_core::span::Resource;
+use gradus_core::span::{Resource, Span};
 
 use crate::encode::{encode_attributes, encode_log, encode_span};
 use crate::json::{Beside, ExportJson, read_export_json};
@@ -39,6 +39,19 @@ pub fn export_from_json(json: &[u8], signal: Signal) -> Result<(Vec<u8>, Rejecte
     deserializer.end()?;
     open.close(&mut out);
     Ok((out, rejected))
+}
+
+/// Spans as a request.
+pub fn export_of_spans(spans: &[Span<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut open = OpenScope::default();
+    for span in spans {
+        let mut body = Vec::new();
+        encode_span(span, &mut body);
+        open.add(&span.resource, &span.scope, &body, &mut out);
+    }
+    open.close(&mut out);
+    out
 }
 
 /// The records that share a resource and a scope, until others come.

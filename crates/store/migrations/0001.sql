@@ -7,7 +7,8 @@ CREATE TABLE project (
     created_ns INTEGER NOT NULL,
     traces     INTEGER NOT NULL DEFAULT 0,      -- kept by the triggers on trace
     spans      INTEGER NOT NULL DEFAULT 0,
-    trajectories INTEGER NOT NULL DEFAULT 0     -- kept by the triggers on trajectory
+    trajectories INTEGER NOT NULL DEFAULT 0,    -- kept by the triggers on trajectory
+    description TEXT                            -- what it is about, in the words of whoever made it
 ) STRICT;
 
 CREATE TABLE trace (
@@ -96,6 +97,7 @@ CREATE TABLE trajectory (
     start_ns      INTEGER NOT NULL,
     end_ns        INTEGER NOT NULL,
     agent         TEXT    NOT NULL,
+    session       TEXT    NOT NULL,             -- the conversation it belongs to; empty when it belongs to none
     version       TEXT    NOT NULL,
     model         TEXT    NOT NULL,
     query         TEXT    NOT NULL,             -- its beginning
@@ -122,6 +124,7 @@ CREATE INDEX trajectory_by_story ON trajectory (story);
 CREATE INDEX trajectory_by_trace ON trajectory (trace);
 CREATE INDEX trajectory_by_project ON trajectory (project, start_ns);
 CREATE INDEX trajectory_by_start ON trajectory (start_ns);
+CREATE INDEX trajectory_by_session ON trajectory (session, project, start_ns) WHERE session <> '';
 
 -- What traces are filtered by, in the order they are listed in.
 CREATE TABLE facet (
@@ -215,6 +218,10 @@ CREATE TABLE annotation (
     UNIQUE (target, name, identifier)
 ) STRICT;
 CREATE INDEX annotation_by_trace ON annotation (trace);
+-- Annotations of what has not come yet.
+CREATE INDEX annotation_waiting ON annotation (no) WHERE trace IS NULL;
+-- Those of a project, in the order they were made.
+CREATE INDEX annotation_by_project ON annotation (project);
 
 CREATE TABLE api_key (
     no         INTEGER PRIMARY KEY,

@@ -54,7 +54,7 @@ pub struct AnnotationFilter {
     pub limit: usize,
 }
 
-const COLUMNS: &str = "annotation.no, target, annotation.name, identifier, annotator, label, score, explanation, \
+pub(crate) const COLUMNS: &str = "annotation.no, target, annotation.name, identifier, annotator, label, score, explanation, \
                        metadata, author, annotation.created_ns, updated_ns";
 
 impl Store {
@@ -140,7 +140,7 @@ impl Store {
     }
 }
 
-fn annotation(row: &Row<'_>) -> Result<Annotation, rusqlite::Error> {
+pub(crate) fn annotation(row: &Row<'_>) -> Result<Annotation, rusqlite::Error> {
     Ok(Annotation {
         no: row.get(0)?,
         target: row.get(1)?,

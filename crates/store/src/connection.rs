@@ -195,6 +195,10 @@ mod tests {
             include_str!("rollup.rs"),
             include_str!("retention.rs"),
             include_str!("query/spans.rs"),
+            include_str!("query/walk.rs"),
+            include_str!("query/annotations.rs"),
+            include_str!("query/sessions.rs"),
+            include_str!("projects.rs"),
         ] {
             let parts = source.split("prepare_cached(").skip(1);
             for statement in

@@ -24,6 +24,8 @@ pub struct TrajectoryRecord {
     pub agent: String,
     pub version: String,
     pub model: String,
+    /// The conversation it belongs to; empty when it belongs to none.
+    pub session: String,
     /// The beginning of the query.
     pub query: String,
     pub steps: u32,
@@ -305,8 +307,8 @@ fn insert_trajectory<'r>(
 ) -> Result<(), StoreError> {
     sql.prepare_cached(
         "INSERT INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
-         query, steps, is_error, tools, tokens, cost_usd, digest, body) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         query, steps, is_error, tools, tokens, cost_usd, digest, body, session) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?
     .execute(params![
         number,
@@ -327,6 +329,7 @@ fn insert_trajectory<'r>(
         record.cost_usd,
         &digest.0[..],
         body,
+        record.session,
     ])?;
     let no = sql.last_insert_rowid();
     pending.words.push((no, &record.words));

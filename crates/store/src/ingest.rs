@@ -104,6 +104,11 @@ const MOST_PROJECTS: usize = 10_000;
 const OTHER_PROJECTS: &str = "(other projects)";
 
 impl Projects {
+    /// Takes a project out that was removed.
+    pub(crate) fn forget(&mut self, number: i64) {
+        self.0.retain(|_, known| *known != number);
+    }
+
     pub(crate) fn read(connection: &Connection) -> Result<Projects, StoreError> {
         let mut statement = connection.prepare("SELECT name, no FROM project")?;
         let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?.into(), row.get(1)?)))?;

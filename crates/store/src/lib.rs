@@ -15,6 +15,7 @@ mod grading;
 mod ingest;
 mod keys;
 mod notes;
+mod projects;
 mod query;
 mod readers;
 mod retention;
@@ -32,9 +33,11 @@ pub use grading::{AssembledStory, Digest, OutcomeRecord, RecordedKind, Trajector
 pub use ingest::{BlockSignal, Chunk, Ingested, LinkKind, Root, SpanKey};
 pub use keys::{KeyRow, KeyScopes, new_key};
 pub use notes::AlertEvent;
+pub use projects::ProjectInfo;
 pub use query::{
-    BUCKET_NS, Block, Cursor, ExampleRow, MetricFilter, MetricGroup, MetricRow, Moments, Page,
-    ProjectPosition, ProjectRow, ScoreBound, ScoreRow, Story, TraceFilter, TraceRow, TrajectoryRow, Window,
+    AnnotationQuery, BUCKET_NS, Block, Cursor, ExampleRow, MetricFilter, MetricGroup, MetricRow, Moments,
+    Page, PagePosition, ProjectPosition, ProjectRow, ScoreBound, ScoreRow, SessionRow, SessionTrace, Story,
+    TraceFilter, TraceRecords, TraceRow, TrajectoryRow, Walk, Window,
 };
 pub use retention::{Removed, Retention};
 pub use spend::Spend;

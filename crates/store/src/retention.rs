@@ -102,7 +102,7 @@ fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), Sto
     Ok(())
 }
 
-fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {
+pub(crate) fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     let trajectories: Vec<i64> = sql
         .prepare_cached("SELECT no FROM trajectory WHERE trace = ?")?
         .query_map([trace], |row| row.get(0))?

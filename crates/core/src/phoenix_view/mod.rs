@@ -6,6 +6,7 @@
 //! settled by a name or a kind.
 
 mod flat;
+mod frame;
 mod gen_ai;
 mod gen_ai_messages;
 mod glance;
@@ -99,6 +100,11 @@ impl<'a> PhoenixSpan<'a> {
     pub fn glance(&self, path: &str) -> Glance<'a> {
         // A tree that is there already is quicker.
         if self.attributes.get().is_some() { Glance::Unknown } else { glance::glance(self.span, path) }
+    }
+
+    /// Attributes as the columns of a data frame, without the `attributes.` before their names.
+    pub fn frame_attributes(&self) -> Map<String, Json> {
+        frame::columns(self.attributes())
     }
 
     pub fn status_code(&self) -> &'static str {

@@ -39,13 +39,18 @@ struct Child {
 impl Tree {
     /// The last of several values for one key stays. What is null was never there.
     pub(super) fn insert(&mut self, key: &str, value: Json) {
+        self.insert_by(key, value, |key| key.split_once('.'));
+    }
+
+    /// The same with another way to find the first name of a key and the rest; `None` when it is one name.
+    pub(super) fn insert_by(&mut self, key: &str, value: Json, split: impl Fn(&str) -> Option<(&str, &str)>) {
         if value.is_null() {
             return;
         }
         let mut node = &mut self.root;
         let mut rest = key;
         for depth in 1.. {
-            let (first, behind) = match rest.split_once('.') {
+            let (first, behind) = match split(rest) {
                 Some(parts) if depth < MAX_DEPTH => parts,
                 _ => (rest, ""),
             };

@@ -53,6 +53,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 fn look(summary: &ServeSummary, findings: &mut Vec<(&'static str, Finding)>) {
     findings.push(("http port", port(&summary.http.to_string(), "--http")));
     findings.push(("grpc port", port(&summary.grpc.to_string(), "--grpc")));
+    if let Some(address) = summary.phoenix {
+        findings.push(("phoenix port", port(&address.to_string(), "--phoenix-port")));
+    }
     findings.push(("folder", folder(&summary.data)));
     findings.push(("store", store(&summary.data)));
     if summary.needs_key {

@@ -26,6 +26,9 @@ pub(super) struct ServerOptions {
     /// Where OTLP over gRPC is answered [default: 127.0.0.1:4317].
     #[arg(long, value_name = "ADDRESS")]
     grpc: Option<String>,
+    /// A second port for HTTP on the same address; 6006 is where Phoenix's clients look by default.
+    #[arg(long, value_name = "PORT")]
+    phoenix_port: Option<u16>,
     /// Where everything is kept [default: .gradus].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -39,6 +42,7 @@ impl ServerOptions {
         Given {
             http: self.http.clone(),
             grpc: self.grpc.clone(),
+            phoenix_port: self.phoenix_port,
             data: self.data.clone(),
             config: self.config.clone(),
         }
@@ -49,6 +53,7 @@ const EXAMPLES: &str = "\
 Examples:
   gradus serve                                     on the ports that exporters look for, 4318 and 4317
   gradus serve --http 0.0.0.0:4318 --grpc 0.0.0.0:4317     reachable by others; needs `gradus keys add` first
+  gradus serve --phoenix-port 6006                 also where Phoenix's clients look
   curl localhost:4318/api/v1/traces                what is there
 
 A request is acknowledged when its spans are on disk. SIGTERM finishes what is under way, SIGHUP reads the settings again.

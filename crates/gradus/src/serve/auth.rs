@@ -17,8 +17,8 @@ use axum::response::{IntoResponse, Response};
 use gradus_store::KeyScopes;
 
 use super::api::ApiError;
-use super::receive;
 use super::state::Server;
+use super::{phoenix, receive};
 
 /// Who asks: the name of the key, or nobody in particular.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +38,12 @@ enum Need {
 impl Need {
     fn of(method: &Method, path: &str) -> Need {
         match path {
-            "/healthz" | "/readyz" => Need::Nothing,
-            _ if path.starts_with("/v1/") || path.starts_with("/opentelemetry.") => Need::Ingest,
+            "/healthz" | "/readyz" | phoenix::VERSION_PATH => Need::Nothing,
+            // A question, though it is posted.
+            "/v1/spans" => Need::Read,
+            "/v1/traces" | "/v1/logs" => Need::Ingest,
+            _ if path.starts_with("/opentelemetry.") => Need::Ingest,
+            _ if path.starts_with("/v1/") && method == Method::POST => Need::Ingest,
             _ if method == Method::GET || method == Method::HEAD => Need::Read,
             // Who may add spans may add what is said of them.
             "/api/v1/annotations" => Need::Ingest,
@@ -84,6 +88,11 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         }
         Err(None) => preflight(),
         Err(Some(refusal)) if is_grpc => refusal.grpc(),
+        Err(Some(refusal))
+            if refusal.status == StatusCode::UNAUTHORIZED && phoenix::is_phoenix(parts.uri.path()) =>
+        {
+            phoenix::invalid_token()
+        }
         Err(Some(refusal)) if receive::is_otlp(parts.uri.path()) => refusal.otlp(&parts.headers),
         Err(Some(refusal)) => refusal.http(),
     };

@@ -7,9 +7,11 @@ mod listen;
 mod live;
 mod logging;
 mod meters;
+mod phoenix;
 mod receive;
 mod settings;
 mod state;
+mod stream;
 
 pub(crate) use live::{RuleSection, words_of};
 pub(crate) use logging::LogFormat;
@@ -69,6 +71,10 @@ async fn serve(
     } else {
         Some(listen::bind(settings.grpc, "--grpc").await?)
     };
+    let phoenix = match settings.phoenix {
+        Some(address) => Some(listen::bind(address, "--phoenix-port").await?),
+        None => None,
+    };
     let failed = |error: std::io::Error| format!("the server cannot start: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -87,11 +93,12 @@ async fn serve(
     tracing::info!(
         http = address(&http),
         grpc = grpc.as_ref().map_or_else(|| address(&http), address),
+        phoenix = phoenix.as_ref().map(address),
         data = %server.settings.data.display(),
         keys = server.settings.needs_key,
         "listening"
     );
-    for listener in [Some(http), grpc].into_iter().flatten() {
+    for listener in [Some(http), grpc, phoenix].into_iter().flatten() {
         let (router, connections, stopped) = (router.clone(), Arc::clone(&connections), stopped.clone());
         listening.push(tokio::spawn(listen::serve(listener, router, connections, stopped)));
     }
@@ -120,7 +127,8 @@ fn reload(given: &Given, server: &Arc<Server>, live: &mut Live) {
     match given.settings() {
         Ok((settings, reloadable)) => {
             let fixed = &server.settings;
-            if (settings.http, settings.grpc, &settings.data) != (fixed.http, fixed.grpc, &fixed.data) {
+            let addresses = |settings: &Settings| (settings.http, settings.grpc, settings.phoenix);
+            if addresses(&settings) != addresses(fixed) || settings.data != fixed.data {
                 tracing::warn!("addresses and the folder change only with a restart");
             }
             server.reload(reloadable);
@@ -161,6 +169,23 @@ async fn retain(server: Arc<Server>) {
                 tracing::warn!(%error, "the file could not be made smaller; that is tried again later");
             }
         }
+        settle_annotations(&server).await;
         tokio::time::sleep(if has_more { BETWEEN_STEPS } else { EVERY }).await;
+    }
+}
+
+/// Brings annotations that came before their spans together with them.
+async fn settle_annotations(server: &Arc<Server>) {
+    let forget_before_ns = server.reloadable().retention.max_age_ns.map(|age| now_ns().saturating_sub(age));
+    let mut after = Some(0);
+    while let Some(from) = after {
+        let settled = match server.store.settle_annotations(from, forget_before_ns) {
+            Ok(written) => written.done().await,
+            Err(error) => Err(error),
+        };
+        after = settled.unwrap_or_else(|error| {
+            tracing::error!(%error, "annotations could not be brought together with their spans");
+            None
+        });
     }
 }

@@ -20,6 +20,8 @@ use crate::redaction::Redaction;
 pub(crate) struct Settings {
     pub(super) http: SocketAddr,
     pub(super) grpc: SocketAddr,
+    /// Another address for HTTP, for those who look for Phoenix.
+    pub(super) phoenix: Option<SocketAddr>,
     pub(super) data: PathBuf,
     /// Where people reach this server, for links.
     pub(super) public_url: String,
@@ -50,6 +52,7 @@ pub(crate) struct Reloadable {
 pub(crate) struct Given {
     pub(crate) http: Option<String>,
     pub(crate) grpc: Option<String>,
+    pub(crate) phoenix_port: Option<u16>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) config: Option<PathBuf>,
 }
@@ -67,6 +70,7 @@ impl Given {
         let serve = &file.serve;
         let http = address(self.http.as_deref().or(serve.http.as_deref()).unwrap_or(HTTP), "--http")?;
         let grpc = address(self.grpc.as_deref().or(serve.grpc.as_deref()).unwrap_or(GRPC), "--grpc")?;
+        let phoenix = self.phoenix_port.or(serve.phoenix_port).map(|port| SocketAddr::new(http.ip(), port));
         let span = |value: Option<f64>, default: f64, name: &str| {
             let value = value.unwrap_or(default);
             seconds(value).ok_or_else(|| format!("serve.{name} = {value}: give a number of seconds above 0"))
@@ -105,6 +109,7 @@ impl Given {
             Settings {
                 http,
                 grpc,
+                phoenix,
                 data: data.unwrap_or_else(|| PathBuf::from(".gradus")),
                 public_url: serve.public_url.clone().unwrap_or_else(|| format!("http://{http}")),
                 quiet: span(serve.quiet_s, 5.0, "quiet_s")?,
@@ -130,6 +135,7 @@ pub(crate) struct Summary {
     pub(crate) text: String,
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
+    pub(crate) phoenix: Option<SocketAddr>,
     pub(crate) data: PathBuf,
     pub(crate) needs_key: bool,
     /// The models that rules ask, by rule.
@@ -146,6 +152,7 @@ impl Given {
             judges: judges.filter_map(|rule| Some((rule.name.clone(), rule.judge.clone()?))).collect(),
             http: settings.http,
             grpc: settings.grpc,
+            phoenix: settings.phoenix,
             data: settings.data,
             needs_key: settings.needs_key,
         })

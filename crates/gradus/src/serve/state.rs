@@ -23,6 +23,8 @@ pub(super) struct Server {
     pub(super) downloads: Arc<Semaphore>,
     /// Turns for reading whole traces, which may be large.
     pub(super) openings: Semaphore,
+    /// Turns for reading through many spans.
+    pub(super) scans: Arc<Semaphore>,
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -74,6 +76,7 @@ impl Server {
             large_requests: Semaphore::new(2),
             downloads: Arc::new(Semaphore::new(8)),
             openings: Semaphore::new(4),
+            scans: Arc::new(Semaphore::new(4)),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
             store_fails: Occasionally::default(),

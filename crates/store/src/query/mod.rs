@@ -1,14 +1,20 @@
 //! What can be asked of a store.
 
+mod annotations;
 mod metrics;
+mod sessions;
 mod spans;
 mod traces;
+mod walk;
 mod watch;
 
+pub use annotations::AnnotationQuery;
 pub use metrics::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow, Moments};
-pub use spans::{Block, ProjectPosition, Story};
+pub use sessions::{SessionRow, SessionTrace};
+pub use spans::{Block, PagePosition, ProjectPosition, Story};
 pub use traces::{Cursor, Page, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
 
+pub use walk::{TraceRecords, Walk};
 pub use watch::{ExampleRow, Window};
 
 use gradus_core::span::{SpanId, TraceId};

@@ -49,12 +49,18 @@ impl Story {
 pub struct ProjectPosition {
     pub start_ns: i64,
     pub trace: i64,
+}
+
+/// A place in a project's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PagePosition {
+    at: ProjectPosition,
     /// The last block of the trace that was read; `None` when all of them were.
     block: Option<i64>,
 }
 
 /// What one story may take in memory.
-const MOST_BYTES: usize = 256 << 20;
+pub(super) const MOST_BYTES: usize = 256 << 20;
 const TRACES_A_PAGE: i64 = 64;
 /// A page ends when it has this many bytes; with one block more if that is larger.
 const PAGE_BYTES: usize = 4 << 20;
@@ -96,37 +102,38 @@ impl Store {
     pub fn project_page(
         &self,
         project: &str,
-        after: Option<ProjectPosition>,
-    ) -> Result<Option<(Story, ProjectPosition)>, StoreError> {
+        after: Option<PagePosition>,
+    ) -> Result<Option<(Story, PagePosition)>, StoreError> {
         let reader = self.readers.take()?;
         // One view: which block counts and what is in it belong together.
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_number(sql, project)? else { return Ok(None) };
-        let after = after.unwrap_or(ProjectPosition { start_ns: i64::MIN, trace: 0, block: None });
+        let beginning = ProjectPosition { start_ns: i64::MIN, trace: 0 };
+        let after = after.unwrap_or(PagePosition { at: beginning, block: None });
         let mut statement = sql.prepare_cached(
             "SELECT start_ns, no, trace_id, has_versions FROM trace INDEXED BY trace_by_project \
              WHERE project = ? AND (start_ns, no) >= (?, ?) ORDER BY start_ns, no LIMIT ?",
         )?;
-        let values = params![project, after.start_ns, after.trace, TRACES_A_PAGE];
+        let values = params![project, after.at.start_ns, after.at.trace, TRACES_A_PAGE];
         let mut rows = statement.query(values)?;
         let mut page = Story::default();
         let mut last = None;
         let mut left = PAGE_BYTES;
         while let Some(row) = rows.next()? {
-            let mut here = ProjectPosition { start_ns: row.get(0)?, trace: row.get(1)?, block: None };
-            let is_begun = (here.start_ns, here.trace) == (after.start_ns, after.trace);
+            let at = ProjectPosition { start_ns: row.get(0)?, trace: row.get(1)? };
+            let is_begun = at == after.at;
             let after_block = match after.block {
                 None if is_begun => continue,
                 Some(block) if is_begun => block,
                 _ => 0,
             };
-            here.block = read_blocks(sql, here.trace, after_block, &mut left, &mut page.blocks)?;
+            let block = read_blocks(sql, at.trace, after_block, &mut left, &mut page.blocks)?;
             page.traces.push(TraceId(u128::from_be_bytes(row.get(2)?)));
             if row.get(3)? {
-                read_versions(sql, here.trace, &mut page.versions)?;
+                read_versions(sql, at.trace, &mut page.versions)?;
             }
-            last = Some(here);
-            if here.block.is_some() || left == 0 {
+            last = Some(PagePosition { at, block });
+            if block.is_some() || left == 0 {
                 break;
             }
         }
@@ -136,7 +143,7 @@ impl Store {
 
 /// Reads a trace's blocks behind one of them, and says which was the last when there are more than fit. The first is read
 /// whatever its size.
-fn read_blocks(
+pub(super) fn read_blocks(
     sql: &Connection,
     trace: i64,
     after: i64,
@@ -163,7 +170,7 @@ fn read_blocks(
     Ok(None)
 }
 
-fn read_versions(
+pub(super) fn read_versions(
     sql: &Connection,
     trace: i64,
     versions: &mut HashMap<(i64, SpanId), i64>,

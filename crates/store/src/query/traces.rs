@@ -205,6 +205,17 @@ impl Store {
             .optional()?)
     }
 
+    /// The verdicts on a trajectory, each as a line of JSON, and when they were given.
+    pub fn verdict_lines(&self, trajectory_id: &str) -> Result<Vec<(i64, String)>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT judged_ns, line FROM outcome JOIN trajectory ON trajectory.no = outcome.trajectory \
+             WHERE trajectory_id = ? ORDER BY step, evaluator",
+        )?;
+        let rows = statement.query_map([trajectory_id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// The verdicts on a trajectory, each as a line of JSON.
     pub fn outcome_lines(&self, trajectory_id: &str) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take()?;

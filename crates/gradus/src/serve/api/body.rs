@@ -25,7 +25,7 @@ pub(super) async fn json_body<T: DeserializeOwned>(
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
     let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    let (bytes, room) = receive::read_body(server, body, length, MOST_BYTES).await?;
+    let (bytes, room) = receive::read_small_body(server, body, length, MOST_BYTES).await?;
     let value = serde_json::from_slice(&bytes)
         .map_err(|error| ApiError::bad(format!("the body cannot be read: {error}")))?;
     Ok((value, room))

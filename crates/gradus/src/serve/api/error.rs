@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
 use crate::serve::auth::is_grpc;
+use crate::serve::phoenix;
 use crate::serve::receive::grpc_error;
 use crate::serve::state::Server;
 
@@ -90,6 +91,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 pub(super) async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
     if is_grpc(&headers) {
         return grpc_error(12, "there is no such service here; traces and logs can be exported", None);
+    }
+    if let Some(answer) = phoenix::not_here(uri.path()) {
+        return answer;
     }
     let advice = match uri.path() {
         "/v1/metrics" => "metrics are not kept here; /v1/traces and /v1/logs are",

@@ -24,8 +24,8 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::receive;
 use super::state::Server;
+use super::{phoenix, receive};
 pub(super) use error::ApiError;
 
 #[derive(OpenApi)]
@@ -62,6 +62,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/v1/logs", post(receive::logs))
         .route("/opentelemetry.proto.collector.trace.v1.TraceService/Export", post(receive::export_traces))
         .route("/opentelemetry.proto.collector.logs.v1.LogsService/Export", post(receive::export_logs))
+        .merge(phoenix::routes())
         .route("/", get(health::index))
         .route("/traces/{trace_id}", get(health::trace))
         .fallback(error::not_found)

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use gradus_store::{BUCKET_NS, ExampleRow, MetricFilter, MetricGroup, Moments, Store, StoreError, Window};
 
-use crate::alert::{AlertRule, Comparison, Condition, Measured, Subject, Unit};
+use crate::alert::{AlertRule, Bar, Comparison, Condition, Measured, Subject, Unit};
 use crate::project_pattern;
 
 /// What counts as new for `unseen_tool`.
@@ -130,9 +130,6 @@ pub(super) fn examples(
     most: usize,
 ) -> Result<Vec<ExampleRow>, StoreError> {
     let mut rows = Vec::new();
-    // What is as good as can be is no example of what is too bad.
-    let is_too_low =
-        condition.bar.is_some_and(|bar| matches!(bar.comparison, Comparison::Less | Comparison::AtMost));
     for window in windows {
         rows.extend(match &condition.subject {
             Subject::Evaluator(name) => store.worst_verdicts(window, Some(name), false, most)?,
@@ -143,8 +140,16 @@ pub(super) fn examples(
             Subject::CostPerHour => Vec::new(),
         });
     }
-    if is_too_low && matches!(condition.subject, Subject::Evaluator(_)) {
-        rows.retain(|row| row.score.is_none_or(|score| score < 1.0));
+    // What is above the bar is no example of what lies below it, where there are others.
+    if let (
+        Subject::Evaluator(_),
+        Some(Bar { comparison: Comparison::Less | Comparison::AtMost, threshold }),
+    ) = (&condition.subject, condition.bar)
+    {
+        let is_low = |row: &ExampleRow| row.score.is_none_or(|score| score < threshold);
+        if rows.iter().any(is_low) {
+            rows.retain(is_low);
+        }
     }
     // Each project has its own order; here they meet.
     match &condition.subject {

@@ -34,6 +34,7 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
         agent: text(&trajectory.agent),
         version: text(&trajectory.agent_version),
         model: text(&trajectory.model),
+        session: text(&trajectory.session_id),
         query: query[..query.floor_char_boundary(QUERY_BYTES)].to_owned(),
         steps: trajectory.steps.len() as u32,
         is_error: trajectory.is_error,

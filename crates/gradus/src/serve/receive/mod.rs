@@ -9,10 +9,12 @@ mod http;
 pub(super) use grpc::{error as grpc_error, export_logs, export_traces};
 pub(super) use http::{logs, status_response, traces};
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::StatusCode;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use gradus_otlp::{Rejected, Signal};
 use gradus_store::{Chunk, StoreError};
 
@@ -22,7 +24,7 @@ use super::api::ApiError;
 use super::state::{Server, now_ns};
 
 /// Reads the body of a request that is no OTLP within the same bounds.
-pub(super) async fn read_body(
+pub(super) async fn read_small_body(
     server: &Server,
     body: Body,
     length: Option<usize>,
@@ -50,6 +52,42 @@ pub(super) fn is_otlp(path: &str) -> bool {
     matches!(path, "/v1/traces" | "/v1/logs")
 }
 
+/// Reads a whole body, unpacked, within the room that there is.
+pub(super) async fn read_body(
+    server: &Server,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Vec<u8>, Room), Refusal> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let compression = Compression::named(text(CONTENT_ENCODING))?;
+    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    let limit = server.settings.max_request_bytes;
+    let (bytes, mut room) = body::read(body, length, limit, &server.admission).await?;
+    let unpacked = match unpack(&bytes, compression, limit, &mut room)? {
+        Cow::Owned(unpacked) => Some(unpacked),
+        Cow::Borrowed(_) => None,
+    };
+    Ok((unpacked.unwrap_or(bytes), room))
+}
+
+/// Stores spans that came in another form than OTLP, written as an export request.
+pub(super) async fn accept_spans(
+    server: &Arc<Server>,
+    export: Vec<u8>,
+    project: Arc<str>,
+    room: Room,
+) -> Result<Rejected, Refusal> {
+    let request = Request {
+        signal: Signal::Span,
+        is_json: false,
+        bytes: export,
+        compression: Compression::None,
+        project: Some(project),
+        room,
+    };
+    accept(server, request).await
+}
+
 /// What was sent, as it came.
 struct Request {
     signal: Signal,
@@ -63,7 +101,7 @@ struct Request {
 
 /// Why a request is not taken.
 #[derive(Debug)]
-enum Refusal {
+pub(super) enum Refusal {
     /// It can never be taken.
     Bad(String),
     TooLarge {
@@ -95,7 +133,7 @@ impl std::fmt::Display for Refusal {
 
 impl Refusal {
     /// When to try again, in seconds; `None` when that is of no use.
-    fn retry_after_s(&self) -> Option<u32> {
+    pub(super) fn retry_after_s(&self) -> Option<u32> {
         match self {
             Refusal::Busy | Refusal::TooSlow => Some(1),
             Refusal::Store(StoreError::Busy) => Some(1),

@@ -1,0 +1,370 @@
+//! Annotations and notes, as Phoenix's clients log them. The same name and identifier on the same target is one
+//! annotation: the later one takes the place of the earlier, whole.
+//!
+//! All of a request is stored before it is answered, also when the client does not ask for that (`sync=false`). What is
+//! about a span that has not come yet waits for it in the store: spans often come a few seconds after what is said of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode};
+use gradus_core::span::{SpanId, TraceId};
+use gradus_store::NewAnnotation;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::error::{PhoenixError, blocking};
+use super::ids;
+use super::request::{self, Params};
+use super::sessions;
+use crate::serve::auth::Caller;
+use crate::serve::state::Server;
+
+/// Annotations that may wait for their targets, all together.
+const MOST_WAITING: u64 = 100_000;
+
+/// The name of notes, which have routes of their own.
+pub(super) const NOTE: &str = "note";
+
+/// What is annotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    Span,
+    Trace,
+    Session,
+    Document,
+}
+
+impl Subject {
+    /// How targets of this kind begin in the store.
+    pub(super) fn prefix(self) -> &'static str {
+        match self {
+            Subject::Span => "span:",
+            Subject::Trace => "trace:",
+            Subject::Session => "session:",
+            Subject::Document => "document:",
+        }
+    }
+
+    /// What Phoenix calls an annotation of it.
+    pub(super) fn node(self) -> &'static str {
+        match self {
+            Subject::Span => "SpanAnnotation",
+            Subject::Trace => "TraceAnnotation",
+            Subject::Session => "ProjectSessionAnnotation",
+            Subject::Document => "DocumentAnnotation",
+        }
+    }
+
+    fn plural(self) -> &'static str {
+        match self {
+            Subject::Span | Subject::Document => "Spans",
+            Subject::Trace => "Traces",
+            Subject::Session => "Sessions",
+        }
+    }
+
+    /// The target of this id. Ids of other lengths and alphabets are kept under what they are read as.
+    pub(super) fn target(self, id: &str) -> String {
+        match self {
+            Subject::Span | Subject::Document => format!("{}{}", self.prefix(), SpanId::parse(id.trim())),
+            Subject::Trace => format!("{}{}", self.prefix(), TraceId::parse(id.trim())),
+            Subject::Session => format!("{}{id}", self.prefix()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Data<T> {
+    data: T,
+}
+
+#[derive(Default, Deserialize)]
+struct ResultData {
+    label: Option<String>,
+    score: Option<f64>,
+    explanation: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum AnnotatorKind {
+    #[serde(rename = "LLM")]
+    Llm,
+    #[serde(rename = "CODE")]
+    Code,
+    #[serde(rename = "HUMAN")]
+    Human,
+}
+
+#[derive(Deserialize)]
+struct AnnotationData {
+    name: String,
+    annotator_kind: AnnotatorKind,
+    result: Option<ResultData>,
+    metadata: Option<Map<String, Value>>,
+    identifier: Option<String>,
+    span_id: Option<String>,
+    trace_id: Option<String>,
+    session_id: Option<String>,
+    document_position: Option<u32>,
+}
+
+/// One annotation, and the id as the client wrote it.
+pub(super) struct Said {
+    pub(super) id: String,
+    pub(super) annotation: NewAnnotation,
+}
+
+pub(super) async fn of_spans(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    annotate(Subject::Span, &server, &caller, &params, &headers, body).await
+}
+
+pub(super) async fn of_traces(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    annotate(Subject::Trace, &server, &caller, &params, &headers, body).await
+}
+
+pub(super) async fn of_sessions(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    annotate(Subject::Session, &server, &caller, &params, &headers, body).await
+}
+
+pub(super) async fn of_documents(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    annotate(Subject::Document, &server, &caller, &params, &headers, body).await
+}
+
+async fn annotate(
+    subject: Subject,
+    server: &Arc<Server>,
+    caller: &Caller,
+    params: &Params,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    let is_sync = params.flag("sync")?.unwrap_or(false);
+    let (Data { data }, _room): (Data<Vec<AnnotationData>>, _) = request::json(server, headers, body).await?;
+    let said = data.into_iter().enumerate().map(|(index, one)| one.said(subject, index, caller));
+    let said: Vec<Said> = said.collect::<Result<_, _>>()?;
+    let numbers = put(server, subject, said, is_sync).await?;
+    let data: Vec<Value> = match is_sync {
+        true => numbers.iter().map(|no| json!({"id": ids::encode(subject.node(), no)})).collect(),
+        false => Vec::new(),
+    };
+    Ok(Json(json!({"data": data})))
+}
+
+impl AnnotationData {
+    fn said(self, subject: Subject, index: usize, caller: &Caller) -> Result<Said, PhoenixError> {
+        let wrong = |field: &str, message: &str| {
+            PhoenixError::invalid_body(&["data".into(), index.into(), field.into()], message)
+        };
+        if self.name == NOTE && subject != Subject::Document {
+            let route = match subject {
+                Subject::Trace => "/v1/trace_notes",
+                Subject::Session => "/v1/session_notes",
+                Subject::Span | Subject::Document => "/v1/span_notes",
+            };
+            return Err(PhoenixError::bad(format!(
+                "The name 'note' is reserved for trace and span notes. Use POST {route} instead."
+            )));
+        }
+        let (field, id) = match subject {
+            Subject::Span | Subject::Document => ("span_id", self.span_id),
+            Subject::Trace => ("trace_id", self.trace_id),
+            Subject::Session => ("session_id", self.session_id),
+        };
+        let id = id.filter(|id| !id.trim().is_empty()).ok_or_else(|| wrong(field, "Field required"))?;
+        let mut target = subject.target(&id);
+        let identifier = self.identifier.unwrap_or_default();
+        if subject == Subject::Document {
+            if !identifier.trim().is_empty() {
+                return Err(PhoenixError::invalid(format!(
+                    "Non-empty identifier '{identifier}' is not supported"
+                )));
+            }
+            let position =
+                self.document_position.ok_or_else(|| wrong("document_position", "Field required"))?;
+            target = format!("{target}#{position}");
+        }
+        let result = self.result.unwrap_or_default();
+        Ok(Said {
+            id,
+            annotation: NewAnnotation {
+                target,
+                trace_id: None,
+                name: self.name,
+                identifier,
+                annotator: match self.annotator_kind {
+                    AnnotatorKind::Llm => "LLM",
+                    AnnotatorKind::Code => "CODE",
+                    AnnotatorKind::Human => "HUMAN",
+                }
+                .to_owned(),
+                label: result.label,
+                score: result.score,
+                explanation: result.explanation,
+                metadata: Value::Object(self.metadata.unwrap_or_default()).to_string(),
+                author: caller.name.clone(),
+            },
+        })
+    }
+}
+
+/// Stores annotations: all of them, or none. Their numbers come back.
+pub(super) async fn put(
+    server: &Arc<Server>,
+    subject: Subject,
+    said: Vec<Said>,
+    must_be_known: bool,
+) -> Result<Vec<i64>, PhoenixError> {
+    if said.is_empty() {
+        return Ok(Vec::new());
+    }
+    let written = blocking(server, move |server| {
+        let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
+        for one in &said {
+            if !homes.contains_key(&one.id) {
+                homes.insert(one.id.clone(), home(server, subject, &one.id)?);
+            }
+        }
+        let missing = missing(&said, &homes);
+        if must_be_known && !missing.is_empty() {
+            return Err(PhoenixError::missing(format!(
+                "{} with IDs {} do not exist.",
+                subject.plural(),
+                missing.join(", ")
+            )));
+        }
+        if !missing.is_empty() && server.store.waiting_annotations()? >= MOST_WAITING {
+            return Err(PhoenixError::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                format!("{MOST_WAITING} annotations wait for spans that have not come; send the spans first"),
+            ));
+        }
+        let annotations = said.into_iter().map(|one| {
+            let trace_id = homes.get(&one.id).copied().flatten().map(|id| id.0);
+            NewAnnotation { trace_id, ..one.annotation }
+        });
+        Ok(server.annotate(annotations.collect())?)
+    })
+    .await?;
+    Ok(written.done().await?)
+}
+
+/// The ids that are not there, each once, in the order they were named.
+fn missing<'s>(said: &'s [Said], homes: &HashMap<String, Option<TraceId>>) -> Vec<&'s str> {
+    let mut missing: Vec<&str> = Vec::new();
+    for one in said {
+        if homes.get(&one.id).is_some_and(Option::is_none) && !missing.contains(&one.id.as_str()) {
+            missing.push(&one.id);
+        }
+    }
+    missing
+}
+
+/// The trace that holds what is annotated.
+fn home(server: &Server, subject: Subject, id: &str) -> Result<Option<TraceId>, PhoenixError> {
+    Ok(match subject {
+        Subject::Span | Subject::Document => server.store.trace_of_span(SpanId::parse(id.trim()))?,
+        Subject::Trace => server.store.trace(TraceId::parse(id.trim()))?.map(|row| row.trace_id),
+        Subject::Session => sessions::first_trace(server, id)?,
+    })
+}
+
+#[derive(Deserialize)]
+struct NoteData {
+    span_id: Option<String>,
+    trace_id: Option<String>,
+    session_id: Option<String>,
+    note: String,
+    identifier: Option<String>,
+}
+
+pub(super) async fn note_of_span(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    note(Subject::Span, &server, &caller, &headers, body).await
+}
+
+pub(super) async fn note_of_trace(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    note(Subject::Trace, &server, &caller, &headers, body).await
+}
+
+pub(super) async fn note_of_session(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    note(Subject::Session, &server, &caller, &headers, body).await
+}
+
+/// Notes add up, unless the client names them.
+async fn note(
+    subject: Subject,
+    server: &Arc<Server>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    let (Data { data }, _room): (Data<NoteData>, _) = request::json(server, headers, body).await?;
+    let (field, kind, id) = match subject {
+        Subject::Trace => ("trace_id", "trace", data.trace_id),
+        Subject::Session => ("session_id", "session", data.session_id),
+        Subject::Span | Subject::Document => ("span_id", "span", data.span_id),
+    };
+    let wrong =
+        |field: &str| PhoenixError::invalid_body(&["data".into(), field.into()], "it is missing, or empty");
+    let id = id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).ok_or_else(|| wrong(field))?;
+    let text = data.note.trim().to_owned();
+    if text.is_empty() {
+        return Err(wrong("note"));
+    }
+    let identifier = data.identifier.filter(|identifier| !identifier.is_empty());
+    let annotation = NewAnnotation {
+        target: subject.target(&id),
+        name: NOTE.to_owned(),
+        identifier: identifier.unwrap_or_else(|| format!("px-{kind}-note:{}", ids::random())),
+        annotator: "HUMAN".to_owned(),
+        explanation: Some(text),
+        metadata: "{}".to_owned(),
+        author: caller.name.clone(),
+        ..NewAnnotation::default()
+    };
+    let numbers = put(server, subject, vec![Said { id, annotation }], true).await?;
+    let id = numbers.first().map(|no| ids::encode(subject.node(), no));
+    Ok(Json(json!({"data": {"id": id}})))
+}

@@ -1,0 +1,251 @@
+//! Flatbuffers, in which Arrow's streams describe themselves: tables of optional fields, by position. Reading trusts
+//! nothing, every access is checked; writing knows just the shapes that are written here.
+
+/// A table somewhere in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    /// Where its fields are told.
+    directory: usize,
+    fields: usize,
+}
+
+impl<'b> Table<'b> {
+    /// The table that a buffer is about.
+    pub(super) fn root(bytes: &'b [u8]) -> Option<Table<'b>> {
+        Table::at(bytes, follow(bytes, 0)?)
+    }
+
+    fn at(bytes: &'b [u8], at: usize) -> Option<Table<'b>> {
+        let back = i64::from(i32::from_le_bytes(chunk(bytes, at)?));
+        let directory = usize::try_from(i64::try_from(at).ok()?.checked_sub(back)?).ok()?;
+        let length = usize::from(u16::from_le_bytes(chunk(bytes, directory)?));
+        Some(Table { bytes, at, directory, fields: length.checked_sub(4)? / 2 })
+    }
+
+    fn field(&self, number: usize) -> Option<usize> {
+        if number >= self.fields {
+            return None;
+        }
+        let offset = usize::from(u16::from_le_bytes(chunk(self.bytes, self.directory + 4 + 2 * number)?));
+        if offset == 0 { None } else { self.at.checked_add(offset) }
+    }
+
+    /// The bytes of a plain field; `None` when it is left out, or lies outside.
+    fn plain<const N: usize>(&self, number: usize) -> Option<[u8; N]> {
+        chunk(self.bytes, self.field(number)?)
+    }
+
+    pub(super) fn u8(&self, number: usize) -> u8 {
+        self.plain(number).map_or(0, u8::from_le_bytes)
+    }
+
+    pub(super) fn i16(&self, number: usize) -> i16 {
+        self.plain(number).map_or(0, i16::from_le_bytes)
+    }
+
+    pub(super) fn i32(&self, number: usize) -> i32 {
+        self.plain(number).map_or(0, i32::from_le_bytes)
+    }
+
+    pub(super) fn i64(&self, number: usize) -> i64 {
+        self.plain(number).map_or(0, i64::from_le_bytes)
+    }
+
+    pub(super) fn has(&self, number: usize) -> bool {
+        self.field(number).is_some()
+    }
+
+    pub(super) fn table(&self, number: usize) -> Option<Table<'b>> {
+        Table::at(self.bytes, follow(self.bytes, self.field(number)?)?)
+    }
+
+    pub(super) fn text(&self, number: usize) -> Option<&'b str> {
+        let (start, length) = self.list(number, 1)?;
+        std::str::from_utf8(self.bytes.get(start..start + length)?).ok()
+    }
+
+    pub(super) fn tables(&self, number: usize) -> Option<Vec<Table<'b>>> {
+        let Some((start, count)) = self.list(number, 4) else { return Some(Vec::new()) };
+        (0..count).map(|index| Table::at(self.bytes, follow(self.bytes, start + 4 * index)?)).collect()
+    }
+
+    /// A list of pairs of numbers.
+    pub(super) fn pairs(&self, number: usize) -> Option<Vec<(i64, i64)>> {
+        let Some((start, count)) = self.list(number, 16) else { return Some(Vec::new()) };
+        let pair = |at: usize| {
+            let one = |at| Some(i64::from_le_bytes(chunk(self.bytes, at)?));
+            Some((one(at)?, one(at + 8)?))
+        };
+        (0..count).map(|index| pair(start + 16 * index)).collect()
+    }
+
+    /// Where a list begins, and how many items it has; all of them are there.
+    fn list(&self, number: usize, item: usize) -> Option<(usize, usize)> {
+        let at = follow(self.bytes, self.field(number)?)?;
+        let count = u32::from_le_bytes(chunk(self.bytes, at)?) as usize;
+        let start = at + 4;
+        let end = count.checked_mul(item)?.checked_add(start)?;
+        (end <= self.bytes.len()).then_some((start, count))
+    }
+}
+
+fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+/// Where a reference leads.
+fn follow(bytes: &[u8], at: usize) -> Option<usize> {
+    let ahead = u32::from_le_bytes(chunk(bytes, at)?) as usize;
+    at.checked_add(ahead).filter(|to| *to < bytes.len())
+}
+
+/// What is written.
+pub(super) enum Node {
+    Table(Vec<Slot>),
+    Text(String),
+    List(Vec<Node>),
+    Pairs(Vec<(i64, i64)>),
+}
+
+/// A field of a table that is written.
+pub(super) enum Slot {
+    Empty,
+    U8(u8),
+    I16(i16),
+    I32(i32),
+    I64(i64),
+    Node(Node),
+}
+
+/// A buffer about this table.
+pub(super) fn write(root: &Node) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    let at = write_node(root, &mut out);
+    refer(&mut out, 0, at);
+    out
+}
+
+fn write_node(node: &Node, out: &mut Vec<u8>) -> usize {
+    match node {
+        Node::Table(slots) => write_table(slots, out),
+        Node::Text(text) => {
+            align(out, 4, 0);
+            let at = out.len();
+            out.extend((text.len() as u32).to_le_bytes());
+            out.extend(text.as_bytes());
+            out.push(0);
+            at
+        }
+        Node::List(nodes) => {
+            align(out, 4, 0);
+            let at = out.len();
+            out.extend((nodes.len() as u32).to_le_bytes());
+            let first = out.len();
+            out.resize(first + 4 * nodes.len(), 0);
+            for (index, node) in nodes.iter().enumerate() {
+                let to = write_node(node, out);
+                refer(out, first + 4 * index, to);
+            }
+            at
+        }
+        Node::Pairs(pairs) => {
+            align(out, 8, 4);
+            let at = out.len();
+            out.extend((pairs.len() as u32).to_le_bytes());
+            for (a, b) in pairs {
+                out.extend(a.to_le_bytes());
+                out.extend(b.to_le_bytes());
+            }
+            at
+        }
+    }
+}
+
+impl Slot {
+    fn size(&self) -> usize {
+        match self {
+            Slot::Empty => 0,
+            Slot::U8(_) => 1,
+            Slot::I16(_) => 2,
+            Slot::I32(_) | Slot::Node(_) => 4,
+            Slot::I64(_) => 8,
+        }
+    }
+}
+
+/// The directory of a table stands before it; what it refers to comes behind.
+fn write_table(slots: &[Slot], out: &mut Vec<u8>) -> usize {
+    // The largest first: so each is where its size wants it.
+    let mut offsets = vec![0_usize; slots.len()];
+    let mut length = 4;
+    for size in [8, 4, 2, 1] {
+        for (offset, _) in offsets.iter_mut().zip(slots).filter(|(_, slot)| slot.size() == size) {
+            *offset = length;
+            length += size;
+        }
+    }
+    let directory_length = 4 + 2 * slots.len();
+    while (out.len() + directory_length) % 8 != 4 {
+        out.push(0);
+    }
+    let directory = out.len();
+    out.extend((directory_length as u16).to_le_bytes());
+    out.extend((length as u16).to_le_bytes());
+    offsets.iter().for_each(|offset| out.extend((*offset as u16).to_le_bytes()));
+    let at = out.len();
+    out.extend(((at - directory) as i32).to_le_bytes());
+    out.resize(at + length, 0);
+    for (slot, offset) in slots.iter().zip(&offsets) {
+        let place = at + offset;
+        match slot {
+            Slot::Empty => {}
+            Slot::U8(value) => out[place] = *value,
+            Slot::I16(value) => out[place..place + 2].copy_from_slice(&value.to_le_bytes()),
+            Slot::I32(value) => out[place..place + 4].copy_from_slice(&value.to_le_bytes()),
+            Slot::I64(value) => out[place..place + 8].copy_from_slice(&value.to_le_bytes()),
+            Slot::Node(node) => {
+                let to = write_node(node, out);
+                refer(out, place, to);
+            }
+        }
+    }
+    at
+}
+
+fn refer(out: &mut [u8], from: usize, to: usize) {
+    out[from..from + 4].copy_from_slice(&((to - from) as u32).to_le_bytes());
+}
+
+/// Fills up until the end lies `rest` behind a multiple of `unit`.
+fn align(out: &mut Vec<u8>, unit: usize, rest: usize) {
+    while out.len() % unit != rest {
+        out.push(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let below = Node::Table(vec![Slot::U8(7), Slot::Node(Node::Text("below".to_owned()))]);
+        let root = Node::Table(vec![
+            Slot::I16(-2),
+            Slot::Empty,
+            Slot::I64(1 << 40),
+            Slot::Node(Node::List(vec![below])),
+            Slot::Node(Node::Pairs(vec![(1, -1), (2, -2)])),
+            Slot::I32(9),
+        ]);
+        let bytes = write(&root);
+        let table = Table::root(&bytes).unwrap();
+        assert_eq!((table.i16(0), table.i64(2), table.i32(5)), (-2, 1 << 40, 9));
+        assert!(!table.has(1) && !table.has(60) && table.has(2));
+        let below = table.tables(3).unwrap();
+        assert_eq!((below[0].u8(0), below[0].text(1)), (7, Some("below")));
+        assert_eq!(table.pairs(4).unwrap(), [(1, -1), (2, -2)]);
+    }
+}

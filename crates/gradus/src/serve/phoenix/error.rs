@@ -1,0 +1,102 @@
+//! What goes wrong with a request of Phoenix's clients: a line of text, which is what they print.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
+use gradus_store::StoreError;
+
+use crate::serve::receive::Refusal;
+use crate::serve::state::Server;
+
+#[derive(Debug)]
+pub(super) struct PhoenixError {
+    status: StatusCode,
+    body: String,
+    kind: &'static str,
+    retry_after_s: Option<u32>,
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+impl PhoenixError {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> PhoenixError {
+        PhoenixError { status, body: message.into(), kind: TEXT, retry_after_s: None }
+    }
+
+    pub(super) fn bad(message: impl Into<String>) -> PhoenixError {
+        PhoenixError::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub(super) fn missing(message: impl Into<String>) -> PhoenixError {
+        PhoenixError::new(StatusCode::NOT_FOUND, message)
+    }
+
+    /// Parameters or a query that cannot be understood.
+    pub(super) fn invalid(message: impl Into<String>) -> PhoenixError {
+        PhoenixError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
+    }
+
+    /// A body that cannot be understood. Clients read where from JSON.
+    pub(super) fn invalid_body(place: &[serde_json::Value], message: &str) -> PhoenixError {
+        let mut at = vec![serde_json::Value::from("body")];
+        at.extend_from_slice(place);
+        let detail = serde_json::json!({"detail": [{"type": "value_error", "loc": at, "msg": message}]});
+        PhoenixError { kind: JSON, ..PhoenixError::invalid(detail.to_string()) }
+    }
+
+    pub(super) fn with_json(status: StatusCode, body: &serde_json::Value) -> PhoenixError {
+        PhoenixError { kind: JSON, ..PhoenixError::new(status, body.to_string()) }
+    }
+}
+
+impl From<StoreError> for PhoenixError {
+    fn from(error: StoreError) -> PhoenixError {
+        tracing::error!(%error, "the store failed");
+        match &error {
+            StoreError::Busy | StoreError::DiskFull | StoreError::Closed => PhoenixError {
+                retry_after_s: Some(1),
+                ..PhoenixError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            },
+            _ => PhoenixError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+}
+
+impl From<Refusal> for PhoenixError {
+    fn from(refusal: Refusal) -> PhoenixError {
+        let status = match &refusal {
+            Refusal::Bad(_) => StatusCode::BAD_REQUEST,
+            Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Refusal::Busy | Refusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let retry_after_s = refusal.retry_after_s();
+        PhoenixError { retry_after_s, ..PhoenixError::new(status, refusal.to_string()) }
+    }
+}
+
+impl IntoResponse for PhoenixError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, [(CONTENT_TYPE, self.kind)], self.body).into_response();
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+/// Reads from the store without keeping others waiting.
+pub(super) async fn blocking<T: Send + 'static>(
+    server: &Arc<Server>,
+    read: impl FnOnce(&Server) -> Result<T, PhoenixError> + Send + 'static,
+) -> Result<T, PhoenixError> {
+    let server = Arc::clone(server);
+    let done = tokio::task::spawn_blocking(move || read(&server)).await;
+    done.unwrap_or_else(|_| {
+        Err(PhoenixError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered"))
+    })
+}

@@ -1,0 +1,127 @@
+//! A table that grows row by row, and what kind of values its columns turn out to hold.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+/// One value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    Json(Value),
+    /// Microseconds since 1970.
+    Time(i64),
+}
+
+/// One row: what it is counted by, and the rest by name.
+pub(super) type Row = (Vec<Cell>, Vec<(String, Cell)>);
+
+/// The columns of a table, in the order they came.
+#[derive(Debug)]
+pub(super) struct Columns {
+    pub(super) index: Vec<Column>,
+    pub(super) columns: Vec<Column>,
+    by_name: HashMap<String, usize>,
+    pub(super) rows: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) name: String,
+    kinds: u8,
+    /// Rows with a value in this column.
+    filled: usize,
+}
+
+const BOOL: u8 = 1;
+const INTEGER: u8 = 2;
+const FLOAT: u8 = 4;
+const TEXT: u8 = 8;
+const TIME: u8 = 16;
+const OTHER: u8 = 32;
+
+impl Columns {
+    pub(super) fn new(index: &[String]) -> Columns {
+        let index = index.iter().map(|name| Column::new(name)).collect();
+        Columns { index, columns: Vec::new(), by_name: HashMap::new(), rows: 0 }
+    }
+
+    /// The number of a column, which is there from now on.
+    pub(super) fn number(&mut self, name: &str) -> usize {
+        if let Some(number) = self.by_name.get(name) {
+            return *number;
+        }
+        self.columns.push(Column::new(name));
+        self.by_name.insert(name.to_owned(), self.columns.len() - 1);
+        self.columns.len() - 1
+    }
+
+    /// Takes a row into account.
+    pub(super) fn see(&mut self, row: &Row) {
+        self.rows += 1;
+        for (column, cell) in self.index.iter_mut().zip(&row.0) {
+            column.see(cell);
+        }
+        for (name, cell) in &row.1 {
+            let number = self.number(name);
+            self.columns[number].see(cell);
+        }
+    }
+}
+
+impl Column {
+    fn new(name: &str) -> Column {
+        Column { name: name.to_owned(), kinds: 0, filled: 0 }
+    }
+
+    fn see(&mut self, cell: &Cell) {
+        let kind = match cell {
+            Cell::Time(_) => TIME,
+            Cell::Json(Value::Null) => return,
+            Cell::Json(Value::Bool(_)) => BOOL,
+            Cell::Json(Value::Number(number)) if number.is_f64() => FLOAT,
+            Cell::Json(Value::Number(_)) => INTEGER,
+            Cell::Json(Value::String(_)) => TEXT,
+            Cell::Json(Value::Array(_) | Value::Object(_)) => OTHER,
+        };
+        self.kinds |= kind;
+        self.filled += 1;
+    }
+
+    /// What pandas would call it in a table schema; `field` is its name there.
+    pub(super) fn schema(&self, field: &str, rows: usize) -> Value {
+        let is_full = self.filled == rows;
+        match self.kinds {
+            TIME => json!({"name": field, "type": "datetime", "tz": "UTC"}),
+            TEXT => json!({"name": field, "type": "string", "extDtype": "str"}),
+            BOOL if is_full => json!({"name": field, "type": "boolean"}),
+            INTEGER if is_full => json!({"name": field, "type": "integer"}),
+            kinds if kinds != 0 && kinds & !(INTEGER | FLOAT) == 0 => {
+                json!({"name": field, "type": "number"})
+            }
+            _ => json!({"name": field, "type": "string"}),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_what_they_hold() {
+        let mut columns = Columns::new(&["id".to_owned()]);
+        let row = |id: &str, cells: &[(&str, Value)]| {
+            let cells = cells.iter().map(|(name, value)| ((*name).to_owned(), Cell::Json(value.clone())));
+            (vec![Cell::Json(id.into())], cells.collect())
+        };
+        columns.see(&row("a", &[("n", json!(1)), ("t", json!("x")), ("b", json!(true)), ("m", json!(1))]));
+        columns.see(&row("b", &[("n", json!(2)), ("t", Value::Null), ("late", json!(5)), ("m", json!("x"))]));
+        let kinds: Vec<Value> =
+            columns.columns.iter().map(|column| column.schema(&column.name, 2)["type"].clone()).collect();
+        assert_eq!(kinds, ["integer", "string", "string", "string", "number"]);
+        assert_eq!(
+            columns.index[0].schema("0_id", 2),
+            json!({"name": "0_id", "type": "string", "extDtype": "str"})
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Projects as things of their own: made before anything came for them, described, and removed with all they hold.
+
+use std::sync::Arc;
+
+use gradus_core::span::TraceId;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+
+use crate::Store;
+use crate::error::StoreError;
+use crate::retention::{Removed, remove_trace};
+use crate::writer::Written;
+
+/// A project by its number, which stays the same as long as the project is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectInfo {
+    pub no: i64,
+    pub name: String,
+    pub description: Option<String>,
+}
+
+/// Traces that one step of a removal takes, at most.
+const TRACES_A_STEP: i64 = 50;
+
+impl Store {
+    pub fn project_named(&self, name: &str) -> Result<Option<ProjectInfo>, StoreError> {
+        let reader = self.readers.take()?;
+        find(
+            &reader,
+            "SELECT no, name, description FROM project WHERE name = ?",
+            &Value::Text(name.to_owned()),
+        )
+    }
+
+    pub fn project_numbered(&self, no: i64) -> Result<Option<ProjectInfo>, StoreError> {
+        let reader = self.readers.take()?;
+        find(&reader, "SELECT no, name, description FROM project WHERE no = ?", &Value::Integer(no))
+    }
+
+    /// Projects up to a number, the latest first. `name_part` is looked for in their names, whatever the case.
+    pub fn project_list(
+        &self,
+        up_to: i64,
+        name_part: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ProjectInfo>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader
+            .prepare_cached("SELECT no, name, description FROM project WHERE no <= ? ORDER BY no DESC")?;
+        let wanted = name_part.map(str::to_lowercase);
+        let mut rows = statement.query([up_to])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let project = info(row)?;
+            if wanted.as_ref().is_none_or(|wanted| project.name.to_lowercase().contains(wanted)) {
+                found.push(project);
+                if found.len() >= limit {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes a project; `None` when there is one of this name.
+    pub fn add_project(
+        &self,
+        name: String,
+        description: Option<String>,
+        now_ns: i64,
+    ) -> Result<Written<Option<ProjectInfo>>, StoreError> {
+        self.writer()?.submit(name.len(), move |writing| {
+            let name: Arc<str> = name.into();
+            let known = "SELECT no, name, description FROM project WHERE name = ?";
+            if find(writing.sql, known, &Value::Text(name.to_string()))?.is_some() {
+                return Ok(None);
+            }
+            let no = writing.projects.number(&name, writing.sql, now_ns)?;
+            writing
+                .sql
+                .prepare_cached("UPDATE project SET description = ?2 WHERE no = ?1")?
+                .execute(params![no, description])?;
+            Ok(Some(ProjectInfo { no, name: name.to_string(), description }))
+        })
+    }
+
+    /// Says what a project is about; false when there is none of this number.
+    pub fn describe_project(&self, no: i64, description: String) -> Result<Written<bool>, StoreError> {
+        self.writer()?.submit(description.len(), move |writing| {
+            let mut statement =
+                writing.sql.prepare_cached("UPDATE project SET description = ?2 WHERE no = ?1")?;
+            Ok(statement.execute(params![no, description])? > 0)
+        })
+    }
+
+    /// Removes a trace with all that is known of it; false when it is not there.
+    pub fn remove_trace(&self, id: TraceId) -> Result<Written<bool>, StoreError> {
+        self.writer()?.submit(0, move |writing| {
+            let known: Option<i64> = writing
+                .sql
+                .prepare_cached("SELECT no FROM trace WHERE trace_id = ?")?
+                .query_row([&id.0.to_be_bytes()[..]], |row| row.get(0))
+                .optional()?;
+            match known {
+                Some(trace) => remove_trace(writing.sql, trace).map(|()| true),
+                None => Ok(false),
+            }
+        })
+    }
+
+    /// Removes some of a project's traces, and the project itself with the last of them: nobody waits long for it.
+    pub fn remove_project_step(&self, no: i64) -> Result<Written<Removed>, StoreError> {
+        self.writer()?.submit(0, move |writing| {
+            let sql = writing.sql;
+            let traces: Vec<(i64, u64)> = sql
+                .prepare_cached(
+                    "SELECT no, spans FROM trace INDEXED BY trace_by_project WHERE project = ? \
+                     ORDER BY start_ns LIMIT ?",
+                )?
+                .query_map([no, TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<Result<_, _>>()?;
+            let mut removed = Removed { has_more: !traces.is_empty(), ..Removed::default() };
+            for (trace, spans) in traces {
+                remove_trace(sql, trace)?;
+                removed.traces += 1;
+                removed.spans += spans;
+            }
+            if !removed.has_more {
+                remove_row(sql, no)?;
+                writing.projects.forget(no);
+            }
+            Ok(removed)
+        })
+    }
+}
+
+/// Removes a project that holds no trace, and the sums that were kept for it: its number may be given again.
+fn remove_row(sql: &Connection, no: i64) -> Result<(), StoreError> {
+    for statement in [
+        "DELETE FROM rollup WHERE project = ?",
+        "DELETE FROM facet WHERE project = ?",
+        "DELETE FROM annotation WHERE project = ?",
+        "DELETE FROM project WHERE no = ?",
+    ] {
+        sql.prepare_cached(statement)?.execute([no])?;
+    }
+    // A few rows an hour, and no index that begins with the project.
+    sql.prepare("DELETE FROM spend WHERE project = ?")?.execute([no])?;
+    Ok(())
+}
+
+fn find(sql: &Connection, statement: &str, value: &Value) -> Result<Option<ProjectInfo>, StoreError> {
+    Ok(sql.prepare_cached(statement)?.query_row(params_from_iter([value]), info).optional()?)
+}
+
+fn info(row: &Row<'_>) -> Result<ProjectInfo, rusqlite::Error> {
+    Ok(ProjectInfo { no: row.get(0)?, name: row.get(1)?, description: row.get(2)? })
+}

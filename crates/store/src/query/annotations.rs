@@ -1,0 +1,156 @@
+//! Annotations by what they are about, and the ones that came before it did.
+
+use std::collections::HashSet;
+
+use gradus_core::span::{SpanId, TraceId};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::Store;
+use crate::annotations::{Annotation, COLUMNS, annotation};
+use crate::error::StoreError;
+use crate::writer::Written;
+
+/// Which annotations of a project are wanted. Empty lists do not narrow.
+#[derive(Clone, Debug, Default)]
+pub struct AnnotationQuery {
+    pub project: i64,
+    /// How their targets begin: `span:`, `trace:` or `session:`.
+    pub kind: &'static str,
+    pub targets: Vec<String>,
+    pub identifiers: Vec<String>,
+    pub names: Vec<String>,
+    pub other_names: Vec<String>,
+    /// The number to begin with; they come latest first.
+    pub up_to: Option<i64>,
+    pub limit: usize,
+}
+
+impl AnnotationQuery {
+    fn fits(&self, row: &Annotation) -> bool {
+        let is_in = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
+        row.target.starts_with(self.kind)
+            && self.up_to.is_none_or(|up_to| row.no <= up_to)
+            && is_in(&self.identifiers, &row.identifier)
+            && is_in(&self.names, &row.name)
+            && !self.other_names.contains(&row.name)
+    }
+}
+
+/// What was found out of an annotation's target.
+struct Home {
+    trace: i64,
+    project: i64,
+}
+
+/// Annotations that one step looks at.
+const A_STEP: i64 = 500;
+
+impl Store {
+    /// Annotations, the latest first.
+    pub fn annotations_about(&self, query: &AnnotationQuery) -> Result<Vec<Annotation>, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let mut found = Vec::new();
+        if query.targets.is_empty() {
+            let mut statement = sql.prepare_cached(&format!(
+                "SELECT {COLUMNS}, project FROM annotation INDEXED BY annotation_by_project \
+                 WHERE project = ? AND no <= ? ORDER BY no DESC"
+            ))?;
+            let mut rows = statement.query([query.project, query.up_to.unwrap_or(i64::MAX)])?;
+            while let Some(row) = rows.next()? {
+                let row = annotation(row)?;
+                if query.fits(&row) {
+                    found.push(row);
+                    if found.len() >= query.limit {
+                        break;
+                    }
+                }
+            }
+            return Ok(found);
+        }
+        let mut statement =
+            sql.prepare_cached(&format!("SELECT {COLUMNS}, project FROM annotation WHERE target = ?"))?;
+        let targets: HashSet<&String> = query.targets.iter().collect();
+        for target in targets {
+            let mut rows = statement.query([target])?;
+            while let Some(row) = rows.next()? {
+                let mut project: Option<i64> = row.get(12)?;
+                let row = annotation(row)?;
+                if !query.fits(&row) {
+                    continue;
+                }
+                if project.is_none() {
+                    // It came before its target did.
+                    project = home(sql, &row.target)?.map(|home| home.project);
+                }
+                if project == Some(query.project) {
+                    found.push(row);
+                }
+            }
+        }
+        found.sort_unstable_by_key(|row| std::cmp::Reverse(row.no));
+        found.truncate(query.limit);
+        Ok(found)
+    }
+
+    /// How many annotations are about something that has not come yet.
+    pub fn waiting_annotations(&self) -> Result<u64, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT count(*) FROM annotation INDEXED BY annotation_waiting WHERE trace IS NULL",
+        )?;
+        Ok(statement.query_row([], |row| row.get(0))?)
+    }
+
+    /// Brings annotations that came too early together with their targets, some at a time, and lets those go that waited
+    /// since before `forget_before_ns`. Says where to go on; `None` at the end.
+    pub fn settle_annotations(
+        &self,
+        after: i64,
+        forget_before_ns: Option<i64>,
+    ) -> Result<Written<Option<i64>>, StoreError> {
+        self.writer()?.submit(0, move |writing| {
+            let sql = writing.sql;
+            let waiting: Vec<(i64, String, i64)> = sql
+                .prepare_cached(
+                    "SELECT no, target, updated_ns FROM annotation INDEXED BY annotation_waiting \
+                     WHERE trace IS NULL AND no > ? ORDER BY no LIMIT ?",
+                )?
+                .query_map([after, A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .collect::<Result<_, _>>()?;
+            for (no, target, updated_ns) in &waiting {
+                if let Some(home) = home(sql, target)? {
+                    sql.prepare_cached("UPDATE annotation SET trace = ?2, project = ?3 WHERE no = ?1")?
+                        .execute(params![no, home.trace, home.project])?;
+                } else if forget_before_ns.is_some_and(|before_ns| *updated_ns < before_ns) {
+                    sql.prepare_cached("DELETE FROM annotation WHERE no = ?")?.execute([no])?;
+                }
+            }
+            Ok(waiting.last().filter(|_| waiting.len() as i64 == A_STEP).map(|(no, _, _)| *no))
+        })
+    }
+}
+
+/// The trace that a target belongs to, if it has come.
+fn home(sql: &Connection, target: &str) -> Result<Option<Home>, StoreError> {
+    let Some((kind, id)) = target.split_once(':') else { return Ok(None) };
+    let read = |row: &rusqlite::Row<'_>| Ok(Home { trace: row.get(0)?, project: row.get(1)? });
+    Ok(match kind {
+        "span" | "document" => {
+            let id = id.split_once('#').map_or(id, |(id, _)| id);
+            let SpanId(id) = SpanId::parse(id);
+            sql.prepare_cached(
+                "SELECT trace.no, trace.project FROM span JOIN trace ON trace.no = span.trace WHERE span.span_id = ?",
+            )?
+            .query_row([id as i64], read)
+            .optional()?
+        }
+        "trace" => {
+            let TraceId(id) = TraceId::parse(id);
+            sql.prepare_cached("SELECT no, project FROM trace WHERE trace_id = ?")?
+                .query_row([&id.to_be_bytes()[..]], read)
+                .optional()?
+        }
+        _ => None,
+    })
+}

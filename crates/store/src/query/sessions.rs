@@ -1,0 +1,107 @@
+//! Conversations: the traces whose trajectories name the same one.
+
+use std::collections::BTreeSet;
+
+use gradus_core::span::TraceId;
+use rusqlite::{Connection, params};
+
+use crate::Store;
+use crate::error::StoreError;
+
+/// A conversation in a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRow {
+    pub session: String,
+    pub project: i64,
+    /// In the order they began.
+    pub traces: Vec<SessionTrace>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionTrace {
+    pub trace_id: TraceId,
+    pub start_ns: i64,
+    pub end_ns: i64,
+}
+
+/// Trajectories of one conversation that are looked at.
+const MOST_TRAJECTORIES: i64 = 1000;
+
+impl Store {
+    /// The conversations of a project by their names, from one on.
+    pub fn sessions(
+        &self,
+        project: i64,
+        from: &str,
+        is_descending: bool,
+        limit: usize,
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let (test, order) = if is_descending { ("<=", "DESC") } else { (">=", "ASC") };
+        let mut statement = sql.prepare_cached(&format!(
+            "SELECT DISTINCT session FROM trajectory INDEXED BY trajectory_by_session \
+             WHERE session <> '' AND session {test} ? AND project = ? ORDER BY session {order} LIMIT ?"
+        ))?;
+        let names: Vec<String> = statement
+            .query_map(params![from, project, limit as i64], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        names
+            .into_iter()
+            .map(|session| Ok(SessionRow { traces: traces(sql, &session, project)?, session, project }))
+            .collect()
+    }
+
+    /// The conversations of this name, one for each project that has it.
+    pub fn session(&self, session: &str) -> Result<Vec<SessionRow>, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let mut statement = sql.prepare_cached(
+            "SELECT DISTINCT project FROM trajectory INDEXED BY trajectory_by_session \
+             WHERE session = ? AND session <> '' ORDER BY project",
+        )?;
+        let projects: Vec<i64> =
+            statement.query_map([session], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        projects
+            .into_iter()
+            .map(|project| {
+                Ok(SessionRow {
+                    session: session.to_owned(),
+                    project,
+                    traces: traces(sql, session, project)?,
+                })
+            })
+            .collect()
+    }
+}
+
+/// The traces of the stories that belong to a conversation: a plain client makes a trace of each call.
+fn traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTrace>, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT story FROM trajectory INDEXED BY trajectory_by_session \
+         WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?",
+    )?;
+    let stories: BTreeSet<i64> = statement
+        .query_map(params![session, project, MOST_TRAJECTORIES], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let mut statement = sql.prepare_cached(
+        "SELECT trace_id, start_ns, end_ns FROM trace WHERE no = ?1 AND story = ?1 UNION ALL \
+         SELECT trace_id, start_ns, end_ns FROM trace WHERE story = ?1 AND story <> no",
+    )?;
+    let mut traces = Vec::new();
+    for story in stories {
+        let rows = statement.query_map([story], |row| {
+            let id: [u8; 16] = row.get(0)?;
+            Ok(SessionTrace {
+                trace_id: TraceId(u128::from_be_bytes(id)),
+                start_ns: row.get(1)?,
+                end_ns: row.get(2)?,
+            })
+        })?;
+        for row in rows {
+            traces.push(row?);
+        }
+    }
+    traces.sort_by_key(|trace| (trace.start_ns, trace.trace_id));
+    Ok(traces)
+}

@@ -1,0 +1,153 @@
+//! Walks through the traces of a project with their records, a few at a time, from either end.
+
+use std::collections::HashMap;
+
+use gradus_core::span::{SpanId, TraceId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::ProjectPosition;
+use super::spans::{Block, MOST_BYTES, read_blocks, read_versions};
+use crate::Store;
+use crate::error::StoreError;
+
+/// One trace with its records.
+#[derive(Clone, Debug)]
+pub struct TraceRecords {
+    pub position: ProjectPosition,
+    pub trace_id: TraceId,
+    /// When the last of its spans ended.
+    pub end_ns: i64,
+    pub blocks: Vec<Block>,
+    versions: HashMap<(i64, SpanId), i64>,
+}
+
+impl TraceRecords {
+    /// Whether a block's version of a span is the one that counts.
+    pub fn counts(&self, block: &Block, span: SpanId) -> bool {
+        self.versions.get(&(block.trace, span)).is_none_or(|no| *no == block.no)
+    }
+}
+
+/// Where to walk.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    pub newest_first: bool,
+    /// The trace to begin with, in the order of the walk.
+    pub at: Option<ProjectPosition>,
+    /// Only traces that began before.
+    pub before_ns: i64,
+    /// Only traces that ended then, or later.
+    pub ended_from_ns: i64,
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Walk { newest_first: true, at: None, before_ns: i64::MAX, ended_from_ns: i64::MIN }
+    }
+}
+
+impl Walk {
+    /// The same walk from behind a trace on.
+    pub fn behind(self, last: ProjectPosition) -> Walk {
+        let step = if self.newest_first { -1 } else { 1 };
+        Walk { at: Some(ProjectPosition { trace: last.trace + step, ..last }), ..self }
+    }
+}
+
+const TRACES_A_PAGE: usize = 64;
+/// Traces are added to a page until it has so many bytes.
+const PAGE_BYTES: usize = 4 << 20;
+
+const UP: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
+                  WHERE project = ? AND (start_ns, no) >= (?, ?) ORDER BY start_ns, no";
+const DOWN: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
+                    WHERE project = ? AND (start_ns, no) <= (?, ?) ORDER BY start_ns DESC, no DESC";
+
+impl Store {
+    /// The next traces of a walk; none at its end.
+    pub fn walk(&self, project: i64, walk: &Walk) -> Result<Vec<TraceRecords>, StoreError> {
+        let reader = self.readers.take()?;
+        // One view: which block counts and what is in it belong together.
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let mut statement = sql.prepare_cached(if walk.newest_first { DOWN } else { UP })?;
+        let at = match (walk.at, walk.newest_first) {
+            (Some(at), false) => at,
+            (None, false) => ProjectPosition { start_ns: i64::MIN, trace: i64::MIN },
+            (at, true) => {
+                let end = ProjectPosition { start_ns: walk.before_ns.saturating_sub(1), trace: i64::MAX };
+                at.map_or(end, |at| at.min(end))
+            }
+        };
+        let mut rows = statement.query(params![project, at.start_ns, at.trace])?;
+        let mut page: Vec<TraceRecords> = Vec::new();
+        let mut left = MOST_BYTES;
+        while let Some(row) = rows.next()? {
+            let (start_ns, end_ns): (i64, i64) = (row.get(0)?, row.get(4)?);
+            if start_ns >= walk.before_ns {
+                break;
+            }
+            if end_ns < walk.ended_from_ns {
+                continue;
+            }
+            let Some(trace) = read_trace(sql, row, &mut left, !page.is_empty())? else { break };
+            page.push(trace);
+            if page.len() >= TRACES_A_PAGE || left < MOST_BYTES - PAGE_BYTES {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// One trace of a project; `None` when it is not there.
+    pub fn trace_records(&self, project: i64, id: TraceId) -> Result<Option<TraceRecords>, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let id = id.0.to_be_bytes();
+        let mut statement = sql.prepare_cached(
+            "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace WHERE trace_id = ? AND project = ?",
+        )?;
+        let mut rows = statement.query(params![&id[..], project])?;
+        match rows.next()? {
+            Some(row) => read_trace(sql, row, &mut { MOST_BYTES }, false),
+            None => Ok(None),
+        }
+    }
+
+    /// Where a trace of a project is; `None` when it is not there.
+    pub fn trace_position(&self, project: i64, id: TraceId) -> Result<Option<ProjectPosition>, StoreError> {
+        let reader = self.readers.take()?;
+        let id = id.0.to_be_bytes();
+        let position = reader
+            .prepare_cached("SELECT start_ns, no FROM trace WHERE trace_id = ? AND project = ?")?
+            .query_row(params![&id[..], project], |row| {
+                Ok(ProjectPosition { start_ns: row.get(0)?, trace: row.get(1)? })
+            })
+            .optional()?;
+        Ok(position)
+    }
+}
+
+/// Reads a trace; `None` when it does not fit and may wait for a page of its own.
+fn read_trace(
+    sql: &Connection,
+    row: &Row<'_>,
+    left: &mut usize,
+    may_wait: bool,
+) -> Result<Option<TraceRecords>, StoreError> {
+    let trace: i64 = row.get(1)?;
+    let mut blocks = Vec::new();
+    if (*left == 0 || read_blocks(sql, trace, 0, left, &mut blocks)?.is_some()) && may_wait {
+        return Ok(None);
+    }
+    let mut versions = HashMap::new();
+    if row.get(3)? {
+        read_versions(sql, trace, &mut versions)?;
+    }
+    Ok(Some(TraceRecords {
+        position: ProjectPosition { start_ns: row.get(0)?, trace },
+        trace_id: TraceId(u128::from_be_bytes(row.get(2)?)),
+        end_ns: row.get(4)?,
+        blocks,
+        versions,
+    }))
+}
