@@ -214,7 +214,7 @@ impl Read {
         let (documents, skipped) = (sum(|source| source.documents), sum(|source| source.skipped_files));
         let refused = sum(|source| source.unreadable_records);
         let others = self.summary.passed_over;
-        if others > 0 {
+        if others > 0 && others >= sum(|source| source.traces) + documents {
             return format!(
                 "no trajectories: none of {others} traces and documents is within --from, --to and --root-name"
             );
