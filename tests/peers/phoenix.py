@@ -194,6 +194,22 @@ def writes_back(gradus, phoenix, kind):
 
 
 @checked
+def on_traces(gradus, phoenix):
+    """Verdicts on whole trajectories on the trace, under a name of the user's."""
+    project = "llamaindex-react s03_missing_param"
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "gradus.toml").write_text('[phoenix]\ntrajectory_target = "trace"\n[phoenix.names]\nsequence_optimality = "Path"\n')
+        where = source(phoenix, *project.split(" "))
+        ran = gradus_run(gradus, folder, "eval", where, "--judge", "offline", "-e", "sequence_optimality", "--jsonl", "-", "--quiet", "--log-to-phoenix")
+        traces = [one["trace_ids"][0] for one in lines(gradus_run(gradus, folder, "traces", "--format", "jsonl", where).stdout)]
+    asked = "&".join(f"trace_ids={trace}" for trace in traces)
+    found = phoenix.pages(f"/v1/projects/{project.replace(' ', '%20')}/trace_annotations?limit=1000&{asked}")
+    got = sorted((one["trace_id"], one["name"], one["identifier"], str(one["result"]["label"])) for one in found)
+    wanted = sorted((one["trajectory_id"], "Path", "gradus", str(one["label"])) for one in lines(ran.stdout))
+    return [] if got == wanted and wanted else [f"{got} instead of {wanted}"]
+
+
+@checked
 def missing_spans(gradus, phoenix):
     """Files of traces that Phoenix knows in part only: it takes no OTLP in JSON."""
     sent, unknown = requests_of("llamaindex-react", "s10_parallel"), sorted((CAPTURES / "vercel-ai" / "s10_parallel").glob("*.bin"))
@@ -294,6 +310,7 @@ def main():
             "phoenix, reads the same": functools.partial(reads_the_same, gradus, phoenix),
             "phoenix, writes back, offline": functools.partial(writes_back, gradus, phoenix, "CODE"),
             "phoenix, writes back, with a model": functools.partial(writes_back, gradus, phoenix, "LLM"),
+            "phoenix, verdicts on traces": functools.partial(on_traces, gradus, phoenix),
             "phoenix, spans it does not have": functools.partial(missing_spans, gradus, phoenix),
             "phoenix, over OTLP": functools.partial(over_otlp, gradus, phoenix),
         })

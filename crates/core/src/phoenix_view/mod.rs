@@ -11,6 +11,7 @@ mod gen_ai;
 mod gen_ai_messages;
 mod glance;
 mod python;
+mod sums;
 mod time;
 mod unflatten;
 
@@ -21,6 +22,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::span::{Event, Span, StatusCode, Value};
 
 pub use glance::Glance;
+pub use sums::cumulative_tokens;
 pub use time::{iso_time, micros};
 
 /// The attribute that holds a span's kind.

@@ -96,16 +96,17 @@ fn target(given: Option<&str>, read_from: &[&Address], environment: &Environment
 }
 
 /// The exit code of a run whose outcomes were also sent: a failed gate or a broken run say more.
-pub(super) fn exit(of_run: Exit, is_all_there: bool) -> Exit {
-    match of_run {
-        Exit::Pass if !is_all_there => Exit::NotWritten,
-        other => other,
+pub(super) fn exit(of_run: Exit, of_sending: Exit) -> Exit {
+    match (of_run, of_sending) {
+        (_, Exit::Interrupted) => Exit::Interrupted,
+        (Exit::Pass, other) => other,
+        (other, _) => other,
     }
 }
 
 impl Ready {
-    /// Sends a run's outcomes; true when all of them are there.
-    pub(super) fn send(self, folder: &RunFolder, reader: &mut RunReader) -> anyhow::Result<bool> {
+    /// Sends a run's outcomes, and says what came of it.
+    pub(super) fn send(self, folder: &RunFolder, reader: &mut RunReader) -> anyhow::Result<Exit> {
         let Ready { runtime, phoenix, otlp, settings, environment } = self;
         let record = &folder.record;
         let time = record.ended.as_deref().unwrap_or(&record.started);
@@ -113,6 +114,7 @@ impl Ready {
             runtime,
             phoenix: phoenix.as_ref().map(|client| Lane::new(Writer::new(client.clone()))),
             otlp: None,
+            interrupted: false,
             shortfall: Shortfall::new(folder),
         };
         if let Some(url) = &otlp {
@@ -147,7 +149,12 @@ impl Ready {
             }),
         ];
         where_to.into_iter().flatten().for_each(|line| complain(&line));
-        delivery.shortfall.tell(&record.run_id)
+        let is_all_there = delivery.shortfall.tell(&record.run_id)?;
+        Ok(match (delivery.interrupted, is_all_there) {
+            (true, _) => Exit::Interrupted,
+            (false, true) => Exit::Pass,
+            (false, false) => Exit::NotWritten,
+        })
     }
 }
 
@@ -169,6 +176,7 @@ struct Delivery {
     runtime: Runtime,
     phoenix: Option<Lane<Writer>>,
     otlp: Option<Lane<Sender>>,
+    interrupted: bool,
     shortfall: Shortfall,
 }
 
@@ -250,6 +258,7 @@ impl Delivery {
 
     /// Closes every way out; what was on its way may be there or not, and sending it again does no harm.
     fn interrupt(&mut self, to: &'static str, on_their_way: &[Annotation]) -> anyhow::Result<()> {
+        self.interrupted = true;
         if let Some(lane) = &mut self.phoenix {
             lane.closed.get_or_insert_with(|| INTERRUPTED.to_owned());
         }
@@ -269,12 +278,20 @@ fn about(annotation: &Annotation, reason: &str) -> String {
     }
 }
 
-/// `None` when somebody pressed Ctrl-C.
+/// `None` when somebody pressed Ctrl-C, or the system wants us to end.
 fn until_interrupted<T>(runtime: &Runtime, work: impl Future<Output = T>) -> Option<T> {
+    use tokio::signal::unix::{SignalKind, signal};
     runtime.block_on(async {
+        let terminated = async {
+            match signal(SignalKind::terminate()) {
+                Ok(mut terminate) => terminate.recv().await,
+                Err(_) => std::future::pending().await,
+            }
+        };
         tokio::select! {
             done = work => Some(done),
             _ = tokio::signal::ctrl_c() => None,
+            _ = terminated => None,
         }
     })
 }

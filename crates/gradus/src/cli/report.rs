@@ -92,12 +92,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let summary = Summary::of(&mut reader)?;
     let results: Vec<_> = gates.iter().map(|gate| gate.check(&summary, arguments.outputs.strict)).collect();
     arguments.outputs.write(&mut reader, &summary, &results)?;
-    let is_all_there = match destinations {
+    let sent = match destinations {
         Some(ready) => ready.send(&folder, &mut reader)?,
-        None => true,
+        None => Exit::Pass,
     };
     let exit = if has_failed(&results) { Exit::GateFailed } else { Exit::Pass };
-    Ok(destinations::exit(exit, is_all_there))
+    Ok(destinations::exit(exit, sent))
 }
 
 fn prepare_destinations(

@@ -30,6 +30,10 @@ pub(super) struct SourceOptions {
     /// Traces whose root span has this name; may be given several times.
     #[arg(long, value_name = "NAME", help_heading = "Which traces")]
     root_name: Vec<String>,
+    /// Traces with a span that this is true of, in Phoenix's filter language:
+    /// "span_kind == 'TOOL' and status_code == 'ERROR'".
+    #[arg(long = "where", value_name = "CONDITION", help_heading = "Which traces")]
+    condition: Option<String>,
 }
 
 /// Where settings are and what is kept, as far as a command can be told.
@@ -63,7 +67,8 @@ impl SourceOptions {
         let environment = Environment::read();
         let file = File::read(places.config.or(environment.config.as_deref()))?;
         let (from, to) = (self.from.as_deref(), self.to.as_deref());
-        let selection = Selection::read(from, to, &self.root_name, jiff::Timestamp::now())?;
+        let selection =
+            Selection::read(from, to, &self.root_name, self.condition.as_deref(), jiff::Timestamp::now())?;
         let project = self.project.clone().or_else(|| environment.phoenix_project.clone());
         let mut named = Vec::new();
         for name in given {
@@ -179,7 +184,7 @@ impl Sources {
             };
             return source::read(&Input::Phoenix(phoenix), intake).map(|()| 0);
         }
-        let inputs = source::expand(&named.name)?;
+        let inputs = source::expand(&named.name, &self.state_dir)?;
         let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, intake)) };
         if matches!(only, Input::File { .. }) && only.name() != named.name {
             return Ok(read_folder(&inputs, intake));
@@ -214,7 +219,7 @@ impl Read {
         let (documents, skipped) = (sum(|source| source.documents), sum(|source| source.skipped_files));
         let refused = sum(|source| source.unreadable_records);
         let others = self.summary.passed_over;
-        if others > 0 {
+        if others > 0 && others >= sum(|source| source.traces) + documents {
             return format!(
                 "no trajectories: none of {others} traces and documents is within --from, --to and --root-name"
             );

@@ -1,6 +1,7 @@
 //! `gradus traces`: what is in these traces, and could it be read?
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gradus_core::coverage::Coverage;
@@ -24,6 +25,8 @@ pub(super) struct Arguments {
     sources: Vec<String>,
     #[command(flatten)]
     which: SourceOptions,
+    #[command(flatten)]
+    kept: Kept,
     /// How to print the trajectories.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -32,12 +35,24 @@ pub(super) struct Arguments {
     coverage: bool,
 }
 
+/// Where the local store and settings are.
+#[derive(Args)]
+struct Kept {
+    /// Where the store of store:PROJECT is [default: .gradus].
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Settings; else gradus.toml if it is here.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   gradus traces traces.bin                       list what is in a file
   gradus traces show 4fe6911a traces.bin         read one trajectory
   gradus traces --coverage exports/              can these be judged?
   gradus traces phoenix://localhost:6006/shop --from 24h
+  gradus traces traces/ --where \"span_kind == 'TOOL' and status_code == 'ERROR'\"
   otel-dump | gradus traces --format jsonl -     one trajectory a line, for other tools
 
 Exit codes: 0 read, 2 a source could not be read (the others are printed), 4 no trajectories found.";
@@ -58,6 +73,8 @@ struct ShowArguments {
     sources: Vec<String>,
     #[command(flatten)]
     which: SourceOptions,
+    #[command(flatten)]
+    kept: Kept,
     /// Print long texts whole.
     #[arg(long)]
     full: bool,
@@ -77,11 +94,13 @@ enum Format {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let (which, names) = match &arguments.command {
-        Some(ArgumentsCommand::Show(show)) => (&show.which, &show.sources),
-        None => (&arguments.which, &arguments.sources),
+    let (which, names, kept) = match &arguments.command {
+        Some(ArgumentsCommand::Show(show)) => (&show.which, &show.sources, &show.kept),
+        None => (&arguments.which, &arguments.sources, &arguments.kept),
     };
-    let sources = match which.resolve(names, Places::default()) {
+    let places =
+        Places { config: kept.config.as_deref(), state_dir: kept.state_dir.as_deref(), fresh: false };
+    let sources = match which.resolve(names, places) {
         Ok(sources) => sources,
         Err(reason) => {
             complain(&reason);

@@ -85,6 +85,7 @@ impl fmt::Display for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn fine(base: &str, project: Option<&str>) -> Result<Address, AddressError> {
         Ok(Address { base: base.to_owned(), project: project.map(str::to_owned) })
@@ -132,5 +133,22 @@ mod tests {
         let local = |url| Address::of_url(url).is_ok_and(|address| address.is_local());
         assert!(local("http://127.0.0.1:6006") && local("http://localhost") && local("http://[::1]:1"));
         assert!(!local("http://127.0.0.1.example.com") && !local("https://p.example"));
+    }
+
+    proptest! {
+        /// Any text is an address or a line that does not repeat it, and an address is a base that requests can go to.
+        #[test]
+        fn any_text_is_read_or_refused(text in "(phoenix://|phoenix\\+https://|https?://)?.{0,40}") {
+            for read in [Some(Address::of_url(&text)), Address::of_source(&text)].into_iter().flatten() {
+                match read {
+                    Ok(address) => {
+                        let url = Url::parse(&address.base);
+                        prop_assert!(!address.base.ends_with('/'));
+                        prop_assert!(url.is_ok_and(|url| url.username().is_empty() && url.query().is_none()));
+                    }
+                    Err(error) => prop_assert!(!error.to_string().contains('\n')),
+                }
+            }
+        }
     }
 }

@@ -460,6 +460,7 @@ impl<'k> Intake<'k> {
             let bodies = self.spool.get(&places, &mut buffer)?;
             let (spans, mut defects) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
             let assembled = assembler.assemble(&spans);
+            let holding = self.selection.condition.as_ref().map(|condition| condition.traces_of(&spans));
             defects.extend(assembled.defects);
             let source = self.traces[group[0]].source;
             for mut defect in defects {
@@ -475,6 +476,12 @@ impl<'k> Intake<'k> {
                 }
             }
             for mut trajectory in assembled.trajectories {
+                if let Some(holding) = &holding
+                    && !trajectory.trace_ids.iter().any(|id| holding.contains(&TraceId::parse(id)))
+                {
+                    self.summary.passed_over += 1;
+                    continue;
+                }
                 let first = trajectory.trace_ids.first().map(|id| TraceId::parse(id));
                 if let Some(project) = first.and_then(|id| self.projects.get(&id)) {
                     trajectory.project = Some(project.to_string());

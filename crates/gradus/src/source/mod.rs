@@ -5,6 +5,7 @@
 //! are remembered; when all sources are read, the traces that belong together are taken out again, group by group,
 //! and assembled. So memory is bounded by one group, and a trace may be spread over any number of files.
 
+mod condition;
 mod detect;
 mod error;
 mod intake;
@@ -18,6 +19,7 @@ mod spool;
 mod stored;
 mod text;
 
+pub use condition::Condition;
 pub use error::SourceError;
 pub use intake::{Intake, Sink, Summary};
 pub use open::{Input, expand};

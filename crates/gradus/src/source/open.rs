@@ -40,8 +40,8 @@ impl Input {
 /// Before the name of a project of the local store.
 const STORE: &str = "store:";
 
-/// The inputs that a SOURCE stands for: a file, all files below a folder, `-`, or projects of a store or of a server.
-pub fn expand(source: &str) -> Result<Vec<Input>, SourceError> {
+/// `data` is where the local store is. The inputs that a SOURCE stands for: a file, all files below a folder, `-`, or projects of a store or of a server.
+pub fn expand(source: &str, data: &Path) -> Result<Vec<Input>, SourceError> {
     if source == "-" {
         return Ok(vec![Input::StandardInput]);
     }
@@ -49,12 +49,19 @@ pub fn expand(source: &str) -> Result<Vec<Input>, SourceError> {
         return Ok(vec![Input::Server(server?)]);
     }
     if let Some(project) = source.strip_prefix(STORE) {
-        let folder = crate::config::data_folder(None).map_err(SourceError::Told)?;
         let project = (!project.is_empty()).then(|| project.to_owned());
-        return Ok(vec![Input::Store { path: folder.join(gradus_store::FILE_NAME), project }]);
+        return Ok(vec![Input::Store { path: data.join(gradus_store::FILE_NAME), project }]);
     }
     let path = Path::new(source);
-    let kind = fs::metadata(path).map_err(|error| SourceError::io(source, &error))?;
+    let kind = fs::metadata(path).map_err(|error| match source.split_once("://") {
+        Some(_) => SourceError::Unreadable {
+            name: source.to_owned(),
+            reason: "this is no file and no address that is known here; write gradus://HOST:PORT/PROJECT or \
+                     phoenix://HOST:PORT/PROJECT, with +https behind a proxy that has a certificate"
+                .to_owned(),
+        },
+        None => SourceError::io(source, &error),
+    })?;
     if !kind.is_dir() {
         return Ok(vec![Input::File { path: path.to_owned(), name: source.to_owned() }]);
     }

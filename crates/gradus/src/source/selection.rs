@@ -1,7 +1,9 @@
-//! Which traces of the sources are wanted: those that begin within a time range, those whose root has a name. The same
-//! for every kind of source, so a file, a store and a server give the same trajectories.
+//! Which traces of the sources are wanted: those that begin within a time range, those whose root has a name, those with
+//! a span that a condition is true of. The same for every kind of source, so a file, a store and a server give the same trajectories.
 
 use jiff::{SignedDuration, Timestamp};
+
+use super::Condition;
 
 /// What is wanted; everything by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +14,8 @@ pub struct Selection {
     pub to_ns: Option<u64>,
     /// With a root span of one of these names; of any name if there are none.
     pub root_names: Vec<String>,
+    /// With a span that this is true of.
+    pub condition: Option<Condition>,
     /// As the user wrote it: the same for the same command, also where times are counted back from now.
     pub as_written: String,
 }
@@ -22,6 +26,7 @@ impl Selection {
         from: Option<&str>,
         to: Option<&str>,
         root_names: &[String],
+        condition: Option<&str>,
         now: Timestamp,
     ) -> Result<Selection, String> {
         let moment = |name: &str, text: Option<&str>| {
@@ -40,11 +45,13 @@ impl Selection {
         {
             return Err("--from is not before --to: no trace can begin between them".to_owned());
         }
-        if from.is_none() && to.is_none() && root_names.is_empty() {
+        let condition = condition.map(Condition::read).transpose()?;
+        if from.is_none() && to.is_none() && root_names.is_empty() && condition.is_none() {
             return Ok(Selection::default());
         }
-        let as_written = format!("{from:?} {to:?} {root_names:?}");
-        Ok(Selection { from_ns, to_ns, root_names: root_names.to_vec(), as_written })
+        let text = condition.as_ref().map(Condition::text);
+        let as_written = format!("{from:?} {to:?} {root_names:?} {text:?}");
+        Ok(Selection { from_ns, to_ns, root_names: root_names.to_vec(), condition, as_written })
     }
 
     pub fn is_everything(&self) -> bool {
@@ -66,7 +73,9 @@ impl Selection {
             return true;
         }
         let start_ns = start.and_then(|text| text.parse::<Timestamp>().ok()).and_then(nanoseconds);
-        self.root_names.is_empty() && start_ns.is_some_and(|start_ns| self.holds_time(start_ns))
+        self.root_names.is_empty()
+            && self.condition.is_none()
+            && start_ns.is_some_and(|start_ns| self.holds_time(start_ns))
     }
 }
 
@@ -92,7 +101,7 @@ mod tests {
     use super::*;
 
     fn read(from: Option<&str>, to: Option<&str>) -> Result<Selection, String> {
-        Selection::read(from, to, &[], "2026-11-15T12:00:00Z".parse().expect("a time"))
+        Selection::read(from, to, &[], None, "2026-11-15T12:00:00Z".parse().expect("a time"))
     }
 
     fn ns(text: &str) -> u64 {

@@ -41,6 +41,10 @@ impl ServerSource {
             let reason = "write it as gradus://HOST:PORT/PROJECT; a key goes into GRADUS_API_KEY".to_owned();
             return Some(Err(SourceError::Unreadable { name: source.to_owned(), reason }));
         }
+        if reqwest::Url::parse(&format!("{scheme}://{host}")).is_err() {
+            let reason = format!("{host:?} is no host and port; write it as gradus://HOST:PORT/PROJECT");
+            return Some(Err(SourceError::Unreadable { name: source.to_owned(), reason }));
+        }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let port = if has_port || scheme == "https" { String::new() } else { format!(":{PORT}") };
         Some(Ok(ServerSource {
@@ -134,6 +138,10 @@ impl<'s> Asking<'s> {
             self.runtime.block_on(async { request.send().await }).map_err(|error| self.failed(&error))?;
         match response.status() {
             StatusCode::OK => Ok(response),
+            StatusCode::UNAUTHORIZED if self.key.is_some() => Err(self.refused(
+                "the server does not know the key in GRADUS_API_KEY; `gradus keys list` there shows which it knows"
+                    .to_owned(),
+            )),
             StatusCode::UNAUTHORIZED => Err(self
                 .refused("the server wants a key: set GRADUS_API_KEY to one with the scope read".to_owned())),
             StatusCode::FORBIDDEN => Err(self

@@ -1,5 +1,8 @@
 //! What is written to Phoenix, on which spans, and what is said of what could not be.
 
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use gradus_test_endpoint::{Answer, Incoming};
 use serde_json::{Value as Json, json};
 
@@ -145,6 +148,30 @@ fn a_phoenix_that_fails_while_it_is_written_to_costs_no_verdict() {
         let ran = grade(&lab, &phoenix, &[]).exits_with(5).says(says).says("0 annotations are in Phoenix");
         ran.says("12 outcomes could not be written, all listed in ").says("writes them again");
         assert_eq!((outcomes(&lab).len(), lab.of_run("unwritten.jsonl").len()), (12, 12));
+    }
+}
+
+#[test]
+fn a_write_that_is_interrupted_says_what_is_left() {
+    for signal in ["-INT", "-TERM"] {
+        let phoenix = Phoenix::with_fault(traces_of(3), |incoming| {
+            posts(incoming).then(|| Answer::status(200, "{}").after(Duration::from_secs(60)))
+        });
+        let lab = Lab::new();
+        lab.write("gradus.toml", "");
+        let source = phoenix.source();
+        let arguments = ["eval", &source, "--judge", "offline", "--log-to-phoenix"];
+        let child = lab.command(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        while phoenix.asked("POST") == 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(said.contains("12 outcomes could not be written"), "{said}");
+        assert!(lab.of_run("unwritten.jsonl").iter().all(|line| line["reason"] == "interrupted"));
     }
 }
 

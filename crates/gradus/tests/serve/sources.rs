@@ -49,6 +49,32 @@ fn a_store_and_a_server_give_what_the_files_give() {
     for source in [fixture(CAPTURE).to_str().unwrap(), &base, "store:"] {
         assert_eq!(later(source), wanted, "{source}");
     }
+    // So does a condition on spans.
+    let tool = from_files
+        .iter()
+        .flat_map(|one| one["steps"].as_array().unwrap())
+        .find_map(|step| step["tool"].as_str())
+        .unwrap();
+    let condition = format!("span_kind == 'TOOL' and tool.name == '{tool}'");
+    let uses = |one: &&Json| one["steps"].as_array().unwrap().iter().any(|step| step["tool"] == tool);
+    let wanted = from_files.iter().filter(uses).count();
+    assert!(wanted > 0 && wanted < from_files.len(), "{wanted} of {}", from_files.len());
+    for source in [fixture(CAPTURE).to_str().unwrap(), &base, "store:"] {
+        let ran = lab.run(&["traces", source, "--format", "jsonl", "--where", &condition]).exits_with(0);
+        assert_eq!(json_lines(ran.out.as_bytes()).len(), wanted, "{source}");
+    }
+    let ran = lab.run(&["traces", "store:", "--where", "name.startswith('x')"]).exits_with(2);
+    assert!(ran.err.contains("--where") && ran.err.trim().lines().count() == 1, "{}", ran.err);
+    // The store may be elsewhere.
+    std::fs::create_dir(lab.path("elsewhere")).unwrap();
+    std::fs::write(lab.path("settings.toml"), "state_dir = \".gradus\"\n").unwrap();
+    let all = |arguments: &[&str]| {
+        let mut command = lab.command(&[&["traces", "store:", "--format", "jsonl"], arguments].concat());
+        let ran = crate::lab::Ran::of(command.current_dir(lab.path("elsewhere")).output().unwrap());
+        (ran.code, ran.out.lines().count())
+    };
+    assert_eq!(all(&["--state-dir", "../.gradus"]), (Some(0), from_files.len()));
+    assert_eq!(all(&[]), (Some(2), 0));
     // A run over the server's project, kept where the server looks.
     lab.run(&["eval", &base, "--judge", "offline", "--quiet"]).exits_with(0);
     let runs = server.json("/api/v1/runs");

@@ -97,15 +97,15 @@ fn judge(arguments: &Arguments, settings: &Settings, destinations: Option<Ready>
         complain(&format!("the judge answered none of the questions: {reason}"));
         return Ok(if end == RunEnd::Interrupted { Exit::Interrupted } else { Exit::Unexpected });
     }
-    let is_all_there = match destinations {
-        None => true,
+    let sent = match destinations {
+        None => Exit::Pass,
         // Whoever pressed Ctrl-C wants to get away.
         Some(_) if end == RunEnd::Interrupted => {
             complain(&format!(
                 "nothing was written elsewhere; `gradus report {}` with the same --log-to option does that",
                 folder.record.run_id
             ));
-            false
+            Exit::NotWritten
         }
         Some(ready) => ready.send(&folder, &mut reader)?,
     };
@@ -117,7 +117,7 @@ fn judge(arguments: &Arguments, settings: &Settings, destinations: Option<Ready>
         RunEnd::Finished | RunEnd::Limit(_) if has_failed(&gates) => Exit::GateFailed,
         RunEnd::Finished | RunEnd::Limit(_) => Exit::Pass,
     };
-    Ok(destinations::exit(exit, is_all_there))
+    Ok(destinations::exit(exit, sent))
 }
 
 /// Takes up a run that was cut off, or begins a new one: true when it is new.

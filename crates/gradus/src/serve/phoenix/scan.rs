@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use gradus_core::phoenix_view::{PhoenixSpan, micros};
+use gradus_core::phoenix_view::{cumulative_tokens, micros};
 use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_otlp::{Limits, Regrouped, Signal, decode_span, regroup};
 use gradus_store::{Block, BlockSignal, ProjectPosition, StoreError, TraceRecords, Walk};
@@ -194,28 +194,6 @@ impl<'t> TraceView<'t> {
 
     /// Tokens of a prompt and of a completion, of a span and all spans below it.
     pub(super) fn cumulative_tokens(&self, index: usize) -> (i64, i64) {
-        self.sums.get_or_init(|| self.add_up())[index]
-    }
-
-    /// From the leaves up, each span once: those that name each other as parents are left as they are.
-    fn add_up(&self) -> Vec<(i64, i64)> {
-        let own = |span: &Span<'_>| PhoenixSpan::of(span).own_tokens().unwrap_or_default();
-        let mut sums: Vec<(i64, i64)> = self.spans.iter().map(own).collect();
-        let parent_of = |index: usize| self.spans[index].parent_id.and_then(|id| self.position_of(id));
-        let mut children = vec![0_usize; self.spans.len()];
-        for index in 0..self.spans.len() {
-            parent_of(index).into_iter().for_each(|parent| children[parent] += 1);
-        }
-        let mut leaves: Vec<usize> = (0..self.spans.len()).filter(|index| children[*index] == 0).collect();
-        while let Some(leaf) = leaves.pop() {
-            let Some(parent) = parent_of(leaf) else { continue };
-            let (prompt, completion) = sums[leaf];
-            sums[parent] = (sums[parent].0.saturating_add(prompt), sums[parent].1.saturating_add(completion));
-            children[parent] -= 1;
-            if children[parent] == 0 {
-                leaves.push(parent);
-            }
-        }
-        sums
+        self.sums.get_or_init(|| cumulative_tokens(&self.spans))[index]
     }
 }
