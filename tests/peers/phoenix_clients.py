@@ -66,8 +66,8 @@ def methods(phoenix, server):
     phoenix.settled()
     command = [phoenix.python, HERE / "agents" / "phoenix_methods.py", phoenix.url, f"http://127.0.0.1:{server.http_port}", PROJECT]
     ran = subprocess.run(command, env=phoenix_server.environment(), capture_output=True, text=True, timeout=900)
-    *lines, last = ran.stdout.splitlines() or [""]
-    print(f"  {last}", flush=True)
+    told, *lines, last = ran.stdout.splitlines() or ["", ""]
+    print(f"  {told}; {last}", flush=True)
     if ran.returncode != 0 or not last.endswith("differ"):
         return [f"the client failed: {ran.stderr.strip()[-1500:]}"]
     return lines

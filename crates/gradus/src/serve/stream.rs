@@ -1,7 +1,8 @@
-//! Answers that are made while they are sent: neither side has to hold them all, and a reader that falls asleep does not
-//! hold up the others for ever.
+//! Answers that are made while they are sent: neither side has to hold them all.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,17 +15,19 @@ use tokio::sync::mpsc;
 /// What waits to be sent, at most: pieces of some hundred kilobytes.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 128 << 10;
-/// A reader that takes nothing for this long is gone.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Whoever takes nothing for so long gets no more: others wait for his turn.
+const STALLED: Duration = Duration::from_secs(60);
 
 type Piece = Result<http_body::Frame<Bytes>, std::io::Error>;
 
 /// Where an answer is written to, as fast as it is taken.
 pub(super) struct Sink {
     sender: mpsc::Sender<Piece>,
-    runtime: Handle,
     piece: Vec<u8>,
     is_gone: bool,
+    /// The answer ends before its end.
+    is_cut: Arc<AtomicBool>,
+    runtime: Handle,
 }
 
 impl Sink {
@@ -42,17 +45,15 @@ impl Sink {
 
     pub(super) fn flush(&mut self) {
         let full = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        if !full.is_empty() {
-            self.put(Ok(http_body::Frame::data(full.into())));
+        if self.is_gone || full.is_empty() {
+            return;
         }
-    }
-
-    fn put(&mut self, piece: Piece) {
-        if !self.is_gone {
-            let sent = self
-                .runtime
-                .block_on(async { tokio::time::timeout(LONGEST_PAUSE, self.sender.send(piece)).await });
-            self.is_gone = !matches!(sent, Ok(Ok(())));
+        let sending = self.sender.send(Ok(http_body::Frame::data(full.into())));
+        // Made inside of the runtime, where its clock is.
+        let sent = self.runtime.block_on(async { tokio::time::timeout(STALLED, sending).await });
+        self.is_gone = !matches!(sent, Ok(Ok(())));
+        if sent.is_err() {
+            self.is_cut.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -60,19 +61,29 @@ impl Sink {
 /// A body that `write` makes, on a thread of its own.
 pub(super) fn body(write: impl FnOnce(&mut Sink) -> Result<(), StoreError> + Send + 'static) -> Body {
     let (sender, mut receiver) = mpsc::channel::<Piece>(PIECES);
-    let runtime = Handle::current();
-    tokio::task::spawn_blocking(move || {
-        let mut sink = Sink { sender, runtime, piece: Vec::new(), is_gone: false };
-        match write(&mut sink) {
-            Ok(()) => sink.flush(),
-            Err(error) => {
-                // Whoever reads must see that this is not the end.
-                tracing::error!(%error, "spans could not be read");
-                sink.put(Err(std::io::Error::other(error.to_string())));
-            }
+    let is_cut = Arc::new(AtomicBool::new(false));
+    let mut sink = Sink {
+        sender,
+        piece: Vec::new(),
+        is_gone: false,
+        is_cut: Arc::clone(&is_cut),
+        runtime: Handle::current(),
+    };
+    tokio::task::spawn_blocking(move || match write(&mut sink) {
+        Ok(()) => sink.flush(),
+        Err(error) => {
+            tracing::error!(%error, "spans could not be read");
+            sink.is_cut.store(true, Ordering::Relaxed);
         }
     });
-    Body::new(StreamBody::new(PollStream(move |context: &mut Context<'_>| receiver.poll_recv(context))))
+    let poll = move |context: &mut Context<'_>| match receiver.poll_recv(context) {
+        // Whoever reads must see that this is not the end.
+        Poll::Ready(None) if is_cut.swap(false, Ordering::Relaxed) => {
+            Poll::Ready(Some(Err(std::io::Error::other("the answer could not be finished"))))
+        }
+        polled => polled,
+    };
+    Body::new(StreamBody::new(PollStream(poll)))
 }
 
 /// A stream from a function that polls.

@@ -320,6 +320,42 @@ fn annotations_wait_for_their_spans() {
 }
 
 #[test]
+fn sessions_are_listed_and_annotated() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    let about = |name: &str| json!({"data": [{"session_id": name, "name": "goal", "annotator_kind": "CODE", "result": {"label": "met"}}]});
+    assert_eq!(post(&server, "/v1/session_annotations", &about("talk:1")).status, 200, "before it is there");
+    for trace in [1, 2] {
+        let mut spans = Visit::new(trace).spans();
+        for span in &mut spans {
+            span.attributes.extend(crate::spans::attributes(&[("session.id", "talk:1")]));
+        }
+        server.export(&crate::spans::export("p", spans));
+    }
+    server.assembled();
+    let list = server.json("/v1/projects/p/sessions");
+    let session = &list["data"][0];
+    assert_eq!((&session["session_id"], session["traces"].as_array().unwrap().len()), (&json!("talk:1"), 2));
+    let id = session["id"].as_str().unwrap();
+    assert_eq!(server.json(&format!("/v1/sessions/{id}")), server.json("/v1/sessions/talk:1"));
+    let traces = server.json(&format!("/v1/projects/p/traces?session_identifier={id}&include_spans=true"));
+    assert_eq!(traces["data"].as_array().unwrap().len(), 2);
+    assert_eq!(traces["data"][0]["spans"].as_array().unwrap().len(), 3);
+    let shown = server.json(&format!("/v1/projects/p/session_annotations?session_ids={id}"));
+    assert_eq!(
+        (&shown["data"][0]["name"], &shown["data"][0]["session_id"]),
+        (&json!("goal"), &json!("talk:1"))
+    );
+    // The id and the name are one and the same session.
+    assert_eq!(post(&server, "/v1/session_annotations?sync=true", &about(id)).status, 200);
+    let shown = server.json("/v1/projects/p/session_annotations?session_ids=talk:1");
+    assert_eq!(shown["data"].as_array().unwrap().len(), 1);
+    assert_eq!(post(&server, "/v1/session_annotations?sync=true", &about("nobody")).status, 404);
+    assert_eq!(server.get("/v1/sessions/nobody").status, 404);
+    assert_eq!(server.get("/v1/projects/p/traces?sort=latency_ms").status, 501);
+}
+
+#[test]
 fn verdicts_are_annotations_for_whoever_asks_by_name() {
     let lab = Lab::new();
     let server = lab.serve();

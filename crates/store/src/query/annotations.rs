@@ -151,6 +151,13 @@ fn home(sql: &Connection, target: &str) -> Result<Option<Home>, StoreError> {
                 .query_row([&id.to_be_bytes()[..]], read)
                 .optional()?
         }
+        "session" => sql
+            .prepare_cached(
+                "SELECT trace, project FROM trajectory INDEXED BY trajectory_by_session \
+                 WHERE session = ? AND session <> '' LIMIT 1",
+            )?
+            .query_row([id], read)
+            .optional()?,
         _ => None,
     })
 }

@@ -72,7 +72,7 @@ impl Subject {
         match self {
             Subject::Span | Subject::Document => format!("{}{}", self.prefix(), SpanId::parse(id.trim())),
             Subject::Trace => format!("{}{}", self.prefix(), TraceId::parse(id.trim())),
-            Subject::Session => format!("{}{id}", self.prefix()),
+            Subject::Session => format!("{}{}", self.prefix(), sessions::plain(id)),
         }
     }
 }

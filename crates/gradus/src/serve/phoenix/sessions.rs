@@ -74,6 +74,11 @@ fn find(server: &Server, identifier: &str) -> Result<Option<SessionRow>, StoreEr
     Ok(rows.into_iter().find(|row| project.is_none_or(|project| row.project == project)))
 }
 
+/// The name of a session, whichever way it is written.
+pub(super) fn plain(identifier: &str) -> String {
+    name(identifier).map_or_else(|| identifier.to_owned(), |(_, session)| session)
+}
+
 /// The first trace of a session.
 pub(super) fn first_trace(server: &Server, identifier: &str) -> Result<Option<TraceId>, StoreError> {
     Ok(find(server, identifier)?.and_then(|row| row.traces.first().map(|trace| trace.trace_id)))
@@ -87,8 +92,7 @@ pub(super) fn traces(
 ) -> Result<Vec<TraceId>, StoreError> {
     let mut found = Vec::new();
     for identifier in identifiers {
-        let session = name(identifier).map_or_else(|| identifier.clone(), |(_, session)| session);
-        let rows = server.store.session(&session)?.into_iter().filter(|row| row.project == project);
+        let rows = server.store.session(&plain(identifier))?.into_iter().filter(|row| row.project == project);
         found.extend(rows.flat_map(|row| row.traces).map(|trace| trace.trace_id));
     }
     Ok(found)

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use gradus_core::phoenix_view::PhoenixSpan;
 use gradus_core::span::{SpanId, TraceId};
 use gradus_store::ProjectPosition;
@@ -24,7 +25,7 @@ pub(super) async fn list(
     State(server): State<Arc<Server>>,
     Path(project): Path<String>,
     params: Params,
-) -> Result<Json<Value>, PhoenixError> {
+) -> Result<Response, PhoenixError> {
     // Both orders are the one that traces began in.
     params.choice("sort", ["id", "start_time"], "id")?;
     let newest_first = params.choice("order", ["desc", "asc"], "desc")?;
@@ -40,7 +41,7 @@ pub(super) async fn list_otlp(
     State(server): State<Arc<Server>>,
     Path(project): Path<String>,
     params: Params,
-) -> Result<Json<Value>, PhoenixError> {
+) -> Result<Response, PhoenixError> {
     page(&server, &project, &params, true, false, otlp::shown).await
 }
 
@@ -51,7 +52,7 @@ async fn page(
     newest_first: bool,
     has_kinds: bool,
     show: fn(&PhoenixSpan<'_>) -> Value,
-) -> Result<Json<Value>, PhoenixError> {
+) -> Result<Response, PhoenixError> {
     let limit = params.limit(100, 1000)?;
     let filters = SpanFilters::read(params, has_kinds)?;
     let trace_ids = params.all("trace_id");
@@ -67,30 +68,27 @@ async fn page(
     let _turn = server.scans.acquire().await;
     blocking(server, move |server| {
         filters.narrow(&mut scan, server)?;
-        let (mut data, mut bytes, mut next) = (Vec::new(), 0, None);
+        // Written span by span: as text they take a tenth of the room.
+        let (mut page, mut count, mut next) = (b"{\"data\":[".to_vec(), 0, None);
         scan.visit(server, &mut |trace, index| {
             let span = PhoenixSpan::of(&trace.spans[index]);
             if !filters.fit(&span) {
                 return ControlFlow::Continue(());
             }
-            if data.len() >= limit || bytes > PAGE_BYTES {
+            if count >= limit || page.len() > PAGE_BYTES {
                 next = Some(write_cursor(trace.place(index)));
                 return ControlFlow::Break(());
             }
-            bytes += size(&trace.spans[index]);
-            data.push(show(&span));
+            page.extend_from_slice(if count == 0 { b"" } else { b"," });
+            count += 1;
+            // Writing to memory cannot fail.
+            let _ = serde_json::to_writer(&mut page, &show(&span));
             ControlFlow::Continue(())
         })?;
-        Ok(Json(json!({"data": data, "next_cursor": next})))
+        page.extend(format!("],\"next_cursor\":{}}}", json!(next)).bytes());
+        Ok(([(CONTENT_TYPE, "application/json")], page).into_response())
     })
     .await
-}
-
-/// What a span takes in memory, about.
-fn size(span: &gradus_core::span::Span<'_>) -> usize {
-    let texts =
-        span.attributes.iter().map(|(key, value)| key.len() + value.as_str().map_or(32, str::len) + 64);
-    texts.sum::<usize>() + span.events.len() * 500 + 500
 }
 
 /// A cursor names the first span of the next page.
