@@ -194,6 +194,6 @@ impl<'t> TraceView<'t> {
 
     /// Tokens of a prompt and of a completion, of a span and all spans below it.
     pub(super) fn cumulative_tokens(&self, index: usize) -> (i64, i64) {
-        self.sums.get_or_init(|| cumulative_tokens(&self.spans))[index]
+        self.sums.get_or_init(|| cumulative_tokens(self.spans))[index]
     }
 }
