@@ -1,0 +1,3 @@
+//! A GitHub whose state is known. So far: the git in it.
+
+pub mod git;
