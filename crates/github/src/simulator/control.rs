@@ -118,6 +118,7 @@ fn route(world: &mut World, request: &Request, segments: &[&str]) -> Result<Valu
         (Method::Get, ["faults"]) => Ok(json!(world.faults)),
         (Method::Post, ["faults"]) => {
             let fault: Fault = read(request)?;
+            fault.check(&world.state).map_err(|reason| (422, reason))?;
             world.add_fault(fault);
             Ok(json!({}))
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::git::{Commit, EMPTY_TREE, Leaf, Mode, Object, edit, is_valid_path, lookup};
 use super::http::Request;
-use super::operations::writing;
+use super::operations::{self, writing};
 use super::state::State;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +117,30 @@ pub(super) fn strike(
 }
 
 impl Fault {
+    /// What is wrong with it in this world, if anything is: a fault that never strikes helps nobody.
+    pub(super) fn check(&self, state: &State) -> Result<(), String> {
+        if let Some(operation) = &self.operation
+            && !operations::routes().any(|route| route.operation == operation)
+        {
+            return Err(format!(
+                "there is no operation {operation:?}; they are called as in GitHub's description"
+            ));
+        }
+        let Effect::Commit { repository, author, files, .. } = &self.effect else { return Ok(()) };
+        let found =
+            repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+        if found.is_none() {
+            return Err(format!("there is no repository {repository:?}"));
+        }
+        if state.account_by_login(author).is_none() {
+            return Err(format!("there is no account {author:?}"));
+        }
+        match files.keys().find(|path| !is_valid_path(path)) {
+            Some(path) => Err(format!("{path:?} is no path of a file")),
+            None => Ok(()),
+        }
+    }
+
     fn fits(&self, request: &Request, path: &str, operation: Option<&str>) -> bool {
         self.times > 0
             && self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(request.method.name()))

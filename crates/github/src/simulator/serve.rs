@@ -136,12 +136,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// On a port of the loopback; 0 is any free one.
+    /// On a port of the loopback; 0 is any free one. Nothing is awaited, so it can be called from anywhere.
     pub fn start(world: World, port: u16) -> Result<Server, ServeError> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listener =
+            std::net::TcpListener::bind(address).map_err(|reason| ServeError::Bind { address, reason })?;
+        listener.set_nonblocking(true).map_err(ServeError::Start)?;
+        let port = listener.local_addr().map_err(ServeError::Start)?.port();
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)?;
-        let listener = runtime.block_on(listen(port))?;
-        let port = listener.local_addr().map_err(ServeError::Start)?.port();
+        let listener = {
+            let _runtime = runtime.enter();
+            TcpListener::from_std(listener).map_err(ServeError::Start)?
+        };
         let world = Arc::new(Mutex::new(world));
         let shared = Arc::clone(&world);
         let (stop, stopped) = oneshot::channel();

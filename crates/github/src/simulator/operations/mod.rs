@@ -14,6 +14,7 @@ mod forks;
 mod gists;
 mod git_objects;
 mod issue_labels;
+mod issue_lists;
 mod issues;
 mod labels;
 mod merges;
@@ -24,6 +25,7 @@ mod pulls;
 mod references;
 mod releases;
 mod repositories;
+mod repository_lists;
 mod review_comments;
 mod reviews;
 mod searches;
@@ -34,8 +36,9 @@ pub(super) mod writing;
 use super::route::Route;
 
 pub(super) fn routes() -> impl Iterator<Item = &'static Route> {
-    let families: [&'static [Route]; 27] = [
+    let families: [&'static [Route]; 29] = [
         accounts::ROUTES,
+        repository_lists::ROUTES,
         repositories::ROUTES,
         forks::ROUTES,
         collaborators::ROUTES,
@@ -50,6 +53,7 @@ pub(super) fn routes() -> impl Iterator<Item = &'static Route> {
         comments::ROUTES,
         issue_labels::ROUTES,
         assignees::ROUTES,
+        issue_lists::ROUTES,
         issues::ROUTES,
         labels::ROUTES,
         milestones::ROUTES,

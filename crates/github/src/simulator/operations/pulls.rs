@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::issues::{self, StateChange};
-use super::writing;
+use super::{issue_lists, writing};
 use crate::simulator::access::{self, Need};
 use crate::simulator::call::{Answer, Call, Reply};
 use crate::simulator::error::ApiError;
@@ -84,7 +84,7 @@ fn list(call: &mut Call<'_>) -> Answer {
         .filter_map(|issue| Some((issue, issue.pull.as_deref()?)))
         .filter(|(issue, pull)| fits(issue, pull))
         .collect();
-    issues::sort(call, &mut found, |(issue, _)| (repository, *issue));
+    issue_lists::sort(call, &mut found, |(issue, _)| (repository, *issue));
     // Only by date of creation are the newest first; by anything else GitHub begins at the other end.
     if call.query.get("sort").is_some_and(|sort| sort != "created") && call.query.get("direction").is_none() {
         found.reverse();

@@ -68,6 +68,10 @@ pub(super) fn commit(call: &mut Call<'_>, id: RepositoryId, commit: Commit) -> R
 pub(in crate::simulator) fn move_branch(state: &mut State, id: RepositoryId, branch: &str, to: ObjectId) {
     let now = state.now;
     if let Some(repository) = state.repositories.get_mut(&id) {
+        if repository.branches().next().is_none() {
+            // The first branch that is pushed is the default one.
+            branch.clone_into(&mut repository.default_branch);
+        }
         repository.refs.insert(format!("refs/heads/{branch}"), to);
         repository.pushed_at = now;
         repository.updated_at = now;

@@ -74,7 +74,10 @@ pub(super) fn apply<'s>(seeds: impl Iterator<Item = &'s Seed> + Clone) -> Result
         }
         now = seed.now.or(now);
         limits = seed.limits.unwrap_or(limits);
-        faults.extend(seed.faults.iter().cloned());
+        for (index, fault) in seed.faults.iter().enumerate() {
+            fault.check(&making.state).map_err(|reason| making.wrong(format!("faults[{index}]"), reason))?;
+            faults.push(fault.clone());
+        }
         // The next seed goes on where this one ended.
         making.state.now = making.latest;
     }

@@ -99,11 +99,8 @@ impl View<'_> {
         extend(
             &mut object,
             json!({
-                "name": account.name,
-                "company": null,
+                "name": account.display_name(),
                 "blog": "",
-                "location": account.location,
-                "email": account.email,
                 "has_organization_projects": true,
                 "has_repository_projects": true,
                 "public_repos": public.count(),

@@ -64,7 +64,7 @@ impl View<'_> {
             }
             files.insert(name.clone(), file);
         }
-        json!({
+        let mut object = json!({
             "url": url,
             "forks_url": format!("{url}/forks"),
             "commits_url": format!("{url}/commits"),
@@ -84,7 +84,21 @@ impl View<'_> {
             "comments_url": format!("{url}/comments"),
             "owner": self.simple_user(gist.owner),
             "truncated": false,
-        })
+        });
+        if with_content {
+            let version =
+                blake3::hash(format!("{} {}", gist.id, gist.updated_at).as_bytes()).to_hex()[..40].to_owned();
+            let lines: usize = gist.files.values().map(|content| content.lines().count()).sum();
+            let change = json!({
+                "user": self.simple_user(gist.owner),
+                "url": format!("{url}/{version}"),
+                "version": version,
+                "committed_at": gist.updated_at,
+                "change_status": {"total": lines, "additions": lines, "deletions": 0},
+            });
+            super::extend(&mut object, json!({"forks": [], "history": [change]}));
+        }
+        object
     }
 
     pub(in crate::simulator) fn workflow(&self, repository: &Repository, workflow: &Workflow) -> Value {
