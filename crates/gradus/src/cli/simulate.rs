@@ -59,6 +59,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 async fn serve(arguments: &Arguments, world: World) -> anyhow::Result<Exit> {
+    // Before anyone knows that it is there: they may be quick to stop it.
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let listener = match simulator::listen(arguments.port).await {
         Ok(listener) => listener,
         Err(error) => {
@@ -71,7 +73,6 @@ async fn serve(arguments: &Arguments, world: World) -> anyhow::Result<Exit> {
         anstream::println!("{}\t{}", printable_line(token), printable_line(login));
     }
     std::io::Write::flush(&mut std::io::stdout())?;
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         () = simulator::run(listener, Arc::new(Mutex::new(world)), arguments.rate_limits) => {}
         _ = terminate.recv() => {}
@@ -83,10 +84,10 @@ async fn serve(arguments: &Arguments, world: World) -> anyhow::Result<Exit> {
 fn describe(world: &World) {
     let state = world.state();
     for repository in state.repositories.values() {
-        let commits = repository.branches().count();
+        let branches = repository.branches().count();
         let pulls = repository.issues.values().filter(|issue| issue.pull.is_some()).count();
         anstream::println!(
-            "{}\t{}\t{commits} branches\t{} issues\t{pulls} pull requests",
+            "{}\t{}\t{branches} branches\t{} issues\t{pulls} pull requests",
             printable_line(&state.full_name(repository)),
             if repository.private { "private" } else { "public" },
             repository.issues.len() - pulls,
