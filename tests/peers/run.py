@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Real agents, real instrumentations, real exporters: what they send is read by `gradus traces` and compared with what
 they did. And what `gradus eval` sends to judges is held against the official clients' own types, and `gradus serve` is
-sent to by exporters in two languages (collector.py). Each peer gets an environment of its own below the cache folder.
+sent to by exporters in two languages (collector.py), and `gradus simulate` is used by real GitHub clients
+(github_clients.py). Each peer gets an environment of its own below the cache folder.
 
   tests/peers/run.py GRADUS
 
@@ -163,13 +164,13 @@ def finish(passed, failed, skipped):
     sys.exit(failed > 0 or (skipped > 0 and os.environ.get("CI") == "true"))
 
 
-def run_collector(gradus):
-    """The checks of collector.py, which print for themselves; their counts are in the last line."""
-    ran = subprocess.run([sys.executable, HERE / "collector.py", gradus], stdout=subprocess.PIPE, text=True)
+def run_script(name, gradus):
+    """Checks of another script, which print for themselves; their counts are in the last line."""
+    ran = subprocess.run([sys.executable, HERE / name, gradus], stdout=subprocess.PIPE, text=True)
     *lines, last = ran.stdout.splitlines() or [""]
     counts = [int(word) for word in last.split() if word.isdigit()]
     if len(counts) != 3:
-        print("\n".join([*lines, last, f"peer collector: FAILED, it ended with status {ran.returncode}"]))
+        print("\n".join([*lines, last, f"peer {name}: FAILED, it ended with status {ran.returncode}"]))
         return 0, 1, 0
     print("\n".join(lines))
     return counts
@@ -180,7 +181,7 @@ def main():
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
     counts = run_checks(checks)
-    finish(*map(sum, zip(counts, run_collector(gradus))))
+    finish(*map(sum, zip(counts, run_script("collector.py", gradus), run_script("github_clients.py", gradus))))
 
 
 if __name__ == "__main__":
