@@ -8,6 +8,7 @@ mod outputs;
 mod report;
 mod rubrics;
 mod serve;
+mod simulate;
 mod sources;
 mod store;
 mod traces;
@@ -52,6 +53,8 @@ enum Command {
     Rubrics(rubrics::Arguments),
     /// Receives traces, keeps them and grades them as they come.
     Serve(serve::Arguments),
+    /// A GitHub to practise on: its REST API, with a known state, on this machine only.
+    Simulate(simulate::Arguments),
     /// Looks after a server's store: check, compact, export, import, backup.
     Store(store::Arguments),
     /// API keys of a server that others can reach.
@@ -76,6 +79,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(arguments) => report::run(arguments),
         Command::Rubrics(arguments) => rubrics::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)),
+        Command::Simulate(arguments) => simulate::run(arguments),
         Command::Store(arguments) => store::run(arguments),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),

@@ -1,0 +1,163 @@
+//! The simulator's own API, below `/_gradus`: snapshots, faults, differences, counters. For benchmarks in other processes.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::difference::difference;
+use super::fault::Fault;
+use super::http::{Method, Query, Request, Response, unescape};
+use super::inventory::{Inventory, inventory};
+use super::seed::{Format, Seed};
+use super::state::State;
+use super::world::World;
+
+/// More named snapshots than this are refused.
+const MOST_SNAPSHOTS: usize = 1_000;
+
+const HELP: [(&str, &str); 17] = [
+    ("GET /_gradus/health", "200 when it is there"),
+    ("GET /_gradus/tokens", "tokens and their accounts"),
+    ("GET /_gradus/counters", "requests by operation and status; unrouted paths"),
+    ("GET /_gradus/requests", "the last requests, one by one"),
+    ("DELETE /_gradus/requests", "forgets requests and counters"),
+    ("GET /_gradus/inventory", "all things by path"),
+    ("GET /_gradus/diff?from=NAME&to=NAME", "what is different; `seed` and `now` are names, and the default"),
+    ("GET /_gradus/state", "the whole state"),
+    ("PUT /_gradus/state", "makes this the state"),
+    ("GET /_gradus/snapshots", "names of snapshots"),
+    ("PUT /_gradus/snapshots/NAME", "takes a snapshot"),
+    ("POST /_gradus/snapshots/NAME/restore", "goes back to it"),
+    ("POST /_gradus/reset", "goes back to the seed; forgets requests"),
+    ("POST /_gradus/seed", "begins anew with this seed (JSON)"),
+    ("GET, POST, DELETE /_gradus/faults", "what will go wrong; POST adds one"),
+    ("POST /_gradus/clock", "lets time pass: {\"advance_s\": 60}"),
+    ("POST /_gradus/limits", "whether rate limits refuse: {\"enforced\": true}"),
+];
+
+pub(super) fn handle(world: &mut World, request: &Request) -> Response {
+    let path = request.path.trim_start_matches("/_gradus").trim_matches('/');
+    let segments: Vec<String> = path.split('/').map(unescape).collect();
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match route(world, request, &segments) {
+        Ok(body) => answer(200, &body),
+        Err((status, message)) => answer(status, &json!({"message": message, "status": status.to_string()})),
+    }
+}
+
+fn answer(status: u16, body: &Value) -> Response {
+    let headers = vec![("content-type", "application/json; charset=utf-8".to_owned())];
+    Response { status, headers, body: body.to_string().into_bytes(), delay_ms: 0 }
+}
+
+type Refusal = (u16, String);
+
+fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
+    serde_json::from_slice(&request.body)
+        .map_err(|error| (400, format!("the body is not as it should be: {error}")))
+}
+
+fn route(world: &mut World, request: &Request, segments: &[&str]) -> Result<Value, Refusal> {
+    match (request.method, segments) {
+        (Method::Get, [""]) => Ok(json!(HELP.into_iter().collect::<std::collections::BTreeMap<_, _>>())),
+        (Method::Get, ["health"]) => Ok(json!({"status": "ok", "now": world.state.now})),
+        (Method::Get, ["tokens"]) => Ok(json!(world.tokens().collect::<std::collections::BTreeMap<_, _>>())),
+        (Method::Get, ["counters"]) => Ok(json!(world.journal.counters)),
+        (Method::Get, ["requests"]) => Ok(json!(world.journal.entries().collect::<Vec<_>>())),
+        (Method::Delete, ["requests"]) => {
+            world.journal = Default::default();
+            Ok(json!({}))
+        }
+        (Method::Get, ["inventory"]) => Ok(json!(inventory(&world.state))),
+        (Method::Get, ["diff"]) => {
+            let query = Query::parse(&request.query);
+            let before = named(world, query.get("from").unwrap_or("seed"))?;
+            let after = named(world, query.get("to").unwrap_or("now"))?;
+            Ok(json!(difference(&before, &after)))
+        }
+        (Method::Get, ["state"]) => {
+            serde_json::to_value(&world.state).map_err(|error| (500, error.to_string()))
+        }
+        (Method::Put, ["state"]) => {
+            let mut state: State = read(request)?;
+            state.index();
+            world.state = state;
+            Ok(json!({}))
+        }
+        (Method::Get, ["snapshots"]) => Ok(json!(world.snapshots.keys().collect::<Vec<_>>())),
+        (Method::Put, ["snapshots", name]) => {
+            if ["seed", "now", ""].contains(name) {
+                return Err((422, format!("a snapshot cannot be called {name:?}")));
+            }
+            if world.snapshots.len() >= MOST_SNAPSHOTS && !world.snapshots.contains_key(*name) {
+                return Err((422, format!("there are {MOST_SNAPSHOTS} snapshots; delete some first")));
+            }
+            world.snapshots.insert((*name).to_owned(), world.snapshot());
+            Ok(json!({"name": name}))
+        }
+        (Method::Delete, ["snapshots", name]) => match world.snapshots.remove(*name) {
+            Some(_) => Ok(json!({})),
+            None => Err(no_snapshot(name)),
+        },
+        (Method::Post, ["snapshots", name, "restore"]) => {
+            let snapshot =
+                if *name == "seed" { Some(world.seed.clone()) } else { world.snapshots.get(*name).cloned() };
+            world.restore(&snapshot.ok_or_else(|| no_snapshot(name))?);
+            Ok(json!({"name": name}))
+        }
+        (Method::Post, ["reset"]) => {
+            world.reset();
+            Ok(json!({}))
+        }
+        (Method::Post, ["seed"]) => {
+            let text = String::from_utf8_lossy(&request.body);
+            let seed =
+                Seed::parse(&text, Format::Json, "the body").map_err(|error| (422, error.to_string()))?;
+            *world = seed.world().map_err(|error| (422, error.to_string()))?;
+            Ok(json!({}))
+        }
+        (Method::Get, ["faults"]) => Ok(json!(world.faults)),
+        (Method::Post, ["faults"]) => {
+            let fault: Fault = read(request)?;
+            fault.check(&world.state).map_err(|reason| (422, reason))?;
+            world.add_fault(fault);
+            Ok(json!({}))
+        }
+        (Method::Delete, ["faults"]) => {
+            world.faults.clear();
+            Ok(json!({}))
+        }
+        (Method::Post, ["clock"]) => {
+            let body: Value = read(request)?;
+            let seconds = body["advance_s"].as_i64().filter(|seconds| (0..=10_000_000_000).contains(seconds));
+            world.pass(
+                seconds
+                    .ok_or_else(|| (422, "advance_s must be a number of seconds, 0 or more".to_owned()))?,
+            );
+            Ok(json!({"now": world.state.now}))
+        }
+        (Method::Post, ["limits"]) => {
+            world.limits = read(request)?;
+            Ok(json!(world.limits))
+        }
+        _ => Err((
+            404,
+            format!(
+                "there is no {} {}; GET /_gradus lists what there is",
+                request.method.name(),
+                request.path
+            ),
+        )),
+    }
+}
+
+fn no_snapshot(name: &str) -> Refusal {
+    (404, format!("there is no snapshot {name:?}"))
+}
+
+fn named(world: &World, name: &str) -> Result<Inventory, Refusal> {
+    match name {
+        "now" => Ok(inventory(&world.state)),
+        "seed" => Ok(inventory(&world.seed.state)),
+        _ => world.snapshots.get(name).map(|one| inventory(&one.state)).ok_or_else(|| no_snapshot(name)),
+    }
+}

@@ -1,0 +1,65 @@
+//! What is different between two states, thing by thing.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::inventory::Inventory;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    Added,
+    Removed,
+    Changed,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    pub path: String,
+    pub what: What,
+    /// Of what changed: which of its fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+}
+
+/// In the order of the paths.
+pub fn difference(before: &Inventory, after: &Inventory) -> Vec<Difference> {
+    let gone = before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(path, value)| Difference {
+        path: path.clone(),
+        what: What::Removed,
+        fields: Vec::new(),
+        before: Some(value.clone()),
+        after: None,
+    });
+    let come = after.iter().filter_map(|(path, value)| match before.get(path) {
+        Some(old) if old == value => None,
+        Some(old) => Some(Difference {
+            path: path.clone(),
+            what: What::Changed,
+            fields: changed_fields(old, value),
+            before: Some(old.clone()),
+            after: Some(value.clone()),
+        }),
+        None => Some(Difference {
+            path: path.clone(),
+            what: What::Added,
+            fields: Vec::new(),
+            before: None,
+            after: Some(value.clone()),
+        }),
+    });
+    let mut found: Vec<_> = gone.chain(come).collect();
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found
+}
+
+fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
+    let (Some(before), Some(after)) = (before.as_object(), after.as_object()) else { return Vec::new() };
+    let of_after =
+        after.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(name, _)| name.clone());
+    of_after.chain(before.keys().filter(|name| !after.contains_key(*name)).cloned()).collect()
+}

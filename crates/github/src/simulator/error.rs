@@ -1,0 +1,127 @@
+//! How GitHub says no: one body for all refusals, in the few forms that clients know.
+
+use serde_json::{Map, Value, json};
+
+pub(super) const DOCS: &str = "https://docs.github.com/rest";
+
+#[derive(Clone, Debug)]
+pub(super) struct ApiError {
+    pub(super) status: u16,
+    pub(super) message: String,
+    /// Details; left out of the body where there are none.
+    pub(super) errors: Vec<Value>,
+    /// Whether the documentation that is named is the operation's own, as mostly.
+    pub(super) names_operation: bool,
+    pub(super) headers: Vec<(&'static str, String)>,
+    /// Keys beside the usual ones.
+    pub(super) extra: Vec<(&'static str, String)>,
+}
+
+impl ApiError {
+    pub(super) fn new(status: u16, message: impl Into<String>) -> ApiError {
+        ApiError {
+            status,
+            message: message.into(),
+            errors: Vec::new(),
+            names_operation: true,
+            headers: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
+    pub(super) fn general(mut self) -> ApiError {
+        self.names_operation = false;
+        self
+    }
+
+    pub(super) fn not_found() -> ApiError {
+        ApiError::new(404, "Not Found")
+    }
+
+    pub(super) fn requires_authentication() -> ApiError {
+        ApiError::new(401, "Requires authentication").general()
+    }
+
+    /// The token is good, but not for this.
+    pub(super) fn out_of_reach() -> ApiError {
+        ApiError::new(403, "Resource not accessible by personal access token")
+    }
+
+    pub(super) fn needs_admin() -> ApiError {
+        ApiError::new(403, "Must have admin rights to Repository.")
+    }
+
+    pub(super) fn empty_repository() -> ApiError {
+        ApiError::new(409, "Git Repository is empty.")
+    }
+
+    /// A field that must be there is not.
+    pub(super) fn missing(field: &str) -> ApiError {
+        ApiError::new(422, format!("Invalid request.\n\n\"{field}\" wasn't supplied."))
+    }
+
+    pub(super) fn wrong_type(field: &str, value: &Value, wanted: &str) -> ApiError {
+        let shown = if value.is_null() { "nil".to_owned() } else { shortened(&value.to_string()) };
+        ApiError::new(422, format!("Invalid request.\n\nFor 'properties/{field}', {shown} is not {wanted}."))
+    }
+
+    pub(super) fn not_one_of(field: &str, value: &str, allowed: &[&str]) -> ApiError {
+        let allowed = allowed.join(", ");
+        let value = shortened(value);
+        ApiError::new(
+            422,
+            format!("Invalid request.\n\nFor 'properties/{field}', {value} is not a member of [{allowed}]."),
+        )
+    }
+
+    /// A rule of the domain is broken: `code` is one of GitHub's few.
+    pub(super) fn validation(resource: &str, field: &str, code: &str) -> ApiError {
+        ApiError::validation_of(json!({"resource": resource, "field": field, "code": code}))
+    }
+
+    pub(super) fn validation_of(error: Value) -> ApiError {
+        let mut made = ApiError::new(422, "Validation Failed");
+        made.errors.push(error);
+        made
+    }
+
+    /// A rule without a code, told in words.
+    pub(super) fn custom(resource: &str, field: Option<&str>, message: impl Into<String>) -> ApiError {
+        let mut error = json!({"resource": resource, "code": "custom", "message": message.into()});
+        if let Some(field) = field {
+            error["field"] = json!(field);
+        }
+        ApiError::validation_of(error)
+    }
+
+    /// Reviews are refused in a form of their own.
+    pub(super) fn unprocessable(reason: &str) -> ApiError {
+        let mut made = ApiError::new(422, "Unprocessable Entity");
+        made.errors.push(json!(reason));
+        made
+    }
+
+    pub(super) fn body(&self, docs: &str) -> Value {
+        let mut body = Map::new();
+        body.insert("message".to_owned(), json!(self.message));
+        if !self.errors.is_empty() {
+            body.insert("errors".to_owned(), Value::Array(self.errors.clone()));
+        }
+        for (key, value) in &self.extra {
+            body.insert((*key).to_owned(), json!(value));
+        }
+        let docs = if self.names_operation { docs } else { DOCS };
+        body.insert("documentation_url".to_owned(), json!(docs));
+        body.insert("status".to_owned(), json!(self.status.to_string()));
+        Value::Object(body)
+    }
+}
+
+/// What a client sent is not sent back at any length.
+fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(100).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    short
+}

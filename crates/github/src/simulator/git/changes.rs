@@ -1,0 +1,191 @@
+//! Which files differ between two trees, with renames found as git finds them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::diff::{Patch, as_text, lines, patch};
+use super::object::{EMPTY_TREE, Mode, ObjectId};
+use super::objects::Objects;
+use super::tree::Leaf;
+
+/// GitHub shows no more files of a commit.
+const MOST_FILES: usize = 3000;
+/// More files gone and come than this are not compared with each other.
+const MOST_RENAMES: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    Added,
+    Removed,
+    Modified,
+    Renamed,
+}
+
+impl ChangeKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            ChangeKind::Added => "added",
+            ChangeKind::Removed => "removed",
+            ChangeKind::Modified => "modified",
+            ChangeKind::Renamed => "renamed",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub kind: ChangeKind,
+    pub path: String,
+    pub previous_path: Option<String>,
+    /// The blob after the change; before it, for files that are gone.
+    pub id: ObjectId,
+    pub additions: usize,
+    pub deletions: usize,
+    pub patch: Option<String>,
+}
+
+/// The changed files in the order of their paths.
+pub fn changes(objects: &Objects, old: ObjectId, new: ObjectId) -> Vec<Change> {
+    let (mut gone, mut come, mut found) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for (path, before, after) in differing(objects, old, new) {
+        match (before, after) {
+            (Some(before), Some(after)) => {
+                found.push(change(objects, ChangeKind::Modified, path, None, Some(before), Some(after)));
+            }
+            (Some(before), None) => drop(gone.insert(path, before)),
+            (None, Some(after)) => drop(come.insert(path, after)),
+            (None, None) => {}
+        }
+    }
+    for (from, to) in renames(objects, &gone, &come) {
+        if let (Some(before), Some(after)) = (gone.remove(&from), come.remove(&to)) {
+            found.push(change(objects, ChangeKind::Renamed, to, Some(from), Some(before), Some(after)));
+        }
+    }
+    for (path, before) in gone {
+        found.push(change(objects, ChangeKind::Removed, path, None, Some(before), None));
+    }
+    for (path, after) in come {
+        found.push(change(objects, ChangeKind::Added, path, None, None, Some(after)));
+    }
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found
+}
+
+fn change(
+    objects: &Objects,
+    kind: ChangeKind,
+    path: String,
+    previous_path: Option<String>,
+    before: Option<Leaf>,
+    after: Option<Leaf>,
+) -> Change {
+    let content = |leaf: Option<Leaf>| leaf.and_then(|leaf| objects.blob(leaf.id)).unwrap_or_default();
+    let Patch { additions, deletions, text } = patch(content(before), content(after));
+    let id = after.or(before).map_or(EMPTY_TREE, |leaf| leaf.id);
+    Change { kind, path, previous_path, id, additions, deletions, patch: text }
+}
+
+/// Leaves that are not the same on both sides. Equal subtrees are not looked into.
+fn differing(objects: &Objects, old: ObjectId, new: ObjectId) -> Vec<(String, Option<Leaf>, Option<Leaf>)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![(String::new(), Some(old), Some(new))];
+    // Trees that name each other many times over would be walked for ever.
+    let mut budget = 100_000_usize;
+    while let Some((above, old, new)) = waiting.pop() {
+        let side = |tree: Option<ObjectId>| {
+            let entries = tree.and_then(|tree| objects.tree(tree)).unwrap_or_default();
+            entries.iter().map(|entry| (entry.name.as_str(), entry)).collect::<BTreeMap<_, _>>()
+        };
+        let (old, new) = (side(old), side(new));
+        let names: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
+        for name in names {
+            budget = budget.saturating_sub(1);
+            if budget == 0 || found.len() >= MOST_FILES {
+                return found;
+            }
+            let (before, after) = (old.get(name), new.get(name));
+            if before.map(|entry| (entry.mode, entry.id)) == after.map(|entry| (entry.mode, entry.id)) {
+                continue;
+            }
+            let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
+            let directory = |entry: Option<&&_>| {
+                entry
+                    .filter(|entry: &&&super::object::TreeEntry| entry.mode == Mode::Directory)
+                    .map(|entry| entry.id)
+            };
+            let leaf = |entry: Option<&&_>| {
+                entry
+                    .filter(|entry: &&&super::object::TreeEntry| entry.mode != Mode::Directory)
+                    .map(|entry| Leaf { mode: entry.mode, id: entry.id })
+            };
+            if leaf(before).is_some() || leaf(after).is_some() {
+                found.push((path.clone(), leaf(before), leaf(after)));
+            }
+            if directory(before).is_some() || directory(after).is_some() {
+                waiting.push((path, directory(before), directory(after)));
+            }
+        }
+    }
+    found
+}
+
+/// Files that went and came with the same content, or with at least half of it.
+fn renames(
+    objects: &Objects,
+    gone: &BTreeMap<String, Leaf>,
+    come: &BTreeMap<String, Leaf>,
+) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let (mut from_taken, mut to_taken) = (BTreeSet::new(), BTreeSet::new());
+    for (to, after) in come {
+        let same = |(from, before): &(&String, &Leaf)| before.id == after.id && !from_taken.contains(*from);
+        if let Some((from, _)) = gone.iter().find(same) {
+            from_taken.insert(from.clone());
+            to_taken.insert(to.clone());
+            found.push((from.clone(), to.clone()));
+        }
+    }
+    let left: Vec<_> = gone.iter().filter(|(path, _)| !from_taken.contains(*path)).collect();
+    let right: Vec<_> = come.iter().filter(|(path, _)| !to_taken.contains(*path)).collect();
+    if left.len() * right.len() > MOST_RENAMES {
+        return found;
+    }
+    let mut alike = Vec::new();
+    for (from, before) in &left {
+        for (to, after) in &right {
+            let share = similarity(objects, before, after);
+            if share >= 50 {
+                alike.push((100 - share, *from, *to));
+            }
+        }
+    }
+    alike.sort();
+    for (_, from, to) in alike {
+        if from_taken.insert(from.clone()) {
+            if to_taken.insert(to.clone()) {
+                found.push((from.clone(), to.clone()));
+            } else {
+                from_taken.remove(from);
+            }
+        }
+    }
+    found
+}
+
+/// Percent of the larger file's bytes that are in lines of both.
+fn similarity(objects: &Objects, one: &Leaf, other: &Leaf) -> usize {
+    let text = |leaf: &Leaf| objects.blob(leaf.id).and_then(as_text);
+    let (Some(one), Some(other)) = (text(one), text(other)) else { return 0 };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in lines(one) {
+        *counts.entry(line).or_default() += 1;
+    }
+    let mut same = 0;
+    for line in lines(other) {
+        if let Some(count) = counts.get_mut(line).filter(|count| **count > 0) {
+            *count -= 1;
+            same += line.len();
+        }
+    }
+    same * 100 / one.len().max(other.len()).max(1)
+}

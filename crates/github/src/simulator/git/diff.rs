@@ -1,0 +1,238 @@
+//! Differences between texts, line by line: the shortest script of changes (Myers), and the patch that GitHub shows.
+
+use std::ops::Range;
+
+/// With more changes than this the middle is told as one replacement: hostile texts must not cost their square.
+const MOST_EDITS: usize = 1500;
+/// Lines around a change.
+const CONTEXT: usize = 3;
+
+/// Lines of the old text that make way for lines of the new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hunk {
+    pub(crate) old: Range<usize>,
+    pub(crate) new: Range<usize>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Patch {
+    pub(crate) additions: usize,
+    pub(crate) deletions: usize,
+    /// From the first `@@` on; none for binary files.
+    pub(crate) text: Option<String>,
+}
+
+/// Lines with their ends.
+pub(crate) fn lines(text: &str) -> Vec<&str> {
+    text.split_inclusive('\n').collect()
+}
+
+/// What git takes for binary: a zero byte near the beginning.
+pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
+    if bytes.iter().take(8000).any(|byte| *byte == 0) {
+        return None;
+    }
+    std::str::from_utf8(bytes).ok()
+}
+
+/// The changes from one text to another, in order and apart from each other.
+pub(crate) fn hunks(old: &[&str], new: &[&str]) -> Vec<Hunk> {
+    let prefix = old.iter().zip(new).take_while(|(one, other)| one == other).count();
+    let rest = old.len().min(new.len()) - prefix;
+    let same_end = |(one, other): &(&&str, &&str)| one == other;
+    let suffix = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(same_end).count();
+    let (old, new) = (&old[prefix..old.len() - suffix], &new[prefix..new.len() - suffix]);
+    let mut found: Vec<Hunk> = Vec::new();
+    for edit in edits(old, new) {
+        let (at_old, at_new) = (edit.old.start + prefix, edit.new.start + prefix);
+        let (end_old, end_new) = (edit.old.end + prefix, edit.new.end + prefix);
+        match found.last_mut() {
+            Some(last) if last.old.end == at_old && last.new.end == at_new => {
+                last.old.end = end_old;
+                last.new.end = end_new;
+            }
+            _ => found.push(Hunk { old: at_old..end_old, new: at_new..end_new }),
+        }
+    }
+    found
+}
+
+/// Single insertions and removals, in order.
+fn edits(old: &[&str], new: &[&str]) -> Vec<Hunk> {
+    let (rows, columns) = (old.len() as isize, new.len() as isize);
+    if rows == 0 && columns == 0 {
+        return Vec::new();
+    }
+    let whole = || vec![Hunk { old: 0..old.len(), new: 0..new.len() }];
+    if rows == 0 || columns == 0 {
+        return whole();
+    }
+    let most = MOST_EDITS.min(old.len() + new.len()) as isize;
+    let width = (2 * most + 3) as usize;
+    let place = |diagonal: isize| (diagonal + most + 1) as usize;
+    let mut furthest = vec![0_isize; width];
+    // What `furthest` was before each round, as far as that round reaches.
+    let mut rounds: Vec<Vec<isize>> = Vec::new();
+    for round in 0..=most {
+        rounds.push(furthest[place(-round - 1)..=place(round + 1)].to_vec());
+        let mut diagonal = -round;
+        while diagonal <= round {
+            let down = diagonal == -round
+                || (diagonal != round && furthest[place(diagonal - 1)] < furthest[place(diagonal + 1)]);
+            let mut x = if down { furthest[place(diagonal + 1)] } else { furthest[place(diagonal - 1)] + 1 };
+            let mut y = x - diagonal;
+            while x < rows && y < columns && old[x as usize] == new[y as usize] {
+                (x, y) = (x + 1, y + 1);
+            }
+            furthest[place(diagonal)] = x;
+            if x >= rows && y >= columns {
+                return backtrack(&rounds, rows, columns);
+            }
+            diagonal += 2;
+        }
+    }
+    whole()
+}
+
+fn backtrack(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<Hunk> {
+    let mut found = Vec::new();
+    let (mut x, mut y) = (rows, columns);
+    for (round, furthest) in rounds.iter().enumerate().rev() {
+        let round = round as isize;
+        if round == 0 {
+            break;
+        }
+        let at = |diagonal: isize| furthest[(diagonal + round + 1) as usize];
+        let diagonal = x - y;
+        let down = diagonal == -round || (diagonal != round && at(diagonal - 1) < at(diagonal + 1));
+        let before = if down { diagonal + 1 } else { diagonal - 1 };
+        let before_x = at(before);
+        let before_y = before_x - before;
+        let (from_x, from_y) = (before_x as usize, before_y as usize);
+        found.push(if down {
+            Hunk { old: from_x..from_x, new: from_y..from_y + 1 }
+        } else {
+            Hunk { old: from_x..from_x + 1, new: from_y..from_y }
+        });
+        (x, y) = (before_x, before_y);
+    }
+    found.reverse();
+    found
+}
+
+/// The patch between two contents, as GitHub shows it.
+pub(crate) fn patch(old: &[u8], new: &[u8]) -> Patch {
+    let (Some(old), Some(new)) = (as_text(old), as_text(new)) else { return Patch::default() };
+    let (old, new) = (lines(old), lines(new));
+    let hunks = hunks(&old, &new);
+    let additions = hunks.iter().map(|hunk| hunk.new.len()).sum();
+    let deletions = hunks.iter().map(|hunk| hunk.old.len()).sum();
+    let mut text = String::new();
+    let mut rest = hunks.as_slice();
+    while !rest.is_empty() {
+        let near = |pair: &[Hunk]| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT;
+        let count = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
+        let (group, others) = rest.split_at(count);
+        write_group(&mut text, &old, &new, group);
+        rest = others;
+    }
+    // The last line of a patch has no end.
+    let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
+    Patch { additions, deletions, text: (!hunks.is_empty()).then_some(text) }
+}
+
+fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[Hunk]) {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
+    let before = first.old.start.min(CONTEXT);
+    let after = (old.len() - last.old.end).min(CONTEXT);
+    let (old_start, old_end) = (first.old.start - before, last.old.end + after);
+    let (new_start, new_end) = (first.new.start - before, last.new.end + after);
+    let range = |start: usize, end: usize| match end - start {
+        // Git names the line before when there is none.
+        0 => format!("{start},0"),
+        1 => format!("{}", start + 1),
+        length => format!("{},{length}", start + 1),
+    };
+    text.push_str(&format!("@@ -{} +{} @@", range(old_start, old_end), range(new_start, new_end)));
+    if let Some(heading) = heading(&old[..old_start]) {
+        text.push(' ');
+        text.push_str(heading);
+    }
+    text.push('\n');
+    let mut at = old_start;
+    for hunk in group {
+        old[at..hunk.old.start].iter().for_each(|line| write_line(text, ' ', line));
+        old[hunk.old.clone()].iter().for_each(|line| write_line(text, '-', line));
+        new[hunk.new.clone()].iter().for_each(|line| write_line(text, '+', line));
+        at = hunk.old.end;
+    }
+    old[at..old_end].iter().for_each(|line| write_line(text, ' ', line));
+}
+
+/// The last line above that looks like the beginning of something, at most 80 bytes of it.
+fn heading<'t>(above: &[&'t str]) -> Option<&'t str> {
+    let begins = |line: &&&str| line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$');
+    let line = above.iter().rev().find(begins)?.trim_end();
+    let mut end = line.len().min(80);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    Some(line[..end].trim_end())
+}
+
+fn write_line(text: &mut String, mark: char, line: &str) {
+    text.push(mark);
+    text.push_str(line);
+    if !line.ends_with('\n') {
+        text.push_str("\n\\ No newline at end of file\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_line_changed() {
+        let patch = patch(b"# Demo\n\nhello\n", b"# Demo\n\nhello world\n");
+        assert_eq!((patch.additions, patch.deletions), (1, 1));
+        assert_eq!(patch.text.as_deref(), Some("@@ -1,3 +1,3 @@\n # Demo\n \n-hello\n+hello world"));
+    }
+
+    #[test]
+    fn files_that_begin_and_end() {
+        assert_eq!(patch(b"", b"a\n").text.as_deref(), Some("@@ -0,0 +1 @@\n+a"));
+        assert_eq!(
+            patch(b"a\nb", b"").text.as_deref(),
+            Some("@@ -1,2 +0,0 @@\n-a\n-b\n\\ No newline at end of file")
+        );
+        assert_eq!(patch(b"a\n", b"a\n"), Patch::default());
+        assert_eq!(patch(b"a\0", b"b").text, None);
+    }
+
+    #[test]
+    fn texts_without_anything_in_common_end_soon() {
+        let text = |from: usize| (from..from + 100_000).map(|n| format!("{n}\n")).collect::<String>();
+        let patch = patch(text(0).as_bytes(), text(500_000).as_bytes());
+        assert_eq!((patch.additions, patch.deletions), (100_000, 100_000));
+    }
+
+    proptest! {
+        #[test]
+        fn hunks_turn_the_old_text_into_the_new(old in "[ab\n]{0,60}", new in "[ab\n]{0,60}") {
+            let (old, new) = (lines(&old), lines(&new));
+            let mut made: Vec<&str> = Vec::new();
+            let mut at = 0;
+            for hunk in hunks(&old, &new) {
+                made.extend(&old[at..hunk.old.start]);
+                prop_assert_eq!(made.len(), hunk.new.start);
+                made.extend(&new[hunk.new.clone()]);
+                at = hunk.old.end;
+            }
+            made.extend(&old[at..]);
+            prop_assert_eq!(made, new);
+        }
+    }
+}

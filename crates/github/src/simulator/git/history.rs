@@ -1,0 +1,123 @@
+//! Who descends from whom.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use super::object::ObjectId;
+use super::objects::Objects;
+
+/// The commit and all it descends from.
+pub fn ancestors(objects: &Objects, from: ObjectId) -> BTreeSet<ObjectId> {
+    let mut found = BTreeSet::new();
+    let mut waiting = vec![from];
+    while let Some(id) = waiting.pop() {
+        if let Some(commit) = objects.commit(id)
+            && found.insert(id)
+        {
+            waiting.extend(&commit.parents);
+        }
+    }
+    found
+}
+
+pub fn is_ancestor(objects: &Objects, ancestor: ObjectId, of: ObjectId) -> bool {
+    ancestor == of || ancestors(objects, of).contains(&ancestor)
+}
+
+/// Newest first, and never a parent before its child; `hidden` and what is in it left out.
+pub fn log(objects: &Objects, from: ObjectId, hidden: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut children: std::collections::BTreeMap<ObjectId, usize> = std::collections::BTreeMap::new();
+    let shown: BTreeSet<_> = ancestors(objects, from).difference(hidden).copied().collect();
+    for id in &shown {
+        for parent in objects.commit(*id).map(|commit| commit.parents.as_slice()).unwrap_or_default() {
+            *children.entry(*parent).or_default() += 1;
+        }
+    }
+    let mut waiting = BinaryHeap::new();
+    let date = |id: ObjectId| objects.commit(id).map_or(0, |commit| commit.committer.at);
+    if shown.contains(&from) {
+        waiting.push((date(from), Reverse(0), from));
+    }
+    while let Some((_, _, id)) = waiting.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        found.push(id);
+        for parent in objects.commit(id).map(|commit| commit.parents.as_slice()).unwrap_or_default() {
+            let left = children.entry(*parent).or_default();
+            *left = left.saturating_sub(1);
+            if *left == 0 && shown.contains(parent) {
+                waiting.push((date(*parent), Reverse(found.len()), *parent));
+            }
+        }
+    }
+    found
+}
+
+/// The best commit that both descend from.
+pub fn merge_base(objects: &Objects, one: ObjectId, other: ObjectId) -> Option<ObjectId> {
+    let common: BTreeSet<_> =
+        ancestors(objects, one).intersection(&ancestors(objects, other)).copied().collect();
+    let mut best = common.clone();
+    for id in &common {
+        // All between a common commit and one of its ancestors is common too: looking at parents is enough.
+        for parent in objects.commit(*id).map(|commit| commit.parents.as_slice()).unwrap_or_default() {
+            best.remove(parent);
+        }
+    }
+    best.into_iter().max_by_key(|id| (objects.commit(*id).map(|commit| commit.committer.at), *id))
+}
+
+/// How many commits the head has that the base has not, and the other way round.
+pub fn ahead_behind(objects: &Objects, base: ObjectId, head: ObjectId) -> (usize, usize) {
+    let (base, head) = (ancestors(objects, base), ancestors(objects, head));
+    (head.difference(&base).count(), base.difference(&head).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::object::{Commit, EMPTY_TREE, Object, Signature};
+    use super::*;
+
+    fn commit(objects: &mut Objects, at: i64, parents: &[ObjectId]) -> ObjectId {
+        let who = Signature::new("a", "a@example.com", at);
+        objects.insert(Object::Commit(Commit {
+            tree: EMPTY_TREE,
+            parents: parents.to_vec(),
+            author: who.clone(),
+            committer: who,
+            message: at.to_string(),
+        }))
+    }
+
+    #[test]
+    fn bases_and_distances() {
+        let mut objects = Objects::default();
+        let root = commit(&mut objects, 1, &[]);
+        let fork = commit(&mut objects, 2, &[root]);
+        let left = commit(&mut objects, 3, &[fork]);
+        let right = commit(&mut objects, 4, &[fork]);
+        let merge = commit(&mut objects, 5, &[left, right]);
+        let stranger = commit(&mut objects, 6, &[]);
+        assert_eq!(merge_base(&objects, left, right), Some(fork));
+        assert_eq!(merge_base(&objects, merge, right), Some(right));
+        assert_eq!(merge_base(&objects, merge, stranger), None);
+        assert_eq!(ahead_behind(&objects, left, merge), (2, 0));
+        assert_eq!(ahead_behind(&objects, left, right), (1, 1));
+        assert_eq!(log(&objects, merge, &BTreeSet::new()), [merge, right, left, fork, root]);
+        assert_eq!(log(&objects, merge, &ancestors(&objects, left)), [merge, right]);
+        assert!(is_ancestor(&objects, root, merge) && !is_ancestor(&objects, merge, root));
+    }
+
+    #[test]
+    fn a_clock_that_went_back_puts_no_parent_first() {
+        let mut objects = Objects::default();
+        let root = commit(&mut objects, 100, &[]);
+        let left = commit(&mut objects, 3, &[root]);
+        let right = commit(&mut objects, 2, &[root]);
+        let merge = commit(&mut objects, 1, &[left, right]);
+        assert_eq!(log(&objects, merge, &BTreeSet::new()), [merge, left, right, root]);
+    }
+}

@@ -1,0 +1,212 @@
+//! Three-way merges of texts and trees. What git's own merge calls a conflict is one here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::diff::{Hunk, as_text, hunks, lines};
+use super::object::{Mode, Object, ObjectId};
+use super::objects::Objects;
+use super::tree::{Leaf, edit, files};
+
+/// Both sides' changes to a text; none if they touch the same or neighbouring lines differently.
+pub fn merge_texts(base: &str, ours: &str, theirs: &str) -> Option<String> {
+    let (base, ours, theirs) = (lines(base), lines(ours), lines(theirs));
+    let (left, right) = (hunks(&base, &ours), hunks(&base, &theirs));
+    let mut made = String::new();
+    let (mut at, mut l, mut r) = (0, 0, 0);
+    while l < left.len() || r < right.len() {
+        let start = match (left.get(l), right.get(r)) {
+            (Some(one), Some(other)) => one.old.start.min(other.old.start),
+            (Some(one), None) | (None, Some(one)) => one.old.start,
+            (None, None) => break,
+        };
+        // Takes in all changes of either side that touch each other.
+        let (first_l, first_r, mut end) = (l, r, start);
+        loop {
+            if left.get(l).is_some_and(|hunk| hunk.old.start <= end) {
+                end = end.max(left[l].old.end);
+                l += 1;
+            } else if right.get(r).is_some_and(|hunk| hunk.old.start <= end) {
+                end = end.max(right[r].old.end);
+                r += 1;
+            } else {
+                break;
+            }
+        }
+        made.extend(base[at..start].iter().copied());
+        let (left, right) = (&left[first_l..l], &right[first_r..r]);
+        let ours = side(left, &base, &ours, start, end);
+        let theirs = side(right, &base, &theirs, start, end);
+        if left.is_empty() || (!right.is_empty() && ours == theirs) {
+            made.push_str(&theirs);
+        } else if right.is_empty() {
+            made.push_str(&ours);
+        } else {
+            return None;
+        }
+        at = end;
+    }
+    made.extend(base[at..].iter().copied());
+    Some(made)
+}
+
+/// What one side makes of these lines of the base.
+fn side(hunks: &[Hunk], base: &[&str], new: &[&str], start: usize, end: usize) -> String {
+    let mut made = String::new();
+    let mut at = start;
+    for hunk in hunks {
+        made.extend(base[at..hunk.old.start].iter().copied());
+        made.extend(new[hunk.new.clone()].iter().copied());
+        at = hunk.old.end;
+    }
+    made.extend(base[at..end].iter().copied());
+    made
+}
+
+/// What a merge of trees comes to, before anything is written.
+#[derive(Debug)]
+pub struct MergePlan {
+    ours: ObjectId,
+    changes: BTreeMap<String, Option<Leaf>>,
+    texts: Vec<(String, Mode, String)>,
+}
+
+impl MergePlan {
+    /// The merged tree.
+    pub fn write(mut self, objects: &mut Objects) -> ObjectId {
+        for (path, mode, text) in self.texts {
+            let id = objects.insert(Object::Blob(text.into_bytes()));
+            self.changes.insert(path, Some(Leaf { mode, id }));
+        }
+        edit(objects, self.ours, &self.changes)
+    }
+}
+
+/// Both sides' changes to a tree, or the paths that are in conflict.
+pub fn merge_trees(
+    objects: &Objects,
+    base: ObjectId,
+    ours: ObjectId,
+    theirs: ObjectId,
+) -> Result<MergePlan, Vec<String>> {
+    let (base, left, right) = (files(objects, base), files(objects, ours), files(objects, theirs));
+    let mut changes: BTreeMap<String, Option<Leaf>> = BTreeMap::new();
+    let mut conflicts = Vec::new();
+    let mut texts = Vec::new();
+    let paths: BTreeSet<&String> = base.keys().chain(left.keys()).chain(right.keys()).collect();
+    for path in paths {
+        let (was, one, other) = (base.get(path), left.get(path), right.get(path));
+        if one == other || other == was {
+            continue;
+        }
+        if one == was {
+            changes.insert(path.clone(), other.copied());
+            continue;
+        }
+        match (one, other) {
+            (Some(one), Some(other)) => match merge_files(objects, was, one, other) {
+                Some((mode, text)) => texts.push((path.clone(), mode, text)),
+                None => conflicts.push(path.clone()),
+            },
+            _ => conflicts.push(path.clone()),
+        }
+    }
+    conflicts.extend(file_or_directory(&left, &changes));
+    if conflicts.is_empty() {
+        return Ok(MergePlan { ours, changes, texts });
+    }
+    conflicts.sort();
+    conflicts.dedup();
+    Err(conflicts)
+}
+
+/// Paths that would be a file of one side and a directory of the other.
+fn file_or_directory(ours: &BTreeMap<String, Leaf>, changes: &BTreeMap<String, Option<Leaf>>) -> Vec<String> {
+    let kept = ours.keys().filter(|path| !matches!(changes.get(*path), Some(None)));
+    let new = changes.iter().filter(|(_, leaf)| leaf.is_some()).map(|(path, _)| path);
+    let merged: BTreeSet<&str> = kept.chain(new).map(String::as_str).collect();
+    let above = |path: &&str| {
+        let mut parts = path.match_indices('/').map(|(at, _)| &path[..at]);
+        parts.find(|part| merged.contains(part)).map(str::to_owned)
+    };
+    merged.iter().filter_map(above).collect()
+}
+
+fn merge_files(objects: &Objects, was: Option<&Leaf>, one: &Leaf, other: &Leaf) -> Option<(Mode, String)> {
+    let is_file = |leaf: &Leaf| matches!(leaf.mode, Mode::File | Mode::Executable);
+    if !is_file(one) || !is_file(other) {
+        return None;
+    }
+    let mode = if Some(one.mode) == was.map(|was| was.mode) { other.mode } else { one.mode };
+    // Two files that came from nowhere have nothing to be merged upon, unless they are the same.
+    let text = |leaf: &Leaf| objects.blob(leaf.id).and_then(as_text);
+    if one.id == other.id {
+        return Some((mode, text(one)?.to_owned()));
+    }
+    let was = was?;
+    Some((mode, merge_texts(text(was)?, text(one)?, text(other)?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::object::EMPTY_TREE;
+    use super::*;
+
+    #[test]
+    fn changes_apart_from_each_other_are_both_kept() {
+        let base = "1\n2\n3\n4\n5\n";
+        assert_eq!(
+            merge_texts(base, "one\n2\n3\n4\n5\n", "1\n2\n3\n4\nfive\n").as_deref(),
+            Some("one\n2\n3\n4\nfive\n")
+        );
+        assert_eq!(
+            merge_texts(base, "1\n2\nX\n4\n5\n", "1\n2\nX\n4\n5\n").as_deref(),
+            Some("1\n2\nX\n4\n5\n")
+        );
+        assert_eq!(merge_texts(base, "1\n2\nX\n4\n5\n", "1\n2\nY\n4\n5\n"), None);
+        // Neighbouring lines are a conflict in git, too.
+        assert_eq!(merge_texts(base, "1\nX\n3\n4\n5\n", "1\n2\nY\n4\n5\n"), None);
+    }
+
+    #[test]
+    fn trees_merge_file_by_file() {
+        let mut objects = Objects::default();
+        let mut tree = |files: &[(&str, &str)]| {
+            let changes = files
+                .iter()
+                .map(|(path, text)| {
+                    let id = objects.insert(Object::Blob((*text).into()));
+                    ((*path).to_owned(), Some(Leaf { mode: Mode::File, id }))
+                })
+                .collect();
+            edit(&mut objects, EMPTY_TREE, &changes)
+        };
+        let base = tree(&[("a", "a\n"), ("b", "b\n")]);
+        let ours = tree(&[("a", "A\n"), ("b", "b\n")]);
+        let theirs = tree(&[("a", "a\n"), ("b", "b\n"), ("c/d", "d\n")]);
+        let both = tree(&[("a", "A\n"), ("b", "b\n"), ("c/d", "d\n")]);
+        let other = tree(&[("a", "other\n"), ("b", "b\n")]);
+        let file = tree(&[("a", "a\n"), ("b", "b\n"), ("c", "file\n")]);
+        let gone = tree(&[("b", "b\n")]);
+        assert_eq!(merge_trees(&objects, base, ours, theirs).map(|plan| plan.write(&mut objects)), Ok(both));
+        assert_eq!(merge_trees(&objects, base, ours, other).unwrap_err(), vec!["a".to_owned()]);
+        assert_eq!(merge_trees(&objects, base, ours, gone).unwrap_err(), vec!["a".to_owned()]);
+        assert_eq!(merge_trees(&objects, base, file, theirs).unwrap_err(), vec!["c".to_owned()]);
+        assert_eq!(merge_trees(&objects, base, theirs, file).unwrap_err(), vec!["c".to_owned()]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_side_without_changes_gives_the_other(base in "[ab\n]{0,30}", new in "[ab\n]{0,30}") {
+            prop_assert_eq!(merge_texts(&base, &new, &base), Some(new.clone()));
+            prop_assert_eq!(merge_texts(&base, &base, &new), Some(new.clone()));
+            prop_assert_eq!(merge_texts(&base, &new, &new), Some(new));
+        }
+
+        #[test]
+        fn sides_can_be_swapped(base in "[ab\n]{0,30}", one in "[ab\n]{0,30}", other in "[ab\n]{0,30}") {
+            prop_assert_eq!(merge_texts(&base, &one, &other), merge_texts(&base, &other, &one));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A GitHub whose state is known: `World` takes requests and gives answers, with no I/O and no clock but its own, so the
+//! same requests always give the same bytes. `serve` puts it behind a socket.
+
+mod access;
+mod call;
+mod control;
+mod difference;
+mod error;
+mod fault;
+pub mod git;
+mod http;
+mod inventory;
+mod journal;
+mod operations;
+mod page;
+mod rate;
+mod route;
+mod search;
+mod seed;
+mod serve;
+pub mod state;
+mod time;
+mod view;
+mod world;
+
+pub use difference::{Difference, What, difference};
+pub use fault::{Effect, Fault};
+pub use http::{Method, Request, Response};
+pub use inventory::{Inventory, inventory};
+pub use journal::{Counters, Entry};
+pub use rate::Limits;
+pub use seed::{BUILT_IN, Seed, SeedError};
+pub use serve::{ServeError, Server, listen, run};
+pub use time::Time;
+pub use world::{Snapshot, World};
+
+/// Paths below are not GitHub's but the simulator's own.
+pub const CONTROL: &str = "/_gradus";

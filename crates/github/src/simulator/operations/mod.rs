@@ -1,0 +1,71 @@
+//! What can be asked of GitHub: one family of operations a file, each with its routes at the top. A new operation is a
+//! line in `ROUTES` and a function.
+
+mod accounts;
+mod actions;
+mod assignees;
+mod branches;
+mod collaborators;
+mod comments;
+mod commits;
+mod compare;
+mod contents;
+mod forks;
+mod gists;
+mod git_objects;
+mod issue_labels;
+mod issue_lists;
+mod issues;
+mod labels;
+mod merges;
+pub(super) mod merging;
+mod milestones;
+mod pull_merge;
+mod pulls;
+mod references;
+mod releases;
+mod repositories;
+mod repository_lists;
+mod review_comments;
+mod reviews;
+mod searches;
+mod stars;
+mod statuses;
+pub(super) mod writing;
+
+use super::route::Route;
+
+pub(super) fn routes() -> impl Iterator<Item = &'static Route> {
+    let families: [&'static [Route]; 29] = [
+        accounts::ROUTES,
+        repository_lists::ROUTES,
+        repositories::ROUTES,
+        forks::ROUTES,
+        collaborators::ROUTES,
+        contents::ROUTES,
+        branches::ROUTES,
+        references::ROUTES,
+        git_objects::ROUTES,
+        statuses::ROUTES,
+        commits::ROUTES,
+        compare::ROUTES,
+        merges::ROUTES,
+        comments::ROUTES,
+        issue_labels::ROUTES,
+        assignees::ROUTES,
+        issue_lists::ROUTES,
+        issues::ROUTES,
+        labels::ROUTES,
+        milestones::ROUTES,
+        review_comments::ROUTES,
+        reviews::ROUTES,
+        pull_merge::ROUTES,
+        pulls::ROUTES,
+        searches::ROUTES,
+        releases::ROUTES,
+        actions::ROUTES,
+        stars::ROUTES,
+        gists::ROUTES,
+    ];
+    families.into_iter().flatten()
+}

@@ -1,0 +1,109 @@
+//! Worlds as files: who is there, which repositories, what is in them. `docs/simulator.md` describes the format.
+
+mod apply;
+mod file;
+mod history;
+mod tickets;
+
+use std::path::{Path, PathBuf};
+
+pub use file::Seed;
+
+use super::world::World;
+
+/// The worlds that come with Gradus, by name.
+pub const BUILT_IN: [(&str, &str); 5] = [
+    ("w0", include_str!("../../../seeds/w0.toml")),
+    ("w1", include_str!("../../../seeds/w1.toml")),
+    ("w2", include_str!("../../../seeds/w2.toml")),
+    ("w3", include_str!("../../../seeds/w3.toml")),
+    ("w4", include_str!("../../../seeds/w4.toml")),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Json,
+    Toml,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SeedError {
+    #[error("there is no seed {name:?}: give a file (.toml or .json) or one of {known}")]
+    Unknown { name: String, known: String },
+    #[error("{}: {reason}", path.display())]
+    Unreadable { path: PathBuf, reason: std::io::Error },
+    #[error("{origin}: line {line}: {reason}")]
+    Syntax { origin: String, line: usize, reason: String },
+    #[error("{origin}: {place}: {reason}")]
+    Content { origin: String, place: String, reason: String },
+    #[error("{origin}: it extends {name:?}, which in the end extends it again")]
+    Circle { origin: String, name: String },
+}
+
+/// Seeds that extend each other more often than this go in a circle.
+const MOST_LAYERS: usize = 16;
+
+impl Seed {
+    /// A world that comes with Gradus, or a file.
+    pub fn find(name: &str) -> Result<Seed, SeedError> {
+        Seed::find_beside(name, None)
+    }
+
+    fn find_beside(name: &str, folder: Option<&Path>) -> Result<Seed, SeedError> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Seed::parse(text, Format::Toml, name);
+        }
+        let path = folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+        let format = match path.extension().and_then(|ending| ending.to_str()) {
+            Some("toml") => Format::Toml,
+            Some("json") => Format::Json,
+            _ => {
+                let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+                return Err(SeedError::Unknown { name: name.to_owned(), known: known.join(", ") });
+            }
+        };
+        let text = std::fs::read_to_string(&path)
+            .map_err(|reason| SeedError::Unreadable { path: path.clone(), reason })?;
+        let mut seed = Seed::parse(&text, format, &path.display().to_string())?;
+        seed.folder = path.parent().map(Path::to_owned);
+        Ok(seed)
+    }
+
+    /// `origin` is what errors call it.
+    pub fn parse(text: &str, format: Format, origin: &str) -> Result<Seed, SeedError> {
+        let syntax =
+            |line: usize, reason: String| SeedError::Syntax { origin: origin.to_owned(), line, reason };
+        let mut seed: Seed = match format {
+            Format::Json => {
+                serde_json::from_str(text).map_err(|error| syntax(error.line(), error.to_string()))?
+            }
+            Format::Toml => toml::from_str(text).map_err(|error| {
+                let line = error
+                    .span()
+                    .map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+                syntax(line, error.message().replace('\n', " "))
+            })?,
+        };
+        origin.clone_into(&mut seed.origin);
+        Ok(seed)
+    }
+
+    /// The world that it tells of.
+    pub fn world(&self) -> Result<World, SeedError> {
+        let mut layers = Vec::new();
+        let mut above = self.extends.clone();
+        let (mut origin, mut folder) = (self.origin.clone(), self.folder.clone());
+        while let Some(name) = above {
+            if layers.len() >= MOST_LAYERS {
+                return Err(SeedError::Circle { origin, name });
+            }
+            let layer = Seed::find_beside(&name, folder.as_deref())?;
+            above = layer.extends.clone();
+            origin.clone_from(&layer.origin);
+            folder.clone_from(&layer.folder);
+            layers.push(layer);
+        }
+        layers.reverse();
+        apply::apply(layers.iter().chain([self]))
+    }
+}

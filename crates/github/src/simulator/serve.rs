@@ -1,0 +1,185 @@
+//! A world behind a socket. All that is slow or random is out here: connections, waiting, real time.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::http::{Method, Request, Response};
+use super::world::World;
+
+/// The largest body that is taken; a file of 25 MB fits in.
+const MOST_BODY: usize = 40 << 20;
+const MOST_CONNECTIONS: usize = 1024;
+/// How long a client may take to send its headers.
+const HEADERS: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("cannot listen on {address} ({reason}); choose another port with --port")]
+    Bind { address: SocketAddr, reason: std::io::Error },
+    #[error("the simulator cannot start: {0}")]
+    Start(std::io::Error),
+}
+
+/// Opens a port of the loopback; 0 is any free one.
+pub async fn listen(port: u16) -> Result<TcpListener, ServeError> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpListener::bind(address).await.map_err(|reason| ServeError::Bind { address, reason })
+}
+
+/// Serves until dropped. With `real_time` the world's clock goes on between requests as clocks do.
+pub async fn run(listener: TcpListener, world: Arc<Mutex<World>>, real_time: bool) {
+    let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let started = Instant::now();
+    let passed = Arc::new(Mutex::new(0_i64));
+    loop {
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of file handles, mostly: others have to close theirs first.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        // Answers are small: waiting to fill a packet would cost 40 ms each.
+        let _ = stream.set_nodelay(true);
+        let (world, passed) = (Arc::clone(&world), Arc::clone(&passed));
+        let service = service_fn(move |request| {
+            let (world, passed) = (Arc::clone(&world), Arc::clone(&passed));
+            async move {
+                if real_time {
+                    catch_up(&world, &passed, started);
+                }
+                Ok::<_, Infallible>(serve_one(request, &world).await)
+            }
+        });
+        tokio::spawn(async move {
+            let _permit = permit;
+            let mut builder = http1::Builder::new();
+            // The world has a date of its own.
+            builder.timer(TokioTimer::new()).header_read_timeout(HEADERS).auto_date_header(false);
+            // A client that breaks off is its own business.
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+fn catch_up(world: &Mutex<World>, passed: &Mutex<i64>, started: Instant) {
+    let now = i64::try_from(started.elapsed().as_secs()).unwrap_or(i64::MAX);
+    let mut passed = passed.lock().unwrap_or_else(PoisonError::into_inner);
+    if now > *passed {
+        world.lock().unwrap_or_else(PoisonError::into_inner).pass(now - *passed);
+        *passed = now;
+    }
+}
+
+async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> hyper::Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let body = match Limited::new(body, MOST_BODY).collect().await {
+        Ok(body) => body.to_bytes().to_vec(),
+        Err(_) => {
+            let body = format!(
+                "{{\"message\":\"The body is over {MOST_BODY} bytes, or broke off\",\"status\":\"413\"}}"
+            );
+            let response =
+                Response { status: 413, headers: Vec::new(), body: body.into_bytes(), delay_ms: 0 };
+            return sent(response);
+        }
+    };
+    let header = |(name, value): (&HeaderName, &HeaderValue)| {
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let request = Request {
+        method: Method::from_name(head.method.as_str()),
+        path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        headers: head.headers.iter().map(header).collect(),
+        body,
+    };
+    let response = world.lock().unwrap_or_else(PoisonError::into_inner).handle(&request);
+    if response.delay_ms > 0 {
+        tokio::time::sleep(Duration::from_millis(response.delay_ms)).await;
+    }
+    sent(response)
+}
+
+fn sent(response: Response) -> hyper::Response<Full<Bytes>> {
+    let mut made = hyper::Response::new(Full::new(Bytes::from(response.body)));
+    *made.status_mut() =
+        hyper::StatusCode::from_u16(response.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in response.headers {
+        // What cannot be in a header, a name with a line break say, is escaped away.
+        let value = HeaderValue::from_str(&value)
+            .or_else(|_| HeaderValue::from_str(&value.escape_default().to_string()));
+        if let Ok(value) = value {
+            made.headers_mut().append(HeaderName::from_static(name), value);
+        }
+    }
+    made
+}
+
+/// A simulator in a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    port: u16,
+    world: Arc<Mutex<World>>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Server {
+    /// On a port of the loopback; 0 is any free one. Nothing is awaited, so it can be called from anywhere.
+    pub fn start(world: World, port: u16) -> Result<Server, ServeError> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listener =
+            std::net::TcpListener::bind(address).map_err(|reason| ServeError::Bind { address, reason })?;
+        listener.set_nonblocking(true).map_err(ServeError::Start)?;
+        let port = listener.local_addr().map_err(ServeError::Start)?.port();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)?;
+        let listener = {
+            let _runtime = runtime.enter();
+            TcpListener::from_std(listener).map_err(ServeError::Start)?
+        };
+        let world = Arc::new(Mutex::new(world));
+        let shared = Arc::clone(&world);
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = run(listener, shared, false) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Ok(Server { port, world, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What clients take for the API's address.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub fn world(&self) -> &Mutex<World> {
+        &self.world
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

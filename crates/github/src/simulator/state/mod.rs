@@ -1,0 +1,176 @@
+//! What there is in a world: accounts, tokens, repositories, gists. Plain data; what may happen to it is in `operations`,
+//! how it looks in JSON is in `view`.
+
+mod account;
+mod issue;
+mod publication;
+mod pull;
+mod repository;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use account::{Account, AccountId, AccountKind, Reach, Token};
+pub use issue::{Comment, Issue, IssueState, Label, LabelId, Milestone, StateReason, default_labels};
+pub use publication::{CheckState, CommitStatus, Gist, Release, WorkflowRun};
+pub use pull::{Merged, Pull, PullHead, Review, ReviewComment, ReviewState};
+pub use repository::{Permission, Protection, Repository, RepositoryId};
+
+use super::git::{ObjectId, Objects};
+use super::time::Time;
+
+/// Where time begins unless a seed says otherwise.
+const BEGINNING: Time = Time(1_767_603_600);
+/// Ids below are left to accounts.
+const FIRST_ID: u64 = 1_000;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    pub now: Time,
+    next_id: u64,
+    pub accounts: BTreeMap<AccountId, Account>,
+    pub tokens: BTreeMap<String, Token>,
+    pub repositories: BTreeMap<RepositoryId, Repository>,
+    /// Objects belong to a repository and all its forks together, as on GitHub.
+    pub networks: BTreeMap<RepositoryId, Objects>,
+    /// Names that repositories had, in lower case.
+    pub former_names: BTreeMap<String, RepositoryId>,
+    pub gists: BTreeMap<String, Gist>,
+    #[serde(skip)]
+    names: BTreeMap<String, RepositoryId>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        let mut state = State {
+            now: BEGINNING,
+            next_id: FIRST_ID,
+            accounts: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            repositories: BTreeMap::new(),
+            networks: BTreeMap::new(),
+            former_names: BTreeMap::new(),
+            gists: BTreeMap::new(),
+            names: BTreeMap::new(),
+        };
+        // Commits that GitHub makes itself, when it merges, are committed by this one.
+        let mut web_flow = Account::new("web-flow", AccountKind::User, BEGINNING);
+        web_flow.name = Some("GitHub".to_owned());
+        web_flow.email = Some("noreply@github.com".to_owned());
+        state.add_account(web_flow);
+        state
+    }
+}
+
+impl State {
+    pub fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// What is not data of its own but follows from it; needed after reading a state from a file.
+    pub fn index(&mut self) {
+        let named =
+            self.repositories.values().map(|one| (self.full_name(one).to_lowercase(), one.id)).collect();
+        self.names = named;
+    }
+
+    pub fn add_account(&mut self, mut account: Account) -> AccountId {
+        let id = AccountId(self.accounts.len() as u64 + 1);
+        account.id = id;
+        self.accounts.insert(id, account);
+        id
+    }
+
+    pub fn account(&self, id: AccountId) -> Option<&Account> {
+        self.accounts.get(&id)
+    }
+
+    pub fn account_by_login(&self, login: &str) -> Option<&Account> {
+        self.accounts.values().find(|account| account.login.eq_ignore_ascii_case(login))
+    }
+
+    pub fn login(&self, id: AccountId) -> &str {
+        self.accounts.get(&id).map_or("ghost", |account| account.login.as_str())
+    }
+
+    pub fn full_name(&self, repository: &Repository) -> String {
+        format!("{}/{}", self.login(repository.owner), repository.name)
+    }
+
+    pub fn repository(&self, id: RepositoryId) -> Option<&Repository> {
+        self.repositories.get(&id)
+    }
+
+    pub fn repository_by_name(&self, owner: &str, name: &str) -> Option<RepositoryId> {
+        self.names.get(&format!("{owner}/{name}").to_lowercase()).copied()
+    }
+
+    /// The repository that had this name before.
+    pub fn renamed(&self, owner: &str, name: &str) -> Option<RepositoryId> {
+        let id = self.former_names.get(&format!("{owner}/{name}").to_lowercase()).copied()?;
+        self.repositories.contains_key(&id).then_some(id)
+    }
+
+    pub fn add_repository(&mut self, repository: Repository) {
+        let name = self.full_name(&repository).to_lowercase();
+        // A new repository under an old name ends the redirect.
+        self.former_names.remove(&name);
+        self.names.insert(name, repository.id);
+        self.networks.entry(repository.network).or_default();
+        self.repositories.insert(repository.id, repository);
+    }
+
+    pub fn rename_repository(&mut self, id: RepositoryId, name: &str) {
+        let Some(repository) = self.repositories.get(&id) else { return };
+        let before = self.full_name(repository).to_lowercase();
+        if let Some(repository) = self.repositories.get_mut(&id) {
+            name.clone_into(&mut repository.name);
+        }
+        let after =
+            self.repositories.get(&id).map(|one| self.full_name(one).to_lowercase()).unwrap_or_default();
+        if before != after {
+            self.names.remove(&before);
+            self.former_names.insert(before, id);
+        }
+        self.former_names.remove(&after);
+        self.names.insert(after, id);
+    }
+
+    pub fn remove_repository(&mut self, id: RepositoryId) {
+        let Some(repository) = self.repositories.get(&id) else { return };
+        let (name, network) = (self.full_name(repository).to_lowercase(), repository.network);
+        self.names.remove(&name);
+        self.repositories.remove(&id);
+        self.former_names.retain(|_, to| *to != id);
+        for fork in self.repositories.values_mut() {
+            if fork.fork_of == Some(id) {
+                fork.fork_of = None;
+            }
+        }
+        if self.repositories.values().all(|one| one.network != network) {
+            self.networks.remove(&network);
+        }
+    }
+
+    pub fn objects(&self, repository: &Repository) -> &Objects {
+        static NONE: std::sync::OnceLock<Objects> = std::sync::OnceLock::new();
+        self.networks.get(&repository.network).unwrap_or_else(|| NONE.get_or_init(Objects::default))
+    }
+
+    /// Where a pull request's branch stands: while it is open, where the branch is now.
+    pub fn pull_head(&self, issue: &Issue, pull: &Pull) -> ObjectId {
+        let branch = || {
+            let repository = self.repository(pull.head.repository?)?;
+            repository.branch(&pull.head.branch)
+        };
+        if issue.state == IssueState::Open { branch().unwrap_or(pull.head.sha) } else { pull.head.sha }
+    }
+
+    /// Where the branch that a pull request goes into stands.
+    pub fn pull_base(&self, repository: &Repository, issue: &Issue, pull: &Pull) -> ObjectId {
+        let now = repository.branch(&pull.base);
+        if issue.state == IssueState::Open { now.unwrap_or(pull.base_sha) } else { pull.base_sha }
+    }
+}

@@ -1,0 +1,73 @@
+//! The simulator's own time: it stands still but for one second a write, so that the same calls give the same bytes.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Seconds since 1970, UTC; written as GitHub writes times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// RFC 3339, or a date alone.
+    pub fn parse(text: &str) -> Option<Time> {
+        let whole = text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok();
+        whole
+            .or_else(|| {
+                format!("{text}T00:00:00Z").parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok()
+            })
+            .map(Time)
+    }
+
+    /// As HTTP headers say it.
+    pub fn http(self) -> String {
+        let text = jiff::Timestamp::from_second(self.0).unwrap_or_default();
+        text.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    }
+
+    pub fn parse_http(text: &str) -> Option<Time> {
+        jiff::fmt::rfc2822::parse(text).ok().map(|zoned| Time(zoned.timestamp().as_second()))
+    }
+
+    #[must_use]
+    pub fn after(self, seconds: i64) -> Time {
+        Time(self.0.saturating_add(seconds))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        jiff::Timestamp::from_second(self.0).unwrap_or_default().fmt(f)
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Time::parse(&text).ok_or_else(|| {
+            serde::de::Error::custom(format!("{text:?} is no time; write it like 2026-01-31T09:00:00Z"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_as_github_does() {
+        let time = Time::parse("2026-01-31T09:00:00Z").unwrap();
+        assert_eq!(time.to_string(), "2026-01-31T09:00:00Z");
+        assert_eq!(Time::parse("2026-01-31T10:00:00+01:00"), Some(time));
+        assert_eq!(Time::parse("2026-01-31"), Some(time.after(-9 * 3600)));
+        assert_eq!(time.http(), "Sat, 31 Jan 2026 09:00:00 GMT");
+        assert_eq!(Time::parse_http(&time.http()), Some(time));
+        assert_eq!(Time::parse("yesterday"), None);
+    }
+}

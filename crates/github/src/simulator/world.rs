@@ -1,0 +1,380 @@
+//! A whole GitHub: its state, its limits, what goes wrong in it. Requests go in, answers come out, nothing else happens.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use super::access::Actor;
+use super::call::{Body, Call, Reply};
+use super::difference::{Difference, difference};
+use super::error::{ApiError, DOCS};
+use super::fault::{self, Effect, Fault, Trouble};
+use super::http::{Media, Method, Query, Request, Response};
+use super::inventory::inventory;
+use super::journal::{Counters, Entry, Journal};
+use super::rate::{Limits, Meter, Resource};
+use super::route::{self, Arguments, Route};
+use super::state::{Reach, State};
+use super::{CONTROL, control};
+
+/// Versions of the API that clients may ask for.
+const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
+/// A world takes in no more than this; what it holds grows with what is sent.
+const MOST_BYTES: usize = 1 << 30;
+/// What a write costs beside its body.
+const WRITE_BYTES: usize = 1 << 10;
+
+/// A state that can be gone back to.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub(super) state: State,
+    pub(super) faults: Vec<Fault>,
+}
+
+impl Snapshot {
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct World {
+    pub(super) state: State,
+    pub(super) limits: Limits,
+    pub(super) faults: Vec<Fault>,
+    pub(super) journal: Journal,
+    pub(super) snapshots: BTreeMap<String, Snapshot>,
+    /// As it began.
+    pub(super) seed: Snapshot,
+    meter: Meter,
+    taken_in: usize,
+}
+
+impl World {
+    pub fn new(mut state: State, limits: Limits, faults: Vec<Fault>) -> World {
+        state.index();
+        let seed = Snapshot { state: state.clone(), faults: faults.clone() };
+        World {
+            state,
+            limits,
+            faults,
+            journal: Journal::default(),
+            snapshots: BTreeMap::new(),
+            seed,
+            meter: Meter::default(),
+            taken_in: 0,
+        }
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.journal.counters
+    }
+
+    /// The last requests, oldest first.
+    pub fn requests(&self) -> impl Iterator<Item = &Entry> {
+        self.journal.entries()
+    }
+
+    pub fn add_fault(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    pub fn enforce_limits(&mut self) {
+        self.limits.enforced = true;
+    }
+
+    /// Lets time go by.
+    pub fn pass(&mut self, seconds: i64) {
+        self.state.now = self.state.now.after(seconds.max(0));
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { state: self.state.clone(), faults: self.faults.clone() }
+    }
+
+    pub fn restore(&mut self, snapshot: &Snapshot) {
+        self.state = snapshot.state.clone();
+        self.faults.clone_from(&snapshot.faults);
+        self.meter = Meter::default();
+    }
+
+    /// As it was in the beginning, with no requests.
+    pub fn reset(&mut self) {
+        let seed = self.seed.clone();
+        self.restore(&seed);
+        self.journal = Journal::default();
+        self.taken_in = 0;
+    }
+
+    /// What changed since the beginning.
+    pub fn changes(&self) -> Vec<Difference> {
+        difference(&inventory(&self.seed.state), &inventory(&self.state))
+    }
+
+    /// Tokens, and who they speak for.
+    pub fn tokens(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.state.tokens.iter().map(|(token, one)| (token.as_str(), self.state.login(one.account)))
+    }
+
+    pub fn handle(&mut self, request: &Request) -> Response {
+        if request.path == CONTROL || request.path.starts_with("/_gradus/") {
+            return control::handle(self, request);
+        }
+        let (base, path) = self.locate(request);
+        let found = route::find(request.method, &path);
+        let operation = found.as_ref().map(|(route, _)| route.operation);
+        let trouble = fault::strike(&mut self.faults, request, &path, operation);
+        let actor = self.authenticate(request);
+        let mut response = self.answer(request, &base, &path, found, &actor, &trouble);
+        if let Some(status) = trouble.lost.filter(|_| response.status < 400) {
+            response = gateway(status);
+        }
+        response.delay_ms = trouble.delay_ms;
+        let account = actor.ok().flatten().map(|actor| self.state.login(actor.account).to_owned());
+        self.journal.add(Entry {
+            number: self.journal.next_number(),
+            method: request.method.name(),
+            path,
+            query: request.query.clone(),
+            operation,
+            account,
+            status: response.status,
+            at: self.state.now,
+            fault: trouble.is_some(),
+        });
+        if request.method == Method::Head {
+            response.body.clear();
+        }
+        response
+    }
+
+    /// What addresses begin with, and the path below that; numbers of repositories become names.
+    fn locate(&self, request: &Request) -> (String, String) {
+        let host = request.header("host").unwrap_or("localhost");
+        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '_' | '[' | ']');
+        let host = if !host.is_empty() && host.chars().all(is_host) { host } else { "localhost" };
+        let inner =
+            request.path.strip_prefix("/api/v3").filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let base = format!("http://{host}{}", if inner.is_some() { "/api/v3" } else { "" });
+        let path = inner.unwrap_or(&request.path);
+        let by_number = path.strip_prefix("/repositories/").and_then(|rest| {
+            let (number, rest) = rest
+                .split_once('/')
+                .map_or((rest, String::new()), |(number, rest)| (number, format!("/{rest}")));
+            let repository = self.state.repository(super::state::RepositoryId(number.parse().ok()?))?;
+            Some(format!("/repos/{}{rest}", self.state.full_name(repository)))
+        });
+        (base, by_number.unwrap_or_else(|| path.to_owned()))
+    }
+
+    fn authenticate(&self, request: &Request) -> Result<Option<Actor>, ApiError> {
+        let Some(header) = request.header("authorization") else { return Ok(None) };
+        let bad = || ApiError::new(401, "Bad credentials").general();
+        let (scheme, value) = header.trim().split_once(' ').ok_or_else(bad)?;
+        let token = match scheme.to_ascii_lowercase().as_str() {
+            "bearer" | "token" => value.trim().to_owned(),
+            "basic" => {
+                let text = STANDARD.decode(value.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+                let text = text.ok_or_else(bad)?;
+                let (user, password) = text.split_once(':').ok_or_else(bad)?;
+                if self.state.tokens.contains_key(password) { password.to_owned() } else { user.to_owned() }
+            }
+            _ => return Err(bad()),
+        };
+        let known = self.state.tokens.get(&token).ok_or_else(bad)?;
+        Ok(Some(Actor { account: known.account, reach: known.reach.clone(), token }))
+    }
+
+    fn answer(
+        &mut self,
+        request: &Request,
+        base: &str,
+        path: &str,
+        found: Option<(&'static Route, Arguments)>,
+        actor: &Result<Option<Actor>, ApiError>,
+        trouble: &Trouble,
+    ) -> Response {
+        let resource = Resource::of(found.as_ref().map_or("", |(route, _)| route.operation));
+        let caller = actor.as_ref().ok().and_then(Option::as_ref);
+        let name = caller.map_or("", |actor| actor.token.as_str()).to_owned();
+        let docs =
+            found.as_ref().map_or_else(|| DOCS.to_owned(), |(route, _)| format!("{DOCS}/{}", route.docs));
+        let free = found.as_ref().is_some_and(|(route, _)| route.operation == "rate-limit/get");
+        let spent = if free {
+            Ok(())
+        } else {
+            let account = caller.map_or(0, |actor| actor.account.0);
+            self.meter.spend(self.limits, &name, account, resource, self.state.now)
+        };
+        let result = match (actor, spent) {
+            (Err(error), _) => Err(error.clone()),
+            (Ok(_), Err(error)) => Err(error),
+            (Ok(actor), Ok(())) => self.carry_out(request, base, path, found, actor.clone(), trouble),
+        };
+        let mut response = match result {
+            Ok(reply) => self.finish(request, reply),
+            Err(error) => refuse(&error, &docs),
+        };
+        if response.status == 304 && !free {
+            self.meter.give_back(&name, resource, self.state.now);
+        }
+        if let Some(Effect::SecondaryLimit { .. }) = trouble.before {
+            self.meter.give_back(&name, resource, self.state.now);
+        }
+        response.headers.extend(self.meter.headers(self.limits, &name, resource, self.state.now));
+        response.headers.push(("date", self.state.now.http()));
+        response.headers.push(("x-github-media-type", "github.v3; format=json".to_owned()));
+        response.headers.push(("x-github-api-version-selected", VERSIONS[0].to_owned()));
+        response.headers.push(("x-github-request-id", format!("{:08X}", self.journal.next_number())));
+        if let Some(Actor { reach: Reach::Scopes(scopes), .. }) = caller {
+            let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+            response.headers.push(("x-oauth-scopes", scopes.join(", ")));
+        }
+        response
+    }
+
+    fn carry_out(
+        &mut self,
+        request: &Request,
+        base: &str,
+        path: &str,
+        found: Option<(&'static Route, Arguments)>,
+        actor: Option<Actor>,
+        trouble: &Trouble,
+    ) -> Result<Reply, ApiError> {
+        if let Some(version) = request.header("x-github-api-version").filter(|one| !VERSIONS.contains(one)) {
+            let message = format!(
+                "\"{}\" is not a valid API version. Supported: {}.",
+                version.escape_default(),
+                VERSIONS.join(", ")
+            );
+            return Err(ApiError::new(400, message).general());
+        }
+        match &trouble.before {
+            Some(Effect::SecondaryLimit { retry_after_s }) => return Err(secondary_limit(*retry_after_s)),
+            Some(Effect::Answer { status, message, retry_after_s }) => {
+                let mut error = ApiError::new(*status, message.clone());
+                error.headers.extend(retry_after_s.map(|seconds| ("retry-after", seconds.to_string())));
+                return Err(error);
+            }
+            _ => {}
+        }
+        let Some((route, arguments)) = found else { return Err(unrouted(request.method, path)) };
+        for effect in &trouble.commits {
+            self.state.now = self.state.now.after(1);
+            fault::commit(&mut self.state, effect);
+        }
+        if route.operation == "rate-limit/get" {
+            let name = actor.as_ref().map_or("", |actor| actor.token.as_str());
+            return Ok(Reply::ok(self.meter.overview(self.limits, name, self.state.now)));
+        }
+        let is_write = !request.method.is_read();
+        if is_write && self.taken_in > MOST_BYTES {
+            return Err(ApiError::new(
+                507,
+                "This simulator holds all it will; reset it with POST /_gradus/reset.",
+            )
+            .general());
+        }
+        let before = self.state.now;
+        if is_write {
+            self.state.now = before.after(1);
+        }
+        let mut call = Call {
+            state: &mut self.state,
+            request,
+            arguments,
+            query: Query::parse(&request.query),
+            actor,
+            base: base.to_owned(),
+            media: Media::of(request.header("accept")),
+        };
+        let result = (route.handler)(&mut call);
+        match &result {
+            // Operations change nothing before they know that they can; time is theirs to take only then.
+            Err(_) => self.state.now = before,
+            Ok(_) if is_write => self.taken_in += request.body.len() + WRITE_BYTES,
+            Ok(_) => {}
+        }
+        result
+    }
+
+    /// Bytes, tags and dates.
+    fn finish(&self, request: &Request, reply: Reply) -> Response {
+        let mut headers = reply.headers;
+        let (content_type, body) = match reply.body {
+            Body::None => (None, Vec::new()),
+            Body::Json(value) => (Some("application/json; charset=utf-8"), value.to_string().into_bytes()),
+            Body::Bytes(kind, bytes) => (Some(kind), bytes),
+        };
+        headers.extend(content_type.map(|kind| ("content-type", kind.to_owned())));
+        let mut response = Response { status: reply.status, headers, body, delay_ms: 0 };
+        if !request.method.is_read() || reply.status != 200 {
+            return response;
+        }
+        let tag = format!("W/\"{}\"", blake3::hash(&response.body).to_hex());
+        let same = |wanted: &str| {
+            wanted.split(',').any(|one| one.trim().trim_start_matches("W/") == &tag[2..] || one.trim() == "*")
+        };
+        let not_newer = |since: &str| {
+            let since = super::time::Time::parse_http(since);
+            reply.modified.zip(since).is_some_and(|(modified, since)| modified <= since)
+        };
+        let unchanged = match request.header("if-none-match") {
+            Some(wanted) => same(wanted),
+            None => request.header("if-modified-since").is_some_and(not_newer),
+        };
+        response.headers.push(("etag", tag));
+        response.headers.push(("cache-control", "private, max-age=60, s-maxage=60".to_owned()));
+        response.headers.push((
+            "vary",
+            "Accept, Authorization, Cookie, X-GitHub-OTP,Accept-Encoding, Accept, X-Requested-With"
+                .to_owned(),
+        ));
+        response.headers.extend(reply.modified.map(|modified| ("last-modified", modified.http())));
+        if unchanged {
+            response.status = 304;
+            response.body.clear();
+            response.headers.retain(|(name, _)| *name != "content-type");
+        }
+        response
+    }
+}
+
+fn refuse(error: &ApiError, docs: &str) -> Response {
+    let mut headers = error.headers.clone();
+    headers.push(("content-type", "application/json; charset=utf-8".to_owned()));
+    Response { status: error.status, headers, body: error.body(docs).to_string().into_bytes(), delay_ms: 0 }
+}
+
+/// What a proxy says that lost what was behind it.
+fn gateway(status: u16) -> Response {
+    let body = json!({"message": "Server Error"}).to_string().into_bytes();
+    Response {
+        status,
+        headers: vec![("content-type", "application/json; charset=utf-8".to_owned())],
+        body,
+        delay_ms: 0,
+    }
+}
+
+fn secondary_limit(retry_after_s: u64) -> ApiError {
+    let message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
+    let mut error = ApiError::new(403, message).general();
+    error.headers.push(("retry-after", retry_after_s.to_string()));
+    error
+}
+
+/// Real GitHub would know this; pretending to would make results wrong without a sign.
+fn unrouted(method: Method, path: &str) -> ApiError {
+    let path: String = path.chars().take(200).collect();
+    let mut error = ApiError::new(501, format!("Not simulated: {} {path}", method.name())).general();
+    error.extra.push(("simulator", "unrouted".to_owned()));
+    error
+}

@@ -1,0 +1,104 @@
+//! `gradus simulate`.
+
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+use gradus_github::simulator::{self, BUILT_IN, Seed, World};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Exit, complain};
+use crate::output::printable_line;
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// The port on 127.0.0.1; 0 is any free one.
+    #[arg(long, value_name = "PORT", default_value_t = 4100)]
+    port: u16,
+    /// The world to begin with: w0 (an empty account) to w4, or a file.
+    #[arg(long, value_name = "NAME|FILE", default_value = "w0")]
+    seed: String,
+    /// Refuse what is over GitHub's rate limits; the simulated clock then goes on by itself.
+    #[arg(long)]
+    rate_limits: bool,
+    /// Check the seed, print what is in it, and do not serve.
+    #[arg(long)]
+    check: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradus simulate                                       an empty account on port 4100
+  gradus simulate --seed w2 --port 0                    issues and pull requests, on a free port
+  curl -H 'Authorization: Bearer test_token_user1' localhost:4100/user
+  curl localhost:4100/_gradus/diff                      what was changed since the beginning
+
+The same requests give the same bytes, always. What is not simulated is answered with 501 and counted.
+
+Exit codes: 0 stopped, 2 it cannot start: a bad seed, a port that is taken.";
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let made = Seed::find(&arguments.seed).and_then(|seed| seed.world());
+    let mut world = match made {
+        Ok(world) => world,
+        Err(error) => {
+            complain(&printable_line(&error.to_string()));
+            return Ok(Exit::BadInput);
+        }
+    };
+    if arguments.check {
+        describe(&world);
+        return Ok(Exit::Pass);
+    }
+    if arguments.rate_limits {
+        world.enforce_limits();
+    }
+    // One thread is enough: a world takes one request at a time.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(arguments, world))
+}
+
+async fn serve(arguments: &Arguments, world: World) -> anyhow::Result<Exit> {
+    // Before anyone knows that it is there: they may be quick to stop it.
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let listener = match simulator::listen(arguments.port).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            complain(&error.to_string());
+            return Ok(Exit::BadInput);
+        }
+    };
+    anstream::println!("http://{}", listener.local_addr()?);
+    for (token, login) in world.tokens() {
+        anstream::println!("{}\t{}", printable_line(token), printable_line(login));
+    }
+    std::io::Write::flush(&mut std::io::stdout())?;
+    tokio::select! {
+        () = simulator::run(listener, Arc::new(Mutex::new(world)), arguments.rate_limits) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(Exit::Pass)
+}
+
+fn describe(world: &World) {
+    let state = world.state();
+    for repository in state.repositories.values() {
+        let branches = repository.branches().count();
+        let pulls = repository.issues.values().filter(|issue| issue.pull.is_some()).count();
+        anstream::println!(
+            "{}\t{}\t{branches} branches\t{} issues\t{pulls} pull requests",
+            printable_line(&state.full_name(repository)),
+            if repository.private { "private" } else { "public" },
+            repository.issues.len() - pulls,
+        );
+    }
+    let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+    anstream::println!(
+        "{} accounts, {} repositories, now {}; seeds that come with Gradus: {}",
+        state.accounts.len(),
+        state.repositories.len(),
+        state.now,
+        known.join(", ")
+    );
+}
