@@ -96,7 +96,7 @@ fn fits(filter: &TraceFilter, plain: &Plain) -> bool {
                 label == wanted || format!("{}={label}", outcome.evaluator) == wanted
             })
         })
-        && is(&filter.text, &|record, text| text.split(' ').all(|word| record.words.contains(word)))
+        && is(&filter.text, &|record, text| text.split(' ').all(|word| has_word(&record.words, word)))
         && filter.error.is_none_or(|wanted| wanted == has_error)
         && score
 }
@@ -112,13 +112,21 @@ fn expected(filter: &TraceFilter, plain: &[Plain]) -> Vec<u128> {
     found.into_iter().rev().map(|plain| plain.id).collect()
 }
 
+/// As a reader would look for it: a whole word, or with a star the beginning of one.
+fn has_word(words: &str, wanted: &str) -> bool {
+    words.split_whitespace().any(|word| match wanted.strip_suffix('*') {
+        Some(beginning) => word.starts_with(beginning),
+        None => word == wanted,
+    })
+}
+
 fn random_filter(random: &mut fastrand::Rng, parts: u16) -> TraceFilter {
     let has = |part: u16| parts & (1 << part) != 0;
     let mut name = |part: u16, names: &[&str]| has(part).then(|| random.choice(names).unwrap().to_string());
     let (project, agent, model, tool) =
         (name(0, PROJECTS), name(1, &["planner", "writer"]), name(2, MODELS), name(3, TOOLS));
     let label = name(4, &["good", "bad", "fit=good", "truth=bad"]);
-    let text = name(5, &["apple", "banana", "apple cherry", "ban"]);
+    let text = name(5, &["apple", "banana", "apple cherry", "ban", "ban*"]);
     let score = has(6).then(|| ScoreBound {
         evaluator: random.choice(EVALUATORS).unwrap().to_string(),
         at_least: random.bool().then(|| f64::from(random.u8(0..5)) / 4.0),
