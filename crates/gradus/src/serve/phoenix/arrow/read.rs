@@ -82,7 +82,9 @@ struct Field {
 }
 
 const MOST_DEPTH: usize = 16;
-const MOST_FIELDS: usize = 10_000;
+/// An evaluation has three columns and an index; a bit a row becomes sixteen bytes.
+const MOST_FIELDS: usize = 100;
+const LONGEST_NAME: usize = 4096;
 const SCHEMA: u8 = 1;
 const BATCH: u8 = 3;
 
@@ -160,7 +162,11 @@ fn fields(
         }
         let kind = kind(&field)?;
         let children = fields(&field, 5, depth + 1, left)?;
-        read.push(Field { name: field.text(0).unwrap_or_default().to_owned(), kind, children });
+        let name = field.text(0).unwrap_or_default();
+        if name.len() > LONGEST_NAME {
+            return Err(ArrowError::Broken("a column's name is too long"));
+        }
+        read.push(Field { name: name.to_owned(), kind, children });
     }
     Ok(read)
 }
@@ -192,9 +198,15 @@ fn empty(kind: Kind) -> Values {
 }
 
 fn metadata(header: &Table<'_>) -> Vec<(String, String)> {
+    const MOST: usize = 100;
+    const LONGEST: usize = 64 << 10;
     let pairs = header.tables(2).unwrap_or_default();
-    let text = |table: &Table<'_>, number| table.text(number).unwrap_or_default().to_owned();
-    pairs.iter().map(|pair| (text(pair, 0), text(pair, 1))).collect()
+    let texts = |pair: &Table<'_>| {
+        let (key, value) = (pair.text(0).unwrap_or_default(), pair.text(1).unwrap_or_default());
+        // What describes a wide frame to pandas is long, and not looked at here.
+        (key.len().max(value.len()) <= LONGEST).then(|| (key.to_owned(), value.to_owned()))
+    };
+    pairs.iter().take(MOST).filter_map(texts).collect()
 }
 
 /// The parts of a batch, taken one behind the other.
@@ -202,6 +214,8 @@ struct Parts<'b> {
     body: &'b [u8],
     nodes: std::vec::IntoIter<(i64, i64)>,
     buffers: std::vec::IntoIter<(i64, i64)>,
+    /// Where the last buffer ended.
+    used: usize,
 }
 
 impl<'b> Parts<'b> {
@@ -216,7 +230,16 @@ impl<'b> Parts<'b> {
         let (offset, length) = self.buffers.next().ok_or(ArrowError::Broken("a column is missing"))?;
         let offset = usize::try_from(offset).map_err(|_| outside())?;
         let end = usize::try_from(length).ok().and_then(|length| offset.checked_add(length));
-        self.body.get(offset..end.ok_or_else(outside)?).ok_or_else(outside)
+        let end = end.ok_or_else(outside)?;
+        let buffer = self.body.get(offset..end).ok_or_else(outside)?;
+        // One behind the other, as writers put them: bytes that many columns share would be copied for each.
+        if !buffer.is_empty() {
+            if offset < self.used {
+                return Err(ArrowError::Broken("columns lie over each other"));
+            }
+            self.used = end;
+        }
+        Ok(buffer)
     }
 
     fn pass_over(&mut self, field: &Field) -> Result<(), ArrowError> {
@@ -248,7 +271,7 @@ fn batch(
     let after = found.rows.checked_add(rows).filter(|after| *after <= most_rows);
     found.rows = after.ok_or(ArrowError::TooMany { limit: most_rows })?;
     let pairs = |number| header.pairs(number).ok_or(ArrowError::Broken("a batch cannot be read"));
-    let mut parts = Parts { body, nodes: pairs(1)?.into_iter(), buffers: pairs(2)?.into_iter() };
+    let mut parts = Parts { body, nodes: pairs(1)?.into_iter(), buffers: pairs(2)?.into_iter(), used: 0 };
     for (field, (_, values)) in fields.iter().zip(&mut found.columns) {
         match (field.kind, values) {
             (Kind::Text { is_large }, Values::Texts(texts)) => {
