@@ -2,6 +2,7 @@
 
 mod annotations;
 mod metrics;
+mod search;
 mod sessions;
 mod spans;
 mod traces;

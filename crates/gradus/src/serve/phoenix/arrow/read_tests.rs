@@ -64,6 +64,46 @@ fn what_was_written_here() {
     assert_eq!(read(&written(11), 10).unwrap_err(), ArrowError::TooMany { limit: 10 });
 }
 
+/// Two columns of one text a row.
+fn two_texts() -> Vec<u8> {
+    let texts: Vec<Cell> = (0..4).map(|row| Cell::Json(json!(format!("{row:016x}")))).collect();
+    let columns = [("a".to_owned(), Type::Text), ("b".to_owned(), Type::Text)];
+    let mut stream = write::schema(&columns, &[]);
+    let column = || (&Type::Text, texts.iter().map(Some).collect());
+    stream.extend(write::batch(&[column(), column()], 4));
+    stream.extend(write::END);
+    stream
+}
+
+/// Bytes that several columns name would be copied for each of them.
+#[test]
+fn columns_share_no_bytes() {
+    const TEXTS: u64 = 4 * 16;
+    let mut stream = two_texts();
+    assert_eq!(read(&stream, 10).unwrap().text("b", 3), Some("0000000000000003"));
+    // Where the batch says that texts are: a place and this length.
+    let number = |at: usize| u64::from_le_bytes(stream[at..at + 8].try_into().unwrap());
+    let places: Vec<usize> = (0..stream.len() - 16)
+        .filter(|at| number(at + 8) == TEXTS && number(*at) < stream.len() as u64)
+        .collect();
+    let &[first, second] = places.as_slice() else { panic!("{places:?}") };
+    stream.copy_within(first..first + 16, second);
+    assert_eq!(read(&stream, 10).unwrap_err(), ArrowError::Broken("columns lie over each other"));
+}
+
+#[test]
+fn columns_are_few_and_have_short_names() {
+    let stream = |names: &[String]| {
+        let columns: Vec<_> = names.iter().map(|name| (name.clone(), Type::Float)).collect();
+        [write::schema(&columns, &[]), write::END.to_vec()].concat()
+    };
+    let many: Vec<String> = (0..MOST_FIELDS).map(|number| number.to_string()).collect();
+    assert_eq!(read(&stream(&many), 10).unwrap().columns.len(), MOST_FIELDS);
+    assert!(read(&stream(&[many, vec!["more".to_owned()]].concat()), 10).is_err());
+    assert!(read(&stream(&["x".repeat(LONGEST_NAME)]), 10).is_ok());
+    assert!(read(&stream(&["x".repeat(LONGEST_NAME + 1)]), 10).is_err());
+}
+
 #[test]
 fn what_is_no_stream() {
     assert!(matches!(read(b"", 10), Err(ArrowError::Broken(_))));
