@@ -1,4 +1,8 @@
-//! What Gradus knows of GitHub: a simulator of its REST API, so that agents can be run, repeated and checked without the
-//! real one. It sees nothing else of ours.
+//! What Gradus knows of GitHub: an agent with tools for it, a simulator of its REST API, so that agents can be run,
+//! repeated and checked without the real one, and tasks to run them on. Of ours it sees `llm` only: an agent is known by
+//! the traces it emits, like anyone else's.
 
+pub mod agent;
+pub mod record;
 pub mod simulator;
+pub mod tools;

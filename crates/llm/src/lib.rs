@@ -3,6 +3,7 @@
 //! The crate knows nothing of judging or of agents. Concurrency limits belong to an endpoint, so they live here.
 
 mod anthropic;
+mod chat;
 mod client;
 mod endpoint;
 mod error;
@@ -13,6 +14,7 @@ pub mod price;
 mod request;
 mod retry;
 
+pub use chat::{Chat, ChatReply, Message, ToolCall, ToolDefinition};
 pub use client::Client;
 pub use endpoint::{Endpoint, Provider, Secret};
 pub use error::{CallError, Failure};

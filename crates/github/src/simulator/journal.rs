@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::time::Time;
 
 /// So many requests are kept; older ones are counted only.
 const MOST_ENTRIES: usize = 10_000;
+/// Whole exchanges are kept until they come to this; a run of an agent is far below.
+const MOST_EXCHANGED: usize = 256 << 20;
 /// So many different paths without an operation are told apart.
 const MOST_UNROUTED: usize = 1_000;
 
@@ -28,6 +30,28 @@ pub struct Entry {
     pub fault: bool,
 }
 
+/// A request with its answer, whole; kept only where asked for (`World::keep_exchanges`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// From 1, as in `Entry`.
+    pub number: u64,
+    pub method: String,
+    pub path: String,
+    pub query: String,
+    pub operation: Option<String>,
+    pub account: Option<String>,
+    pub status: u16,
+    /// Of the simulated clock, before the request and after it.
+    pub from: Time,
+    pub to: Time,
+    /// Whether a fault had a hand in it.
+    pub fault: bool,
+    pub body: String,
+    /// The answer's headers that rules ask for: `link`, `retry-after`, `x-ratelimit-remaining`.
+    pub headers: Vec<(String, String)>,
+    pub answer: String,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     pub requests: u64,
@@ -44,6 +68,8 @@ pub struct Counters {
 pub(super) struct Journal {
     pub(super) counters: Counters,
     entries: VecDeque<Entry>,
+    exchanges: Option<Vec<Exchange>>,
+    exchanged_bytes: usize,
 }
 
 impl Journal {
@@ -71,6 +97,31 @@ impl Journal {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);
+    }
+
+    pub(super) fn keep_exchanges(&mut self) {
+        self.exchanges.get_or_insert_default();
+    }
+
+    pub(super) fn keeps_exchanges(&self) -> bool {
+        self.exchanges.is_some() && self.exchanged_bytes < MOST_EXCHANGED
+    }
+
+    pub(super) fn exchange(&mut self, exchange: Exchange) {
+        self.exchanged_bytes += exchange.body.len() + exchange.answer.len();
+        self.exchanges.get_or_insert_default().push(exchange);
+    }
+
+    pub(super) fn exchanges(&self) -> &[Exchange] {
+        self.exchanges.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn clear(&mut self) {
+        let keeps = self.exchanges.is_some();
+        *self = Journal::default();
+        if keeps {
+            self.keep_exchanges();
+        }
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {

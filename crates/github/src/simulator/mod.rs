@@ -27,7 +27,7 @@ pub use difference::{Difference, What, difference};
 pub use fault::{Effect, Fault};
 pub use http::{Method, Request, Response};
 pub use inventory::{Inventory, inventory};
-pub use journal::{Counters, Entry};
+pub use journal::{Counters, Entry, Exchange};
 pub use rate::Limits;
 pub use seed::{BUILT_IN, Seed, SeedError};
 pub use serve::{ServeError, Server, listen, run};

@@ -13,7 +13,7 @@ use super::error::{ApiError, DOCS};
 use super::fault::{self, Effect, Fault, Trouble};
 use super::http::{Media, Method, Query, Request, Response};
 use super::inventory::inventory;
-use super::journal::{Counters, Entry, Journal};
+use super::journal::{Counters, Entry, Exchange, Journal};
 use super::rate::{Limits, Meter, Resource};
 use super::route::{self, Arguments, Route};
 use super::state::{Reach, State};
@@ -23,6 +23,7 @@ use super::{CONTROL, control};
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
 /// A world takes in no more than this; what it holds grows with what is sent.
 const MOST_BYTES: usize = 1 << 30;
+const EXCHANGED_HEADERS: [&str; 3] = ["link", "retry-after", "x-ratelimit-remaining"];
 /// What a write costs beside its body.
 const WRITE_BYTES: usize = 1 << 10;
 
@@ -81,6 +82,16 @@ impl World {
         self.journal.entries()
     }
 
+    /// From now on requests are kept whole, with their answers.
+    pub fn keep_exchanges(&mut self) {
+        self.journal.keep_exchanges();
+    }
+
+    /// What was kept, oldest first.
+    pub fn exchanges(&self) -> &[Exchange] {
+        self.journal.exchanges()
+    }
+
     pub fn add_fault(&mut self, fault: Fault) {
         self.faults.push(fault);
     }
@@ -108,7 +119,7 @@ impl World {
     pub fn reset(&mut self) {
         let seed = self.seed.clone();
         self.restore(&seed);
-        self.journal = Journal::default();
+        self.journal.clear();
         self.taken_in = 0;
     }
 
@@ -126,6 +137,7 @@ impl World {
         if request.path == CONTROL || request.path.starts_with("/_gradus/") {
             return control::handle(self, request);
         }
+        let from = self.state.now;
         let (base, path) = self.locate(request);
         let found = route::find(request.method, &path);
         let operation = found.as_ref().map(|(route, _)| route.operation);
@@ -137,8 +149,29 @@ impl World {
         }
         response.delay_ms = trouble.delay_ms;
         let account = actor.ok().flatten().map(|actor| self.state.login(actor.account).to_owned());
+        let number = self.journal.next_number();
+        if self.journal.keeps_exchanges() {
+            self.journal.exchange(Exchange {
+                number,
+                method: request.method.name().to_owned(),
+                path: path.clone(),
+                query: request.query.clone(),
+                operation: operation.map(str::to_owned),
+                account: account.clone(),
+                status: response.status,
+                from,
+                to: self.state.now,
+                fault: trouble.is_some(),
+                body: String::from_utf8_lossy(&request.body).into_owned(),
+                headers: EXCHANGED_HEADERS
+                    .iter()
+                    .filter_map(|name| Some(((*name).to_owned(), response.header(name)?.to_owned())))
+                    .collect(),
+                answer: String::from_utf8_lossy(&response.body).into_owned(),
+            });
+        }
         self.journal.add(Entry {
-            number: self.journal.next_number(),
+            number,
             method: request.method.name(),
             path,
             query: request.query.clone(),

@@ -1,0 +1,69 @@
+//! A conversation with a model that may call tools, in no provider's terms.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::request::{Stop, Usage};
+
+/// What is asked: the conversation so far, and what the model may do.
+#[derive(Clone, Debug)]
+pub struct Chat<'c> {
+    /// The constant part; comes first, so that a provider's prompt cache can keep it.
+    pub system: &'c str,
+    pub messages: &'c [Message],
+    /// Empty: the model is offered no tools natively.
+    pub tools: &'c [ToolDefinition],
+    /// The model stops before it writes one of these.
+    pub stop: &'c [&'c str],
+    pub max_tokens: u32,
+    pub temperature: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    User {
+        text: String,
+    },
+    Assistant {
+        text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<ToolCall>,
+    },
+    /// What a call came to.
+    Tool {
+        call_id: String,
+        name: String,
+        text: String,
+        #[serde(default)]
+        is_error: bool,
+    },
+}
+
+/// A tool on offer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    pub name: Arc<str>,
+    pub description: Arc<str>,
+    /// JSON Schema of an object.
+    pub parameters: Arc<Value>,
+}
+
+/// A call that the model asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// As the model wrote them: JSON, one hopes.
+    pub arguments: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatReply {
+    pub text: String,
+    pub calls: Vec<ToolCall>,
+    pub usage: Option<Usage>,
+    pub stop: Stop,
+}
