@@ -65,7 +65,7 @@ impl Sender {
         time: &str,
     ) -> Result<Sender, String> {
         let base = base_of(url)?;
-        let headers = crate::phoenix::headers(environment.otlp_headers.as_ref())
+        let headers = crate::http::headers(environment.otlp_headers.as_ref())
             .map_err(|error| format!("OTEL_EXPORTER_OTLP_HEADERS: {error}"))?;
         let http = crate::http::client().connect_timeout(TIMEOUT).read_timeout(TIMEOUT).build();
         let time: Option<jiff::Timestamp> = time.parse().ok();

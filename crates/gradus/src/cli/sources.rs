@@ -181,6 +181,7 @@ impl Sources {
                 settings: self.settings.clone(),
                 state_dir: Some(self.state_dir.clone()),
                 fresh: self.fresh,
+                tell: complain,
             };
             return source::read(&Input::Phoenix(phoenix), intake).map(|()| 0);
         }

@@ -13,6 +13,10 @@ pub(crate) enum PhoenixError {
     Down { base: String, reason: String },
     #[error("{base}: Phoenix did not answer within {seconds} s; give it more with timeout_s under [phoenix]")]
     Slow { base: String, seconds: u64 },
+    #[error(
+        "{base}: an answer to the smallest question is over {megabytes} MB, and no more is read; choose other traces with --from, --to or --root-name"
+    )]
+    TooLong { base: String, megabytes: usize },
     #[error("{base}: {reason}; the same command tries again")]
     Broken { base: String, reason: String },
     #[error("{base}: Phoenix wants a key: set PHOENIX_API_KEY")]
@@ -39,6 +43,7 @@ impl PhoenixError {
         match error {
             Unanswered::Connect(reason) => PhoenixError::Down { base, reason },
             Unanswered::Timeout => PhoenixError::Slow { base, seconds: timeout_s },
+            Unanswered::TooLong { limit } => PhoenixError::TooLong { base, megabytes: limit >> 20 },
             other => PhoenixError::Broken { base, reason: other.to_string() },
         }
     }

@@ -1,5 +1,7 @@
 //! What is read, and what of it.
 
+use gradus_test_endpoint::Answer;
+
 use crate::lab::{Lab, Phoenix, traces_of};
 
 const LIST: [&str; 3] = ["traces", "--format", "jsonl"];
@@ -14,9 +16,36 @@ fn reads_all_pages_of_a_project() {
     let step = &found[0]["steps"][0];
     assert_eq!((&step["tool"], &step["observation"]), (&"get_stock".into(), &"12".into()));
     assert_eq!(step["span_ids"].as_array().unwrap().len(), 2);
-    // 2,400 spans, a thousand at a time.
-    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans"), 3);
+    // 2,400 spans: a hundred, four hundred, a thousand, the rest.
+    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans"), 4);
     assert!(!lab.path(".gradus/reads").read_dir().is_ok_and(|mut reads| reads.next().is_some()));
+}
+
+#[test]
+fn a_page_that_is_too_long_is_asked_for_by_halves() {
+    let phoenix = Phoenix::with_fault(traces_of(60), |incoming| {
+        let is_many = incoming.what().ends_with("/spans?limit=100") || incoming.what().ends_with("=50");
+        let page = || Answer::ok(format!("{{\"data\":[],\"x\":\"{}\"}}", "x".repeat(33 << 20)));
+        is_many.then(page)
+    });
+    let ran = Lab::new().run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
+    assert_eq!((ran.lines().len(), ran.err.as_str()), (60, ""));
+    let asked = phoenix.stored.lock().unwrap().asked.clone();
+    let limits: Vec<&str> =
+        asked.iter().filter_map(|what| what.split_once("limit=")).map(|(_, it)| it).collect();
+    assert_eq!(&limits[1..5], ["100", "50", "25", "100&cursor=25"], "{limits:?}");
+}
+
+#[test]
+fn one_span_that_is_too_long_is_told() {
+    let page = format!("{{\"data\":[],\"x\":\"{}\"}}", "x".repeat(129 << 20));
+    let phoenix = Phoenix::with_fault(traces_of(1), move |incoming| {
+        let limit = incoming.what().split_once("/spans?limit=").map(|(_, limit)| limit);
+        limit.map(|limit| Answer::ok(page[..if limit == "1" { page.len() } else { 33 << 20 }].to_owned()))
+    });
+    let ran = Lab::new().run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(2);
+    let ran = ran.says("an answer to the smallest question is over 128 MB");
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
 }
 
 #[test]
@@ -47,10 +76,8 @@ fn without_a_project_all_are_read() {
         let list = r#"{"data":[{"id":"P0","name":"default"}],"next_cursor":"a b"}"#;
         let rest = r#"{"data":[{"id":"P1","name":"shop"}],"next_cursor":null}"#;
         match incoming.what() {
-            "GET /v1/projects?limit=100" => Some(gradus_test_endpoint::Answer::ok(list.to_owned())),
-            "GET /v1/projects?limit=100&cursor=a%20b" => {
-                Some(gradus_test_endpoint::Answer::ok(rest.to_owned()))
-            }
+            "GET /v1/projects?limit=100" => Some(Answer::ok(list.to_owned())),
+            "GET /v1/projects?limit=100&cursor=a%20b" => Some(Answer::ok(rest.to_owned())),
             _ => None,
         }
     });
@@ -67,7 +94,7 @@ fn a_key_and_headers_are_sent_and_never_shown() {
     let phoenix = Phoenix::with_fault(traces_of(1), |incoming| {
         let has_key = incoming.header("authorization") == Some("Bearer k-secret");
         let has_team = incoming.header("x-team") == Some("a b");
-        (!has_key || !has_team).then(|| gradus_test_endpoint::Answer::status(401, "Invalid token"))
+        (!has_key || !has_team).then(|| Answer::status(401, "Invalid token"))
     });
     let lab = Lab::new();
     let source = phoenix.source();
@@ -127,7 +154,7 @@ fn only_the_wanted_traces_travel() {
 fn a_phoenix_that_cannot_list_traces_is_asked_for_roots() {
     let phoenix = Phoenix::with_fault(traces_of(28), |incoming| {
         let is_new = incoming.what().contains("/traces?");
-        is_new.then(|| gradus_test_endpoint::Answer::status(404, "Not Found"))
+        is_new.then(|| Answer::status(404, "Not Found"))
     });
     let lab = Lab::new();
     let ran =
