@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
 use gradus_core::phoenix_view::{PhoenixSpan, iso_time};
 use gradus_core::span::{StatusCode as SpanStatus, TraceId};
 use gradus_store::ProjectPosition;
@@ -17,12 +18,13 @@ use super::request::{self, Params};
 use super::scan::{Place, Scan, TraceView};
 use super::sessions;
 use crate::serve::state::Server;
+use crate::serve::stream::{self, Sink};
 
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
     Path(project): Path<String>,
     params: Params,
-) -> Result<Json<Value>, PhoenixError> {
+) -> Result<Response, PhoenixError> {
     let not_here =
         |what: &str| PhoenixError::new(StatusCode::NOT_IMPLEMENTED, format!("{what} is not kept here"));
     if params.one("filter").is_some() {
@@ -44,16 +46,25 @@ pub(super) async fn list(
     };
     let project = request::project(&server, &project).await?;
     let project_id = ids::encode("Project", project.no);
-    let _turn = server.scans.acquire().await;
-    blocking(&server, move |server| {
-        // A trace begins when its first span does; spans are not narrowed, only traces.
-        let mut scan = Scan { newest_first, at, ..Scan::of(project.no) };
-        if !session_names.is_empty() {
-            scan.traces = Some(sessions::traces(server, project.no, &session_names)?);
-        }
-        let (mut data, mut next) = (Vec::new(), None);
-        scan.each_trace(server, &mut |trace| {
+    // A trace begins when its first span does; spans are not narrowed, only traces.
+    let mut scan = Scan { newest_first, at, from_us, to_us, ..Scan::of(project.no) };
+    if !session_names.is_empty() {
+        let traces =
+            blocking(&server, move |server| Ok(sessions::traces(server, project.no, &session_names)?));
+        scan.traces = Some(traces.await?);
+    }
+    let turn = Arc::clone(&server.scans).acquire_owned().await;
+    // Sent while it is found: with their spans, a thousand traces can be large.
+    let body = stream::body(move |sink| {
+        let _turn = turn;
+        let (mut sent, mut next) = (0, None);
+        sink.write(b"{\"data\":[");
+        scan.each_trace(&server, &mut |trace| {
             let Some((start_us, end_us)) = extent(trace) else { return ControlFlow::Continue(()) };
+            // Those behind it began earlier still, give or take what Phoenix rounds.
+            if newest_first && from_us.is_some_and(|from| trace.position.start_ns / 1000 + 1 < from) {
+                return ControlFlow::Break(());
+            }
             let has_error = trace.spans.iter().any(|span| span.status.code == SpanStatus::Error);
             let took_ms = (end_us - start_us) as f64 / 1000.0;
             let fits = from_us.is_none_or(|from| start_us >= from)
@@ -64,16 +75,19 @@ pub(super) async fn list(
             if !fits {
                 return ControlFlow::Continue(());
             }
-            if data.len() >= limit {
+            if sent >= limit {
                 next = Some(write_cursor(trace.position));
                 return ControlFlow::Break(());
             }
-            data.push(shown(trace, &project_id, with_spans));
-            ControlFlow::Continue(())
+            sink.write(if sent == 0 { b"" } else { b"," });
+            write_trace(trace, &project_id, with_spans, sink);
+            sent += 1;
+            if sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        Ok(Json(json!({"data": data, "next_cursor": next})))
-    })
-    .await
+        sink.write(format!("],\"next_cursor\":{}}}", json!(next)).as_bytes());
+        Ok(())
+    });
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// When a trace began and ended.
@@ -88,12 +102,11 @@ pub(super) fn tokens(trace: &TraceView<'_>) -> (i64, i64) {
     calls.fold((0, 0), |sum, call| (sum.0.saturating_add(call.0), sum.1.saturating_add(call.1)))
 }
 
-fn shown(trace: &TraceView<'_>, project_id: &str, with_spans: bool) -> Value {
+/// Writes a trace, its spans one by one.
+fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: &mut Sink) {
     let (start_us, end_us) = extent(trace).unwrap_or_default();
     let (prompt, completion) = tokens(trace);
-    let spans = with_spans
-        .then(|| trace.spans.iter().map(|span| span_shown(&PhoenixSpan::of(span))).collect::<Vec<Value>>());
-    json!({
+    let about = json!({
         "id": ids::encode("Trace", trace.trace_id),
         "trace_id": trace.trace_id.to_string(),
         "project_id": project_id,
@@ -102,8 +115,20 @@ fn shown(trace: &TraceView<'_>, project_id: &str, with_spans: bool) -> Value {
         "token_count_prompt": prompt,
         "token_count_completion": completion,
         "token_count_total": prompt.saturating_add(completion),
-        "spans": spans,
-    })
+    });
+    // All but the brace at its end.
+    let about = about.to_string();
+    sink.write(about.strip_suffix('}').unwrap_or(&about).as_bytes());
+    if !with_spans {
+        sink.write(b",\"spans\":null}");
+        return;
+    }
+    sink.write(b",\"spans\":[");
+    for (number, span) in trace.spans.iter().enumerate() {
+        sink.write(if number == 0 { b"" } else { b"," });
+        sink.write(span_shown(&PhoenixSpan::of(span)).to_string().as_bytes());
+    }
+    sink.write(b"]}");
 }
 
 fn span_shown(span: &PhoenixSpan<'_>) -> Value {
