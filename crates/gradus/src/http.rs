@@ -32,6 +32,8 @@ pub(crate) enum Unanswered {
     Timeout,
     #[error("the connection broke off ({0})")]
     Broken(String),
+    #[error("what answers there is no HTTP ({0})")]
+    NotHttp(String),
     #[error("the answer is longer than {limit} bytes")]
     TooLong { limit: usize },
 }
@@ -77,7 +79,7 @@ impl Patience {
             let asked = match &found {
                 Ok(answer) if !may_pass(answer.status) => return found,
                 Ok(answer) => gradus_llm::retry_after(&answer.headers),
-                Err(Unanswered::TooLong { .. }) => return found,
+                Err(Unanswered::TooLong { .. } | Unanswered::NotHttp(_)) => return found,
                 Err(_) => None,
             };
             failures += 1;
@@ -125,7 +127,11 @@ fn unanswered(error: reqwest::Error) -> Unanswered {
     } else if error.is_connect() {
         Unanswered::Connect(innermost(&error))
     } else {
-        Unanswered::Broken(innermost(&error))
+        let reason = innermost(&error);
+        // What the HTTP library says of bytes that are none, and of a server that speaks first; the error's kind is not to
+        // be had from outside.
+        let is_no_http = ["invalid HTTP", "unexpected message"].iter().any(|words| reason.contains(words));
+        if is_no_http { Unanswered::NotHttp(reason) } else { Unanswered::Broken(reason) }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gradus_llm::Secret;
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
@@ -62,6 +62,12 @@ impl Client {
             .read_timeout(timeout)
             .build()
             .map_err(|error| error.to_string())?;
+        let is_key = |key: &Secret| HeaderValue::from_str(&format!("Bearer {}", key.expose())).is_ok();
+        if environment.phoenix_key.as_ref().is_some_and(|key| !is_key(key)) {
+            return Err(
+                "PHOENIX_API_KEY: it holds characters that no key has, perhaps a line break".to_owned()
+            );
+        }
         Ok(Client {
             http,
             base: address.base.clone(),
@@ -153,9 +159,13 @@ impl Exchange<'_> {
             StatusCode::NOT_FOUND => {
                 is_page(self.answer) || crate::http::said(&self.answer.body) == "Not Found"
             }
-            StatusCode::OK => is_page(self.answer) && self.answer.headers.contains_key(VERSION),
+            StatusCode::OK => is_page(self.answer) && self.is_of_phoenix(),
             _ => false,
         }
+    }
+
+    pub(super) fn is_of_phoenix(&self) -> bool {
+        self.answer.headers.contains_key(VERSION)
     }
 
     pub(super) fn version(&self) -> String {

@@ -60,11 +60,27 @@ fn a_phoenix_can_be_named_in_every_way() {
     let filled_in =
         lab.run_with(&[("PHOENIX_PROJECT_NAME", "shop")], &[LIST.as_slice(), &[&without_project]].concat());
     let by_source = lab.run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
-    for ran in [by_flag, by_environment, filled_in] {
+    let alone = [endpoint[0], ("PHOENIX_PROJECT_NAME", "shop")];
+    let by_environment_alone = lab.run_with(&alone, &LIST);
+    for ran in [by_flag, by_environment, by_environment_alone, filled_in] {
         assert_eq!(ran.exits_with(0).out, by_source.out);
     }
     lab.run(&["traces", "--project", "shop"]).exits_with(2).says("--phoenix URL");
+    for command in [["traces"].as_slice(), &["eval", "--judge", "offline"]] {
+        let ran = lab.run(command).exits_with(2).says("no source: give a file, a folder or phoenix://");
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    }
     lab.run(&["traces", "x.json", "--project", "shop"]).exits_with(2).says("--project");
+    let source = phoenix.source();
+    lab.run(&["traces", &source, "--project", "default"])
+        .exits_with(2)
+        .says("names the project \"shop\" already; leave one of them out");
+    lab.run(&["traces", "--phoenix", &source, "--project", "default"])
+        .exits_with(2)
+        .says("leave one of them out");
+    lab.run(&["traces", &source, "--project", "shop"]).exits_with(0);
+    // In the environment it is only a default.
+    lab.run_with(&[("PHOENIX_PROJECT_NAME", "default")], &["traces", &source]).exits_with(0);
     lab.run(&["traces", "phoenix://key@h/p"]).exits_with(2).says("PHOENIX_API_KEY");
     let ran = lab.run(&["traces", &phoenix.source().replace("shop", "shp")]).exits_with(2);
     ran.says("there is no project \"shp\"; there are shop, default");
@@ -136,7 +152,56 @@ fn a_time_range_means_the_same_for_phoenix_and_for_a_file() {
     }
     lab.run(&["traces", &source, "--from", "soon"]).exits_with(2).says("--from \"soon\": write a time as");
     let ran = lab.run(&["traces", "spans.json", "--from", "2026-04-01"]).exits_with(4);
-    ran.says("none of 28 traces and documents is within --from, --to and --root-name");
+    ran.says("none of 28 traces and documents is what --from asks for");
+}
+
+#[test]
+fn a_choice_that_leaves_nothing_is_named() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(28)));
+    lab.write("spans.json", &serde_json::json!({"data": traces_of(28)}).to_string());
+    let source = phoenix.source();
+    let nothing = "span_kind == 'RETRIEVER'";
+    for (which, of_phoenix, of_file) in [
+        (
+            vec!["--where", nothing],
+            "none of 28 traces and documents is what --where asks for",
+            "none of 28 traces and documents is what --where asks for",
+        ),
+        (
+            vec!["--from", "2026-04-01"],
+            "nothing there is what --from asks for",
+            "none of 28 traces and documents is what --from asks for",
+        ),
+        (
+            vec!["--to", "2026-03-02", "--root-name", "nobody"],
+            "nothing there is what --to and --root-name ask for",
+            "none of 28 traces and documents is what --to and --root-name ask for",
+        ),
+        (
+            vec!["--from", "2026-03-27", "--where", nothing],
+            "none of 2 traces and documents is what --from and --where ask for",
+            "is what --from and --where ask for",
+        ),
+    ] {
+        for (source, says) in [(source.as_str(), of_phoenix), ("spans.json", of_file)] {
+            lab.run(&[&["traces", source], which.as_slice()].concat()).exits_with(4).says(says);
+            let eval = ["eval", source, "--judge", "offline"];
+            lab.run(&[eval.as_slice(), which.as_slice()].concat()).exits_with(4).says(says);
+        }
+    }
+    // One trace is wanted, and calls nothing.
+    let mut spans = traces_of(2);
+    spans.retain(|span| span["context"]["trace_id"] != trace_id(0) || span["parent_id"].is_null());
+    (spans[0]["span_kind"], spans[0]["attributes"]) = ("CHAIN".into(), serde_json::json!({}));
+    lab.write("some.json", &serde_json::json!({"data": spans}).to_string());
+    let ran = lab.run(&["traces", "some.json", "--root-name", "agent 0"]).exits_with(4);
+    ran.says(
+        "1 traces and documents are not what --root-name asks for, and the others call no model and no tool",
+    );
+}
+
+fn trace_id(number: usize) -> String {
+    format!("{:032x}", 0xabc0_0000 + number)
 }
 
 #[test]
