@@ -352,7 +352,7 @@ fn sessions_are_listed_and_annotated() {
     assert_eq!(shown["data"].as_array().unwrap().len(), 1);
     assert_eq!(post(&server, "/v1/session_annotations?sync=true", &about("nobody")).status, 404);
     assert_eq!(server.get("/v1/sessions/nobody").status, 404);
-    assert_eq!(server.get("/v1/projects/p/traces?sort=latency_ms").status, 501);
+    assert_eq!(server.get("/v1/projects/p/traces?filter=error_count%3E0").status, 501);
 }
 
 #[test]
@@ -511,6 +511,28 @@ fn traces_are_listed_with_their_spans_within_a_time_range() {
         }
         assert_eq!(found, wanted, "{order}");
     }
+    // By how long they took: the root of each ends a second after it began, but for some.
+    for (number, more_s) in [(3_u64, 5_u64), (17, 9), (25, 7)] {
+        let visit = Visit { start_ns: first + number * SECOND_NS, ..Visit::new(u128::from(number)) };
+        let mut late = visit.model_call();
+        late.span_id = (number << 8 | 99).to_be_bytes().to_vec();
+        late.end_time_unix_nano = visit.start_ns + more_s * SECOND_NS;
+        server.export(&crate::spans::export("p", vec![late]));
+    }
+    let ids = |path: &str| {
+        let page = server.json(path);
+        let id = |trace: &Json| u64::from_str_radix(trace["trace_id"].as_str().unwrap(), 16).unwrap();
+        let ids: Vec<u64> = page["data"].as_array().unwrap().iter().map(id).collect();
+        (ids, page["next_cursor"].as_str().map(|next| next.replace('=', "%3D")))
+    };
+    let path = "/v1/projects/p/traces?sort=latency_ms&limit=2";
+    let (page, next) = ids(path);
+    assert_eq!(page, [17, 25]);
+    let (page, _) = ids(&format!("{path}&include_spans=true&cursor={}", next.unwrap()));
+    assert_eq!(page, [3, 30], "of those that took as long, the latest first");
+    let (page, _) = ids(&format!("{path}&order=asc&min_latency_ms=4000"));
+    assert_eq!(page, [3, 25]);
+    assert_eq!(server.get("/v1/projects/p/traces?sort=latency_ms&cursor=x").status, 422);
     let plain = server.json("/v1/projects/p/traces?limit=1");
     assert!(plain["data"][0]["spans"].is_null() && plain["data"][0]["token_count_total"].is_number());
 }
