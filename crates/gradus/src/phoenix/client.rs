@@ -37,6 +37,8 @@ const VERSION: &str = "x-phoenix-server-version";
 const CONNECT: Duration = Duration::from_secs(10);
 /// Phoenix answers nobody while it is busy with a large page.
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// Its server closes connections that were idle for five seconds: a request on one that is being closed would fail.
+const IDLE: Duration = Duration::from_secs(3);
 /// It takes half a minute to start anew.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// A first look at a server that is not there should not take long.
@@ -60,6 +62,7 @@ impl Client {
         let http = crate::http::client()
             .connect_timeout(CONNECT.min(timeout))
             .read_timeout(timeout)
+            .pool_idle_timeout(IDLE)
             .build()
             .map_err(|error| error.to_string())?;
         let is_key = |key: &Secret| HeaderValue::from_str(&format!("Bearer {}", key.expose())).is_ok();

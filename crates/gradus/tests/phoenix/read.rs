@@ -21,6 +21,13 @@ fn reads_all_pages_of_a_project() {
     assert!(!lab.path(".gradus/reads").read_dir().is_ok_and(|mut reads| reads.next().is_some()));
 }
 
+/// Large answers take a while on a busy machine.
+fn patient() -> Lab {
+    let lab = Lab::new();
+    lab.write("gradus.toml", "[phoenix]\nretry_s = 0.2\ntimeout_s = 60\n");
+    lab
+}
+
 #[test]
 fn a_page_that_is_too_long_is_asked_for_by_halves() {
     let phoenix = Phoenix::with_fault(traces_of(60), |incoming| {
@@ -28,7 +35,7 @@ fn a_page_that_is_too_long_is_asked_for_by_halves() {
         let page = || Answer::ok(format!("{{\"data\":[],\"x\":\"{}\"}}", "x".repeat(33 << 20)));
         is_many.then(page)
     });
-    let ran = Lab::new().run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
+    let ran = patient().run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
     assert_eq!((ran.lines().len(), ran.err.as_str()), (60, ""));
     let asked = phoenix.stored.lock().unwrap().asked.clone();
     let limits: Vec<&str> =
@@ -43,7 +50,7 @@ fn one_span_that_is_too_long_is_told() {
         let limit = incoming.what().split_once("/spans?limit=").map(|(_, limit)| limit);
         limit.map(|limit| Answer::ok(page[..if limit == "1" { page.len() } else { 33 << 20 }].to_owned()))
     });
-    let ran = Lab::new().run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(2);
+    let ran = patient().run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(2);
     let ran = ran.says("an answer to the smallest question is over 128 MB");
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
 }
