@@ -23,6 +23,7 @@ mod sessions;
 mod span_filters;
 mod spans;
 mod surroundings;
+mod trace_order;
 mod traces;
 mod verdicts;
 
