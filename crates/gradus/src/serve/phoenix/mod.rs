@@ -11,6 +11,7 @@ mod error;
 mod evaluations;
 mod frame;
 mod frame_json;
+mod holds;
 mod ids;
 mod otlp;
 mod projection;
@@ -38,6 +39,7 @@ use axum::routing::{delete, get, post};
 
 use super::state::Server;
 use error::PhoenixError;
+pub(super) use holds::holds;
 
 /// The Phoenix that is spoken here. Clients ask before they use what came with a version.
 const VERSION: &str = "20.26.1";
