@@ -37,5 +37,12 @@ pub struct Observation {
 pub trait ToolBox: Send + Sync {
     fn tools(&self) -> &[Tool];
 
+    /// What a call with these arguments would do, which can be worse than what the tool does mostly.
+    fn effect_of(&self, name: &str, arguments: &Value) -> Effect {
+        let _ = arguments;
+        let tool = self.tools().iter().find(|tool| &*tool.definition.name == name);
+        tool.map_or(Effect::Write, |tool| tool.effect)
+    }
+
     fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation>;
 }
