@@ -6,3 +6,4 @@ pub mod agent;
 pub mod record;
 pub mod simulator;
 pub mod tools;
+pub mod trace;
