@@ -11,6 +11,7 @@ mod serve;
 mod simulate;
 mod sources;
 mod store;
+mod tools;
 mod traces;
 
 use std::ffi::OsString;
@@ -55,6 +56,8 @@ enum Command {
     Serve(serve::Arguments),
     /// A GitHub to practise on: its REST API, with a known state, on this machine only.
     Simulate(simulate::Arguments),
+    /// What the agent can do: the tools for GitHub, and those of MCP servers.
+    Tools(tools::Arguments),
     /// Looks after a server's store: check, compact, export, import, backup.
     Store(store::Arguments),
     /// API keys of a server that others can reach.
@@ -80,6 +83,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Rubrics(arguments) => rubrics::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Tools(arguments) => tools::run(arguments),
         Command::Store(arguments) => store::run(arguments),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
