@@ -13,6 +13,7 @@ mod serve;
 mod simulate;
 mod sources;
 mod store;
+mod tools;
 mod traces;
 
 use std::ffi::OsString;
@@ -59,6 +60,8 @@ enum Command {
     Agent(Box<agent::Arguments>),
     /// A GitHub to practise on: its REST API, with a known state, on this machine only.
     Simulate(simulate::Arguments),
+    /// What the agent can do: the tools for GitHub, and those of MCP servers.
+    Tools(tools::Arguments),
     /// Looks after a server's store: check, compact, export, import, backup.
     Store(store::Arguments),
     /// API keys of a server that others can reach.
@@ -85,6 +88,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(arguments) => Ok(serve::run(arguments)),
         Command::Agent(arguments) => agent::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Tools(arguments) => tools::run(arguments),
         Command::Store(arguments) => store::run(arguments),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
