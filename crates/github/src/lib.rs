@@ -3,6 +3,8 @@
 //! the traces it emits, like anyone else's.
 
 pub mod agent;
+pub mod mcp;
 pub mod record;
 pub mod simulator;
 pub mod tools;
+pub mod trace;

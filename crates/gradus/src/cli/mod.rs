@@ -1,9 +1,11 @@
 //! The command line: what can be said, and what each outcome's exit code is.
 
+mod agent;
 mod destinations;
 mod doctor;
 mod eval;
 mod keys;
+mod model;
 mod outputs;
 mod report;
 mod rubrics;
@@ -11,6 +13,7 @@ mod serve;
 mod simulate;
 mod sources;
 mod store;
+mod tools;
 mod traces;
 
 use std::ffi::OsString;
@@ -53,8 +56,12 @@ enum Command {
     Rubrics(rubrics::Arguments),
     /// Receives traces, keeps them and grades them as they come.
     Serve(serve::Arguments),
+    /// An agent that works on GitHub: says what it thinks, calls tools, and answers.
+    Agent(Box<agent::Arguments>),
     /// A GitHub to practise on: its REST API, with a known state, on this machine only.
     Simulate(simulate::Arguments),
+    /// What the agent can do: the tools for GitHub, and those of MCP servers.
+    Tools(tools::Arguments),
     /// Looks after a server's store: check, compact, export, import, backup.
     Store(store::Arguments),
     /// API keys of a server that others can reach.
@@ -79,7 +86,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(arguments) => report::run(arguments),
         Command::Rubrics(arguments) => rubrics::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)),
+        Command::Agent(arguments) => agent::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Tools(arguments) => tools::run(arguments),
         Command::Store(arguments) => store::run(arguments),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
