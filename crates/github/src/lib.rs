@@ -4,5 +4,6 @@
 
 pub mod agent;
 pub mod record;
+pub mod rules;
 pub mod simulator;
 pub mod tools;
