@@ -6,4 +6,5 @@ pub mod agent;
 pub mod record;
 pub mod rules;
 pub mod simulator;
+pub mod suite;
 pub mod tools;
