@@ -3,6 +3,7 @@
 //! the traces it emits, like anyone else's.
 
 pub mod agent;
+pub mod policy;
 pub mod record;
 pub mod rules;
 pub mod simulator;
