@@ -158,12 +158,15 @@ impl TryFrom<Written> for Lookup {
     type Error = String;
 
     fn try_from(mut written: Written) -> Result<Lookup, String> {
-        let fits = |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let fits =
+            |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let name = written.name.take().filter(fits);
         let name = name.ok_or("a lookup has a `name` of letters, digits and _")?;
         let (keys, expectations) = written.split().map_err(|reason| format!("lookup {name:?}: {reason}"))?;
         if !expectations.is_empty() {
-            return Err(format!("lookup {name:?}: it says where to look, and demands nothing; that is for checks"));
+            return Err(format!(
+                "lookup {name:?}: it says where to look, and demands nothing; that is for checks"
+            ));
         }
         let selection = Selection::try_from(keys).map_err(|reason| format!("lookup {name:?}: {reason}"))?;
         Ok(Lookup { name, selection })

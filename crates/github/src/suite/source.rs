@@ -16,7 +16,10 @@ pub(super) enum Source {
     /// Commits that a branch has and did not have before, newest first.
     Commits(String),
     /// What is different from before.
-    Changes { pattern: String, what: Option<What> },
+    Changes {
+        pattern: String,
+        what: Option<What>,
+    },
     Requests(RequestPattern),
     Answer,
     /// Whether requests that went well came in this order.
