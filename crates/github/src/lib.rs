@@ -5,5 +5,7 @@
 pub mod agent;
 pub mod policy;
 pub mod record;
+pub mod rules;
 pub mod simulator;
+pub mod suite;
 pub mod tools;
