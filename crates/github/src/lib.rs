@@ -3,7 +3,9 @@
 //! the traces it emits, like anyone else's.
 
 pub mod agent;
+pub mod policy;
 pub mod record;
 pub mod rules;
 pub mod simulator;
+pub mod suite;
 pub mod tools;

@@ -1,5 +1,7 @@
 //! Anthropic's messages form. JSON is asked for as the input of a tool that must be called.
 
+pub(crate) mod chat;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -11,7 +13,7 @@ pub(crate) const VERSION: &str = "2023-06-01";
 struct Body<'b> {
     model: &'b str,
     max_tokens: u32,
-    system: [Block<'b>; 1],
+    system: [SystemBlock<'b>; 1],
     messages: [MessageOut<'b>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<[Tool<'b>; 1]>,
@@ -20,7 +22,7 @@ struct Body<'b> {
 }
 
 #[derive(Serialize)]
-struct Block<'b> {
+struct SystemBlock<'b> {
     #[serde(rename = "type")]
     kind: &'static str,
     text: &'b str,
@@ -33,6 +35,8 @@ struct CacheControl {
     #[serde(rename = "type")]
     kind: &'static str,
 }
+
+const KEPT: CacheControl = CacheControl { kind: "ephemeral" };
 
 #[derive(Serialize)]
 struct MessageOut<'b> {
@@ -65,11 +69,7 @@ pub(crate) fn body(model: &str, request: &Request<'_>) -> Vec<u8> {
     let body = Body {
         model,
         max_tokens: request.max_tokens,
-        system: [Block {
-            kind: "text",
-            text: request.system,
-            cache_control: CacheControl { kind: "ephemeral" },
-        }],
+        system: [SystemBlock { kind: "text", text: request.system, cache_control: KEPT }],
         messages: [MessageOut { role: "user", content: request.user }],
         tools,
         tool_choice,
@@ -110,13 +110,26 @@ struct UsageIn {
     cache_creation_input_tokens: Option<u64>,
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
-    let message: MessageIn = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    let stop = match message.stop_reason.as_deref() {
-        Some("max_tokens") => Stop::Length,
+impl From<UsageIn> for Usage {
+    fn from(usage: UsageIn) -> Usage {
+        let cached_prompt = usage.cache_read_input_tokens.unwrap_or(0);
+        // Anthropic counts what was read from or written to its cache apart.
+        let prompt = usage.input_tokens + cached_prompt + usage.cache_creation_input_tokens.unwrap_or(0);
+        Usage { prompt, completion: usage.output_tokens, cached_prompt }
+    }
+}
+
+fn stop(reason: Option<&str>) -> Stop {
+    match reason {
+        Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
         Some("refusal") => Stop::Refused,
         _ => Stop::Done,
-    };
+    }
+}
+
+pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
+    let message: MessageIn = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let stop = stop(message.stop_reason.as_deref());
     let mut text = String::new();
     for block in &message.content {
         match block {
@@ -128,13 +141,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
             BlockIn::Other => {}
         }
     }
-    let usage = message.usage.map(|usage| {
-        let cached_prompt = usage.cache_read_input_tokens.unwrap_or(0);
-        // Anthropic counts what was read from or written to its cache apart.
-        let prompt = usage.input_tokens + cached_prompt + usage.cache_creation_input_tokens.unwrap_or(0);
-        Usage { prompt, completion: usage.output_tokens, cached_prompt }
-    });
-    Ok(Reply { text, usage, stop })
+    Ok(Reply { text, usage: message.usage.map(Usage::from), stop })
 }
 
 #[cfg(test)]

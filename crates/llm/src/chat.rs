@@ -67,3 +67,31 @@ pub struct ChatReply {
     pub usage: Option<Usage>,
     pub stop: Stop,
 }
+
+/// All that can be in a conversation; each wire form writes it in its own way.
+#[cfg(test)]
+pub(crate) fn conversation_for_tests() -> (Vec<Message>, Vec<ToolDefinition>) {
+    let call = |id: &str, arguments: &str| ToolCall {
+        id: id.to_owned(),
+        name: "read".to_owned(),
+        arguments: arguments.to_owned(),
+    };
+    let result = |call_id: &str, text: &str, is_error| Message::Tool {
+        call_id: call_id.to_owned(),
+        name: "read".to_owned(),
+        text: text.to_owned(),
+        is_error,
+    };
+    let user = |text: &str| Message::User { text: text.to_owned() };
+    let messages = vec![
+        user("do"),
+        Message::Assistant { text: String::new(), calls: vec![call("a", "{\"p\":1}"), call("b", "{oops")] },
+        result("a", "one", false),
+        result("b", "bad", true),
+        user("and now?"),
+        Message::Assistant { text: "done".to_owned(), calls: Vec::new() },
+        user("thanks"),
+    ];
+    let parameters = Arc::new(serde_json::json!({"type": "object"}));
+    (messages, vec![ToolDefinition { name: "read".into(), description: "Reads.".into(), parameters }])
+}

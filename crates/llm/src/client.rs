@@ -7,10 +7,11 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{StatusCode, Url};
 
+use crate::chat::{Chat, ChatReply};
 use crate::endpoint::{Endpoint, Provider};
 use crate::error::{CallError, Failure};
 use crate::limiter::{Limiter, Permit, Signal, Turn};
-use crate::openai::Dialect;
+use crate::openai::{Dialect, Wishes};
 use crate::request::{Reply, Request};
 use crate::retry::RetryPolicy;
 use crate::{anthropic, headers, openai};
@@ -20,6 +21,13 @@ const LONGEST_REPLY: usize = 8 << 20;
 /// Before an endpoint has answered once, there is little sense in patience.
 const FIRST_CONTACT_ATTEMPTS: u32 = 3;
 const FIRST_CONTACT_TIMEOUTS: u32 = 2;
+
+/// What is sent in the endpoint's wire form, and how its answer is read.
+struct Question<'q, T> {
+    body: &'q (dyn Fn(Dialect) -> Vec<u8> + Sync),
+    read: fn(&[u8]) -> Result<T, String>,
+    wishes: Wishes,
+}
 
 /// One endpoint with its connections and its limits.
 #[derive(Debug)]
@@ -100,6 +108,41 @@ impl Client {
 
     /// Asks until there is an answer or no hope of one; says how many requests that took.
     pub async fn ask(&self, request: &Request<'_>) -> (u32, Result<Reply, Failure>) {
+        let model = &self.endpoint.model;
+        let question = match self.endpoint.provider {
+            Provider::OpenAi => Question {
+                body: &|dialect| openai::body(model, request, dialect),
+                read: openai::read,
+                wishes: Wishes::of(request),
+            },
+            Provider::Anthropic => Question {
+                body: &|_| anthropic::body(model, request),
+                read: anthropic::read,
+                wishes: Wishes::default(),
+            },
+        };
+        self.until_answered(&question).await
+    }
+
+    /// Goes on with a conversation, as `ask` asks a question.
+    pub async fn chat(&self, chat: &Chat<'_>) -> (u32, Result<ChatReply, Failure>) {
+        let model = &self.endpoint.model;
+        let question = match self.endpoint.provider {
+            Provider::OpenAi => Question {
+                body: &|dialect| openai::chat::body(model, chat, dialect),
+                read: openai::chat::read,
+                wishes: Wishes::of_chat(chat),
+            },
+            Provider::Anthropic => Question {
+                body: &|_| anthropic::chat::body(model, chat),
+                read: anthropic::chat::read,
+                wishes: Wishes::default(),
+            },
+        };
+        self.until_answered(&question).await
+    }
+
+    async fn until_answered<T>(&self, question: &Question<'_, T>) -> (u32, Result<T, Failure>) {
         let mut turn = Turn::New;
         let (mut others, mut rate_limited, mut attempts) = (0, 0, 0);
         loop {
@@ -111,14 +154,14 @@ impl Client {
                 return (attempts, Err(Failure { error: CallError::CallLimit, attempts }));
             }
             attempts += 1;
-            let error = match self.attempt(request, dialect, &mut permit).await {
+            let error = match self.attempt(question, dialect, &mut permit).await {
                 Ok(reply) => return (attempts, Ok(reply)),
                 Err(error) => error,
             };
             drop(permit);
             turn = Turn::Again;
             if let CallError::Refused { message, .. } = &error
-                && self.learned(request, dialect, message)
+                && self.learned(question.wishes, dialect, message)
             {
                 continue;
             }
@@ -144,7 +187,7 @@ impl Client {
     }
 
     /// Whether a refusal taught us how to ask. Another call may have learned it first.
-    fn learned(&self, request: &Request<'_>, used: Dialect, message: &str) -> bool {
+    fn learned(&self, wishes: Wishes, used: Dialect, message: &str) -> bool {
         if self.endpoint.provider != Provider::OpenAi {
             return false;
         }
@@ -152,7 +195,7 @@ impl Client {
         if *known != used {
             return true;
         }
-        match known.learn(request, message) {
+        match known.learn(wishes, message) {
             Some(better) => {
                 *known = better;
                 true
@@ -161,16 +204,13 @@ impl Client {
         }
     }
 
-    async fn attempt(
+    async fn attempt<T>(
         &self,
-        request: &Request<'_>,
+        question: &Question<'_, T>,
         dialect: Dialect,
         permit: &mut Permit<'_>,
-    ) -> Result<Reply, CallError> {
-        let body = match self.endpoint.provider {
-            Provider::OpenAi => openai::body(&self.endpoint.model, request, dialect),
-            Provider::Anthropic => anthropic::body(&self.endpoint.model, request),
-        };
+    ) -> Result<T, CallError> {
+        let body = (question.body)(dialect);
         let limit = self.endpoint.timeout;
         let exchanged = tokio::time::timeout(limit, self.exchange(body)).await;
         let (status, answer_headers, bytes) = match exchanged {
@@ -187,11 +227,8 @@ impl Client {
         if status.is_success() {
             self.has_answered.store(true, Ordering::Relaxed);
             permit.tell(Signal::Answered);
-            let read = match self.endpoint.provider {
-                Provider::OpenAi => openai::read(&bytes),
-                Provider::Anthropic => anthropic::read(&bytes),
-            };
-            return read.map_err(|reason| CallError::BadReply(format!("{reason}: {}", excerpt(&bytes))));
+            return (question.read)(&bytes)
+                .map_err(|reason| CallError::BadReply(format!("{reason}: {}", excerpt(&bytes))));
         }
         let error = refusal(status, &answer_headers, &bytes, self.has_answered());
         if matches!(error, CallError::RateLimited { .. }) || error.retry_after().is_some() {

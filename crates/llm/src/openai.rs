@@ -1,8 +1,11 @@
 //! The chat completions form, as OpenAI and everybody compatible with it speak it.
 
+pub(crate) mod chat;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::chat::Chat;
 use crate::request::{AnswerForm, Reply, Request, Stop, Usage};
 
 /// What an endpoint turned out not to know; learned from its refusals, so that no list of models is needed.
@@ -12,22 +15,49 @@ pub(crate) struct Dialect {
     pub no_temperature: bool,
     /// Newer models call the limit of an answer `max_completion_tokens`.
     pub completion_tokens: bool,
+    /// Reasoning models take no stop sequences.
+    pub no_stop: bool,
+}
+
+/// What a question has in it that an endpoint may not know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wishes {
+    pub temperature: bool,
+    pub json: bool,
+    pub stop: bool,
+}
+
+impl Wishes {
+    pub(crate) fn of(request: &Request<'_>) -> Wishes {
+        Wishes { temperature: request.temperature.is_some(), json: request.answer.is_json(), stop: false }
+    }
+
+    pub(crate) fn of_chat(chat: &Chat<'_>) -> Wishes {
+        Wishes { temperature: chat.temperature.is_some(), json: false, stop: !chat.stop.is_empty() }
+    }
 }
 
 impl Dialect {
     /// What a refusal teaches; `None` when it teaches nothing new.
-    pub(crate) fn learn(self, request: &Request<'_>, message: &str) -> Option<Dialect> {
+    pub(crate) fn learn(self, wishes: Wishes, message: &str) -> Option<Dialect> {
         let message = message.to_ascii_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
         if !self.completion_tokens && says(&["max_completion_tokens"]) {
             return Some(Dialect { completion_tokens: true, ..self });
         }
-        if !self.no_temperature && request.temperature.is_some() && says(&["temperature"]) {
+        if !self.no_temperature && wishes.temperature && says(&["temperature"]) {
             return Some(Dialect { no_temperature: true, ..self });
+        }
+        // 'stop' quoted: the word alone is in many a message.
+        if !self.no_stop
+            && wishes.stop
+            && says(&["'stop'", "\"stop\"", "`stop`", "stop sequence", "parameter: stop"])
+        {
+            return Some(Dialect { no_stop: true, ..self });
         }
         let about_form =
             says(&["response_format", "json_schema", "structured output", "guided", "grammar", "schema"]);
-        if !self.no_json_schema && request.answer.is_json() && about_form {
+        if !self.no_json_schema && wishes.json && about_form {
             return Some(Dialect { no_json_schema: true, ..self });
         }
         None
@@ -120,31 +150,45 @@ struct UsageIn {
     prompt_tokens_details: Option<PromptDetails>,
 }
 
+impl From<UsageIn> for Usage {
+    fn from(usage: UsageIn) -> Usage {
+        Usage {
+            prompt: usage.prompt_tokens.max(0) as u64,
+            completion: usage.completion_tokens.max(0) as u64,
+            cached_prompt: usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct PromptDetails {
     cached_tokens: Option<u64>,
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
-    let completion: Completion = serde_json::from_slice(bytes).map_err(|error| {
+fn parse<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, String> {
+    serde_json::from_slice(bytes).map_err(|error| {
         // Some send their errors with a status of success.
         let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
         let message = json.as_ref().and_then(|json| json.get("error")?.get("message")?.as_str());
         message.map_or_else(|| error.to_string(), |message| format!("it reports an error ({message})"))
-    })?;
-    let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
-    let refused = choice.message.refusal.is_some_and(|text| !text.is_empty());
-    let stop = match choice.finish_reason.as_deref() {
+    })
+}
+
+fn stop(refused: bool, finish_reason: Option<&str>) -> Stop {
+    match finish_reason {
         _ if refused => Stop::Refused,
         Some("content_filter") => Stop::Refused,
         Some("length") => Stop::Length,
         _ => Stop::Done,
-    };
-    let usage = completion.usage.map(|usage| Usage {
-        prompt: usage.prompt_tokens.max(0) as u64,
-        completion: usage.completion_tokens.max(0) as u64,
-        cached_prompt: usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
-    });
+    }
+}
+
+pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
+    let completion: Completion = parse(bytes)?;
+    let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
+    let refused = choice.message.refusal.is_some_and(|text| !text.is_empty());
+    let stop = stop(refused, choice.finish_reason.as_deref());
+    let usage = completion.usage.map(Usage::from);
     Ok(Reply { text: choice.message.content.unwrap_or_default(), usage, stop })
 }
 
@@ -172,7 +216,12 @@ mod tests {
         let plain = body(Dialect::default());
         assert_eq!(plain["max_tokens"], 9);
         assert_eq!(plain["response_format"]["json_schema"]["strict"], true);
-        let learned = body(Dialect { no_json_schema: true, no_temperature: true, completion_tokens: true });
+        let learned = body(Dialect {
+            no_json_schema: true,
+            no_temperature: true,
+            completion_tokens: true,
+            no_stop: false,
+        });
         assert_eq!(learned["max_completion_tokens"], 9);
         for absent in ["max_tokens", "temperature", "response_format"] {
             assert!(learned.get(absent).is_none(), "{absent}");
@@ -182,7 +231,7 @@ mod tests {
     #[test]
     fn learns_from_refusals() {
         let known = Dialect::default();
-        let learn = |message: &str| known.learn(&request(json_form()), message);
+        let learn = |message: &str| known.learn(Wishes::of(&request(json_form())), message);
         assert!(
             learn("Unsupported parameter: 'max_tokens'; use 'max_completion_tokens' instead.")
                 .is_some_and(|dialect| dialect.completion_tokens)
@@ -197,7 +246,7 @@ mod tests {
         );
         assert_eq!(learn("Invalid request"), None);
         let text = request(AnswerForm::Text);
-        assert_eq!(known.learn(&text, "response_format is not supported"), None);
+        assert_eq!(known.learn(Wishes::of(&text), "response_format is not supported"), None);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// One question. What is the same in every question comes first, so that a provider's prompt cache can keep it.
 #[derive(Clone, Debug)]
 pub struct Request<'r> {
@@ -39,7 +41,7 @@ pub struct Reply {
     pub stop: Stop,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub prompt: u64,
     pub completion: u64,

@@ -1,13 +1,26 @@
-//! A ReAct agent.
+//! A ReAct agent. `Machine` decides and does nothing: what came to pass goes in, what is to be done comes out. `drive`
+//! does it: asks the model, calls tools, waits, asks the user, and tells observers.
 
-use gradus_llm::{Chat, ChatReply, Failure};
+mod arguments;
+mod context;
+mod drive;
+mod machine;
+mod model;
+mod nearest;
+mod observer;
+mod prompt;
+mod react;
+mod recorder;
+mod reply;
+mod session;
+mod state;
+#[cfg(test)]
+mod tests;
 
-use crate::tools::BoxFuture;
-
-/// Who thinks: a model behind an endpoint, or a script that plays one.
-pub trait Model: Send + Sync {
-    /// As traces call it.
-    fn name(&self) -> &str;
-
-    fn ask<'a>(&'a self, chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>>;
-}
+pub use drive::{Approval, Clock, Confirm, Driver, Nobody, RealClock};
+pub use machine::{Action, Event, Machine, OutOfOrder};
+pub use model::Model;
+pub use observer::{Observer, Seen};
+pub use recorder::Recorder;
+pub use session::{Keeper, SessionError, SessionFile};
+pub use state::{Call, Form, Settings, State};

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::finding::{Faults, Ruling};
 use super::requests::{Run, find};
-use super::schema;
 use super::words::names;
 use crate::simulator::state::Repository;
+use crate::tools::problems;
 
 /// R18.
 pub(super) fn valid_arguments(run: &Run<'_>) -> Ruling {
@@ -21,7 +21,7 @@ pub(super) fn valid_arguments(run: &Run<'_>) -> Ruling {
             faults.fail(number, format!("there is no tool {}", step.tool));
             continue;
         };
-        for problem in schema::problems(&tool.definition.parameters, &step.arguments) {
+        for problem in problems(&tool.definition.parameters, &without_nulls(&step.arguments)) {
             faults.fail(number, format!("{}: {problem}", step.tool));
         }
         let earlier = || evidence.record.steps[..index].iter().map(|step| step.observation.as_str());
@@ -32,6 +32,15 @@ pub(super) fn valid_arguments(run: &Run<'_>) -> Ruling {
         }
     }
     faults.ruling(|| Ruling::pass("calls fit their tools"))
+}
+
+/// Many models write null for what they leave out.
+fn without_nulls(arguments: &Value) -> Value {
+    let mut arguments = arguments.clone();
+    if let Some(fields) = arguments.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    arguments
 }
 
 /// Owners, repositories and numbers that neither the world nor anyone's words know.

@@ -17,7 +17,6 @@ mod pages;
 mod repetition;
 mod requests;
 mod reviews;
-mod schema;
 mod scope;
 mod secrets;
 mod taint;

@@ -1,4 +1,20 @@
-//! What an agent can do: tools with a description and a schema, and boxes of them.
+//! What an agent can do: tools with a description and a schema, and boxes of them. GitHub's are here, one family a file.
+
+mod api;
+mod branches;
+mod commits;
+mod files;
+mod github;
+mod issues;
+mod labels;
+mod limits;
+mod operation;
+mod pulls;
+mod releases;
+mod repos;
+mod schema;
+mod search;
+mod view;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,6 +22,10 @@ use std::time::Duration;
 
 use gradus_llm::ToolDefinition;
 use serde_json::Value;
+
+pub use github::{GITHUB_COM, GitHubTools, TIMEOUT, ToolsError, all_tools};
+pub use limits::{Family, Limits, UnknownFamily};
+pub use schema::problems;
 
 pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
@@ -21,6 +41,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
     pub definition: ToolDefinition,
+    /// Of most calls; see `ToolBox::effect_of`.
     pub effect: Effect,
 }
 
@@ -36,6 +57,14 @@ pub struct Observation {
 /// Tools that can be called. A call never fails: what goes wrong is an observation.
 pub trait ToolBox: Send + Sync {
     fn tools(&self) -> &[Tool];
+
+    /// What a call with these arguments would do: a branch that is moved by force is another matter than one that is
+    /// moved forward. A tool that is not there does nothing.
+    fn effect_of(&self, name: &str, arguments: &Value) -> Effect {
+        let _ = arguments;
+        let tool = self.tools().iter().find(|tool| &*tool.definition.name == name);
+        tool.map_or(Effect::Read, |tool| tool.effect)
+    }
 
     fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation>;
 }

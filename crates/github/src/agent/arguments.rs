@@ -1,0 +1,73 @@
+//! Arguments as models write them. Whether they fit the tool, the tool says.
+
+use serde_json::{Map, Value};
+
+/// How deep a text may be packed into texts.
+const MOST_WRAPPINGS: usize = 3;
+
+/// The object that a model's text stands for; else a line for the model.
+pub(super) fn read(text: &str) -> Result<Value, String> {
+    let mut text = text.trim().to_owned();
+    if text.is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    for _ in 0..MOST_WRAPPINGS {
+        match serde_json::from_str::<Value>(&text) {
+            Ok(Value::Object(object)) => return Ok(Value::Object(object)),
+            Ok(Value::Null) => return Ok(Value::Object(Map::new())),
+            // JSON in a text, as some models and proxies write it.
+            Ok(Value::String(inner)) if inner.trim_start().starts_with('{') => text = inner,
+            Ok(other) => {
+                return Err(format!("the arguments must be a JSON object, and are {}", kind(&other)));
+            }
+            Err(error) => {
+                return Err(format!(
+                    "the arguments are no JSON ({error}); write one object, with double quotes and with line breaks in texts as \\n"
+                ));
+            }
+        }
+    }
+    Err("the arguments must be a JSON object, and are a text".to_owned())
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn reads_objects_however_they_are_packed() {
+        for text in ["{\"a\": 1}", "  {\"a\":1}\n", "\"{\\\"a\\\": 1}\""] {
+            assert_eq!(read(text), Ok(json!({"a": 1})), "{text}");
+        }
+        for text in ["", " ", "{}", "null"] {
+            assert_eq!(read(text), Ok(json!({})), "{text}");
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, reason) in [
+            ("[1]", "a list"),
+            ("octo/demo", "no JSON"),
+            ("{'a': 1}", "double quotes"),
+            ("{\"a\": 1", "no JSON"),
+            ("\"a text\"", "a text"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

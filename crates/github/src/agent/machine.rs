@@ -1,0 +1,456 @@
+//! The agent's mind without a body: what came to pass goes in (`Event`), what is to be done comes out (`Action`). No I/O,
+//! no clock: a state and an event always give the same next state, and every run ends.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use gradus_llm::{CallError, Chat, ChatReply, Failure, Message, ToolCall, ToolDefinition};
+use serde_json::{Value, json};
+
+use super::reply::{self, Intent, Wanted};
+use super::state::{Call, Form, Phase, Settings, Stage, State};
+use super::{arguments, context, nearest, prompt};
+use crate::record::End;
+use crate::tools::{Effect, Observation, Tool, ToolBox};
+
+/// What is to be done next. Asking again changes nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Nothing was asked for.
+    Rest,
+    /// Ask the model (`Machine::chat`).
+    Ask,
+    /// Ask somebody whether this may be done.
+    Confirm(Call),
+    Call(Call),
+    /// This call is not made; the model sees this instead.
+    Decline(Call, Observation),
+    /// Leave the service alone for this long; then the call is made again.
+    Wait(Call, Duration),
+    Finish {
+        end: End,
+        answer: Option<String>,
+    },
+}
+
+/// What came to pass.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The user wants something.
+    Request(String),
+    /// Go on with a request that ended without an answer.
+    GoOn,
+    Replied(Result<ChatReply, Failure>),
+    /// Somebody was asked about the call; the reason, if they did not agree.
+    Confirmed(Result<(), String>),
+    /// The call is on its way.
+    Begun,
+    Returned(Observation),
+    Waited,
+}
+
+/// An event for which it is not the time. Nothing changed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this cannot happen now")]
+pub struct OutOfOrder;
+
+/// So often one call is made again after a rate limit.
+const MOST_WAITS: u32 = 3;
+/// So many calls are looked back on, and so many alike are a loop.
+const RECENT: usize = 8;
+const LOOP: usize = 3;
+/// So often a conversation is made shorter because an endpoint refused it.
+const MOST_SHORTENINGS: u32 = 6;
+
+pub struct Machine<'t> {
+    settings: Settings,
+    toolbox: &'t dyn ToolBox,
+    offered: Vec<Tool>,
+    /// What is offered natively.
+    definitions: Vec<ToolDefinition>,
+    system: String,
+    /// What the constant part takes of the model's context.
+    fixed: usize,
+    state: State,
+}
+
+impl std::fmt::Debug for Machine<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl<'t> Machine<'t> {
+    /// Takes up a state. What was on its way when it was put down is not known to have happened, so only reads are
+    /// done again.
+    pub fn new(settings: Settings, toolbox: &'t dyn ToolBox, mut state: State) -> Machine<'t> {
+        let settings = Settings { form: state.form, ..settings };
+        let offered: Vec<Tool> = toolbox
+            .tools()
+            .iter()
+            .filter(|tool| !settings.read_only || tool.effect == Effect::Read)
+            .cloned()
+            .collect();
+        let definitions: Vec<ToolDefinition> = match settings.form {
+            Form::Native => offered.iter().map(|tool| tool.definition.clone()).collect(),
+            Form::Text => Vec::new(),
+        };
+        let system = prompt::system(&settings, &offered);
+        let fixed = definitions.iter().fold(system.len(), |sum, tool| {
+            sum + tool.name.len() + tool.description.len() + tool.parameters.to_string().len() + 40
+        });
+        if let Phase::Calling { calls, stage } = &mut state.phase {
+            match (calls.front(), &stage) {
+                (None, _) => state.phase = Phase::Asking,
+                (Some(call), Stage::Begun) => {
+                    let is_read = toolbox.effect_of(&call.name, &call.arguments) == Effect::Read;
+                    *stage = if is_read { Stage::Ready } else { Stage::Unknown };
+                }
+                _ => {}
+            }
+        }
+        Machine { settings, toolbox, offered, definitions, system, fixed, state }
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// All that may be called.
+    pub fn tools(&self) -> &[Tool] {
+        &self.offered
+    }
+
+    /// What the model is to be asked.
+    pub fn chat(&self) -> Chat<'_> {
+        Chat {
+            system: &self.system,
+            messages: &self.state.messages,
+            tools: &self.definitions,
+            stop: if self.settings.form == Form::Text { &prompt::STOP } else { &[] },
+            max_tokens: self.settings.max_tokens,
+            temperature: self.settings.temperature,
+        }
+    }
+
+    pub fn action(&self) -> Action {
+        match &self.state.phase {
+            Phase::Idle => Action::Rest,
+            Phase::Asking => Action::Ask,
+            Phase::Done { end, answer } => Action::Finish { end: end.clone(), answer: answer.clone() },
+            Phase::Calling { calls, stage } => match (calls.front(), stage) {
+                (None, _) => Action::Ask,
+                (Some(call), Stage::Waiting(time)) => Action::Wait(call.clone(), *time),
+                (Some(call), Stage::Begun) => Action::Call(call.clone()),
+                (Some(call), _) => match self.objection(call, stage) {
+                    Some(observation) => Action::Decline(call.clone(), observation),
+                    None if self.must_confirm(call) => Action::Confirm(call.clone()),
+                    None => Action::Call(call.clone()),
+                },
+            },
+        }
+    }
+
+    /// Whether the call that is next changes something.
+    pub fn writes(&self, call: &Call) -> bool {
+        self.toolbox.effect_of(&call.name, &call.arguments) != Effect::Read
+    }
+
+    /// Takes in what came to pass. Returns what was wrong with a reply that had to be corrected.
+    pub fn handle(&mut self, event: Event) -> Result<Option<String>, OutOfOrder> {
+        let problem = match (event, &mut self.state.phase) {
+            (Event::Request(text), Phase::Idle | Phase::Done { .. }) => {
+                self.begin();
+                self.state.messages.push(Message::User { text: text.clone() });
+                self.state.request = Some(text);
+                self.ask();
+                None
+            }
+            (Event::GoOn, Phase::Done { end: End::StepLimit | End::Failed(_), .. }) => {
+                self.begin();
+                self.ask();
+                None
+            }
+            (Event::Replied(Ok(reply)), Phase::Asking) => self.replied(reply),
+            (Event::Replied(Err(failure)), Phase::Asking) => {
+                self.failed(&failure);
+                None
+            }
+            (Event::Confirmed(answer), Phase::Calling { calls, stage: stage @ Stage::Ready }) => {
+                let call = calls.front_mut().ok_or(OutOfOrder)?;
+                call.approved = Some(answer.is_ok());
+                if let Err(reason) = answer {
+                    *stage = Stage::Refused(reason);
+                }
+                None
+            }
+            (Event::Begun, Phase::Calling { stage: stage @ (Stage::Ready | Stage::Begun), .. }) => {
+                *stage = Stage::Begun;
+                None
+            }
+            (Event::Waited, Phase::Calling { stage: stage @ Stage::Waiting(_), .. }) => {
+                *stage = Stage::Ready;
+                None
+            }
+            (Event::Returned(observation), Phase::Calling { stage, .. })
+                if !matches!(stage, Stage::Waiting(_)) =>
+            {
+                self.returned(observation);
+                None
+            }
+            _ => return Err(OutOfOrder),
+        };
+        Ok(problem)
+    }
+
+    fn begin(&mut self) {
+        let state = &mut self.state;
+        (state.replies, state.calls, state.malformed, state.shortenings) = (0, 0, 0, 0);
+        state.waited = Duration::ZERO;
+        state.recent.clear();
+    }
+
+    /// Why a call cannot be made, if it cannot.
+    fn objection(&self, call: &Call, stage: &Stage) -> Option<Observation> {
+        let refused =
+            |body: Value| Some(Observation { text: body.to_string(), is_error: true, retry_after: None });
+        match stage {
+            Stage::Unknown => {
+                return refused(json!({
+                    "error": "it is not known whether this call was carried out: the agent was stopped while it was under way. Look whether it was before you make it again."
+                }));
+            }
+            Stage::Refused(reason) => {
+                return refused(json!({ "error": format!("not carried out: {reason}") }));
+            }
+            _ => {}
+        }
+        // Tools that exist but may not be used are told apart from those that do not.
+        let exists = self.toolbox.tools().iter().any(|tool| *tool.definition.name == *call.name);
+        let names = || self.offered.iter().map(|tool| &*tool.definition.name);
+        if !exists {
+            let near = nearest::nearest(&call.name, names());
+            let error = format!("there is no tool {:?}", call.name);
+            return refused(if near.is_empty() {
+                json!({ "error": error, "tools": names().collect::<Vec<_>>() })
+            } else {
+                json!({ "error": error, "nearest": near })
+            });
+        }
+        if let Some(problem) = &call.problem {
+            return refused(json!({ "error": problem }));
+        }
+        if self.settings.read_only && self.writes(call) {
+            return refused(json!({ "error": "not carried out: this session may only read" }));
+        }
+        if self.state.calls >= self.settings.max_calls {
+            return refused(json!({ "error": "not carried out: the limit of calls is reached" }));
+        }
+        None
+    }
+
+    fn must_confirm(&self, call: &Call) -> bool {
+        self.settings.confirm_destructive
+            && call.approved != Some(true)
+            && self.toolbox.effect_of(&call.name, &call.arguments) == Effect::Destructive
+    }
+
+    fn replied(&mut self, reply: ChatReply) -> Option<String> {
+        self.state.replies += 1;
+        if let Some(usage) = reply.usage {
+            self.state.usage += usage;
+        }
+        match reply::read(self.settings.form, &reply, self.settings.max_tokens) {
+            Intent::Calls { thought, text, calls, has_more } => {
+                self.state.malformed = 0;
+                self.plan(thought.as_deref(), text, calls, has_more);
+                None
+            }
+            Intent::Answer { text, answer } => {
+                self.state.messages.push(Message::Assistant { text, calls: Vec::new() });
+                self.finish(End::Answered, Some(answer));
+                None
+            }
+            Intent::Refused(text) => {
+                self.state.messages.push(Message::Assistant { text: text.clone(), calls: Vec::new() });
+                let reason = if text.is_empty() { String::new() } else { format!(": {text}") };
+                self.finish(End::Failed(format!("the model refuses{reason}")), None);
+                None
+            }
+            Intent::Problem(problem) => {
+                self.state.malformed += 1;
+                self.state.messages.push(Message::Assistant { text: reply.text, calls: Vec::new() });
+                let text = prompt::correction(self.settings.form, &problem);
+                self.state.messages.push(Message::User { text });
+                if self.state.malformed >= self.settings.max_malformed {
+                    let times = self.state.malformed;
+                    let reason =
+                        format!("the model's reply could not be used {times} times in a row: {problem}");
+                    self.finish(End::Failed(reason), None);
+                } else {
+                    self.ask();
+                }
+                Some(problem)
+            }
+        }
+    }
+
+    /// Puts the calls of a reply in line.
+    fn plan(&mut self, thought: Option<&str>, text: String, wanted: Vec<Wanted>, has_more: bool) {
+        let mut calls = VecDeque::with_capacity(wanted.len());
+        let mut said = Vec::new();
+        for wanted in wanted {
+            let id = self.unique(wanted.id, &calls);
+            let (arguments, problem) = match arguments::read(&wanted.arguments) {
+                Ok(object) => (object, None),
+                Err(problem) => (Value::String(wanted.arguments.clone()), Some(problem)),
+            };
+            calls.push_back(Call {
+                id: id.clone(),
+                name: wanted.name.clone(),
+                arguments,
+                problem,
+                thought: thought.map(str::to_owned),
+                approved: None,
+                waits: 0,
+                is_first_of_several: false,
+            });
+            said.push(ToolCall { id, name: wanted.name, arguments: wanted.arguments });
+        }
+        if let Some(last) = calls.back_mut() {
+            last.is_first_of_several = has_more;
+        }
+        let said = if self.settings.form == Form::Native { said } else { Vec::new() };
+        self.state.messages.push(Message::Assistant { text, calls: said });
+        self.state.phase = Phase::Calling { calls, stage: Stage::Ready };
+    }
+
+    /// An id that no other call of the session has: endpoints leave them out, and some count from 0 in every reply.
+    fn unique(&mut self, id: String, beside: &VecDeque<Call>) -> String {
+        let is_taken = |id: &str| {
+            beside.iter().any(|call| call.id == id)
+                || self.state.messages.iter().any(|message| match message {
+                    Message::Assistant { calls, .. } => calls.iter().any(|call| call.id == id),
+                    _ => false,
+                })
+        };
+        if !id.is_empty() && !is_taken(&id) {
+            return id;
+        }
+        let mut number = self.state.ids + 1;
+        while is_taken(&format!("call_{number}")) {
+            number += 1;
+        }
+        self.state.ids = number;
+        format!("call_{number}")
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        if let CallError::TooLong(_) = failure.error {
+            let used = self.fixed + self.state.messages.iter().map(context::size).sum::<usize>();
+            let smaller = self.room().min(used) / 4 * 3;
+            self.state.shortenings += 1;
+            if self.state.shortenings <= MOST_SHORTENINGS && smaller > self.fixed {
+                self.state.room = Some(smaller);
+                return self.ask();
+            }
+        }
+        self.finish(End::Failed(failure.to_string()), None);
+    }
+
+    /// How many bytes may be sent.
+    fn room(&self) -> usize {
+        let tokens = self.settings.context_tokens.saturating_sub(self.settings.max_tokens as usize);
+        let room = tokens.saturating_mul(context::BYTES_OF_A_TOKEN);
+        self.state.room.map_or(room, |learned| learned.min(room))
+    }
+
+    fn returned(&mut self, observation: Observation) {
+        let Phase::Calling { calls, stage } = &mut self.state.phase else { return };
+        let Some(call) = calls.front_mut() else { return self.ask() };
+        if let Some(time) = observation.retry_after
+            && observation.is_error
+            && call.waits < MOST_WAITS
+            && self.state.waited.saturating_add(time) <= self.settings.longest_wait
+        {
+            call.waits += 1;
+            self.state.waited += time;
+            *stage = Stage::Waiting(time);
+            return;
+        }
+        let Some(call) = calls.pop_front() else { return };
+        *stage = Stage::Ready;
+        let is_last = calls.is_empty();
+        self.state.calls += 1;
+        let mut text = observation.text;
+        for notice in self.notices(&call, &text, is_last) {
+            text.push_str("\n\n[agent: ");
+            text.push_str(&notice);
+            text.push(']');
+        }
+        self.state.messages.push(match self.settings.form {
+            Form::Native => {
+                Message::Tool { call_id: call.id, name: call.name, text, is_error: observation.is_error }
+            }
+            Form::Text => Message::User { text: format!("{} {text}", prompt::OBSERVATION) },
+        });
+        if is_last {
+            self.ask();
+        }
+    }
+
+    /// What the model should know beside what came back.
+    fn notices(&mut self, call: &Call, text: &str, is_last: bool) -> Vec<String> {
+        let mut notices = Vec::new();
+        let (settings, state) = (&self.settings, &mut self.state);
+        if call.is_first_of_several {
+            notices.push(match settings.form {
+                Form::Text => {
+                    "your reply had more than one Action; only the first was carried out. One at a time"
+                        .to_owned()
+                }
+                Form::Native => {
+                    "your reply had more calls than can be made at once; the rest was left out".to_owned()
+                }
+            });
+        }
+        let this = (digest(&format!("{} {}", call.name, call.arguments)), digest(text));
+        state.recent.push_back(this);
+        if state.recent.len() > RECENT {
+            state.recent.pop_front();
+        }
+        let times = state.recent.iter().filter(|other| **other == this).count();
+        if times >= LOOP {
+            notices.push(format!(
+                "this same call has given the same result {times} times now; do something else, or answer"
+            ));
+        }
+        if is_last && state.replies + 1 == settings.max_steps {
+            notices.push("only one reply is left: give your answer now".to_owned());
+        }
+        notices
+    }
+
+    /// On to the model, if that is still possible.
+    fn ask(&mut self) {
+        if self.state.replies >= self.settings.max_steps || self.state.calls >= self.settings.max_calls {
+            return self.finish(End::StepLimit, None);
+        }
+        let room = self.room();
+        if context::fit(&mut self.state.messages, self.fixed, room) {
+            self.state.phase = Phase::Asking;
+        } else {
+            let reason = "the conversation does not fit into the model's context, even shortened";
+            self.finish(End::Failed(reason.to_owned()), None);
+        }
+    }
+
+    fn finish(&mut self, end: End, answer: Option<String>) {
+        self.state.phase = Phase::Done { end, answer };
+    }
+}
+
+fn digest(text: &str) -> u64 {
+    let hash = blake3::hash(text.as_bytes());
+    hash.as_bytes().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}

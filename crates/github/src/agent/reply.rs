@@ -1,0 +1,87 @@
+//! From a model's reply to what it wants: calls, an answer, or something that nobody can make sense of.
+
+use gradus_llm::{ChatReply, Stop};
+
+use super::react::{self, Reading};
+use super::state::Form;
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Intent {
+    Calls {
+        thought: Option<String>,
+        /// What of the reply's text stays in the conversation.
+        text: String,
+        calls: Vec<Wanted>,
+        /// There were more, which are left out.
+        has_more: bool,
+    },
+    Answer {
+        /// What of the reply's text stays in the conversation.
+        text: String,
+        answer: String,
+    },
+    Problem(String),
+    Refused(String),
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Wanted {
+    /// As the endpoint gave it; may be empty, or not the first of its name.
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
+}
+
+/// More calls than this in one reply are no plan.
+const MOST_CALLS: usize = 32;
+
+pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
+    if reply.stop == Stop::Refused {
+        return Intent::Refused(reply.text.trim().to_owned());
+    }
+    let cut = || format!("it was cut off after {max_tokens} tokens; write less at once");
+    let is_cut = reply.stop == Stop::Length;
+    match form {
+        Form::Native if !reply.calls.is_empty() => native(reply),
+        Form::Native if !reply.text.trim().is_empty() => {
+            Intent::Answer { text: reply.text.clone(), answer: reply.text.trim().to_owned() }
+        }
+        Form::Native if is_cut => Intent::Problem(cut()),
+        Form::Native => Intent::Problem("it was empty".to_owned()),
+        Form::Text => match react::read(&reply.text) {
+            Reading::Unreadable(_) if is_cut => Intent::Problem(cut()),
+            Reading::Unreadable(problem) => Intent::Problem(problem.to_owned()),
+            Reading::Call(call) if is_cut && super::arguments::read(call.input).is_err() => {
+                Intent::Problem(cut())
+            }
+            Reading::Call(call) => Intent::Calls {
+                thought: call.thought.map(str::to_owned),
+                text: call.kept.to_owned(),
+                calls: vec![Wanted {
+                    id: String::new(),
+                    name: call.name.to_owned(),
+                    arguments: call.input.to_owned(),
+                }],
+                has_more: call.has_more,
+            },
+            Reading::Answer { answer, .. } => {
+                Intent::Answer { text: reply.text.clone(), answer: answer.to_owned() }
+            }
+        },
+    }
+}
+
+fn native(reply: &ChatReply) -> Intent {
+    let thought = reply.text.trim();
+    let calls = reply.calls.iter().take(MOST_CALLS).map(|call| Wanted {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+    });
+    Intent::Calls {
+        thought: (!thought.is_empty()).then(|| thought.to_owned()),
+        text: reply.text.clone(),
+        calls: calls.collect(),
+        has_more: reply.calls.len() > MOST_CALLS,
+    }
+}

@@ -1,0 +1,324 @@
+//! What models and tools do wrong, one case each, on the machine alone.
+
+use std::time::Duration;
+
+use gradus_llm::{ChatReply, Message, Stop};
+
+use super::*;
+use crate::record::End;
+
+fn failed(machine: &Machine<'_>) -> String {
+    match machine.action() {
+        Action::Finish { end: End::Failed(reason), answer: None } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn malformed_text_is_told_back_and_given_up_in_the_end() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Text, Settings::default());
+    let problem = machine.handle(said("I will now read the file.")).unwrap();
+    assert!(problem.is_some_and(|problem| problem.contains("neither an Action nor a Final Answer")));
+    assert_eq!(machine.action(), Action::Ask);
+    assert!(
+        told(&machine).starts_with("Observation: Your last reply could not be used"),
+        "{}",
+        told(&machine)
+    );
+    // A good reply in between, and the count begins anew.
+    machine.handle(said("Action: list_issues\nAction Input: {}")).unwrap();
+    machine.handle(Event::Begun).unwrap();
+    machine.handle(Event::Returned(fine("[]"))).unwrap();
+    for _ in 0..3 {
+        assert_eq!(machine.action(), Action::Ask);
+        machine.handle(said("")).unwrap();
+    }
+    assert!(failed(&machine).contains("3 times in a row: it was empty"));
+}
+
+#[test]
+fn an_empty_native_reply_and_a_cut_one_are_told_back() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    machine.handle(said(" ")).unwrap();
+    assert!(told(&machine).contains("it was empty"));
+    let cut = ChatReply { text: String::new(), calls: Vec::new(), usage: None, stop: Stop::Length };
+    machine.handle(Event::Replied(Ok(cut))).unwrap();
+    assert!(told(&machine).contains("cut off after 4096 tokens"));
+    let mut machine = asked(&tools, Form::Text, Settings::default());
+    let text = "Thought: t\nAction: open_issue\nAction Input: {\"title\": \"Cra".to_owned();
+    let cut = ChatReply { text, calls: Vec::new(), usage: None, stop: Stop::Length };
+    machine.handle(Event::Replied(Ok(cut))).unwrap();
+    assert!(told(&machine).contains("cut off"), "{}", told(&machine));
+}
+
+#[test]
+fn a_refusal_ends_the_run() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    let refusal =
+        ChatReply { text: "I cannot help.".to_owned(), calls: Vec::new(), usage: None, stop: Stop::Refused };
+    machine.handle(Event::Replied(Ok(refusal))).unwrap();
+    assert_eq!(failed(&machine), "the model refuses: I cannot help.");
+}
+
+#[test]
+fn an_unknown_tool_is_answered_with_the_nearest() {
+    let tools = Played::new(Vec::new());
+    for form in [Form::Text, Form::Native] {
+        let mut machine = asked(&tools, form, Settings::default());
+        machine
+            .handle(match form {
+                Form::Text => said("Thought: t\nAction: openIssue\nAction Input: {}"),
+                Form::Native => wants("t", &[("a", "openIssue", "{}")]),
+            })
+            .unwrap();
+        let observation = decline(&mut machine);
+        assert!(observation.is_error);
+        assert_eq!(
+            observation.text,
+            r#"{"error":"there is no tool \"openIssue\"","nearest":["open_issue"]}"#
+        );
+        assert_eq!(machine.action(), Action::Ask);
+        assert!(told(&machine).contains("nearest"));
+    }
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    machine.handle(wants("t", &[("a", "weather", "{}")])).unwrap();
+    assert!(decline(&mut machine).text.contains("\"tools\":[\"read_file\""));
+}
+
+#[test]
+fn arguments_that_are_no_object_are_an_observation() {
+    let tools = Played::new(Vec::new());
+    for (arguments, reason) in [("octo/demo", "no JSON"), ("[1]", "a list"), ("{\"a\":", "no JSON")] {
+        let mut machine = asked(&tools, Form::Native, Settings::default());
+        machine.handle(wants("t", &[("a", "read_file", arguments)])).unwrap();
+        assert!(decline(&mut machine).text.contains(reason), "{arguments}");
+        let mut machine = asked(&tools, Form::Text, Settings::default());
+        machine.handle(said(&format!("Action: read_file\nAction Input: {arguments}"))).unwrap();
+        assert!(decline(&mut machine).text.contains(reason), "{arguments}");
+    }
+}
+
+#[test]
+fn a_made_up_observation_is_cut_off() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Text, Settings::default());
+    machine
+        .handle(said(
+            "Thought: t\nAction: list_issues\nAction Input: {}\nObservation: [7]\nThought: so\nFinal Answer: 7",
+        ))
+        .unwrap();
+    assert!(matches!(machine.action(), Action::Call(call) if call.name == "list_issues"));
+    assert_eq!(
+        machine.state().messages.last(),
+        Some(&Message::Assistant {
+            text: "Thought: t\nAction: list_issues\nAction Input: {}".to_owned(),
+            calls: Vec::new()
+        })
+    );
+}
+
+#[test]
+fn only_the_first_of_several_text_actions_is_done_and_the_model_hears_of_it() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Text, Settings::default());
+    machine
+        .handle(said("Action: list_issues\nAction Input: {}\nAction: delete_repo\nAction Input: {}"))
+        .unwrap();
+    machine.handle(Event::Returned(fine("[]"))).unwrap();
+    assert_eq!(machine.action(), Action::Ask);
+    assert!(told(&machine).starts_with("Observation: []\n\n[agent: your reply had more than one Action"));
+}
+
+#[test]
+fn several_native_calls_are_made_in_order_and_get_ids_of_their_own() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    machine
+        .handle(wants("both", &[("0", "read_file", "{}"), ("0", "list_issues", ""), ("", "read_file", "{}")]))
+        .unwrap();
+    let mut seen = Vec::new();
+    while let Action::Call(call) = machine.action() {
+        assert_eq!(call.thought.as_deref(), Some("both"));
+        seen.push((call.id, call.name));
+        machine.handle(Event::Begun).unwrap();
+        machine.handle(Event::Returned(fine("1"))).unwrap();
+    }
+    let expected = [("0", "read_file"), ("call_1", "list_issues"), ("call_2", "read_file")];
+    assert_eq!(seen, expected.map(|(id, name)| (id.to_owned(), name.to_owned())));
+    // The next reply counts from 0 again.
+    machine.handle(wants("", &[("0", "read_file", "{}")])).unwrap();
+    assert!(matches!(machine.action(), Action::Call(call) if call.id == "call_3"));
+}
+
+#[test]
+fn a_rate_limit_is_waited_for_and_the_call_made_again() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    machine.handle(wants("t", &[("a", "open_issue", "{}")])).unwrap();
+    for _ in 0..3 {
+        machine.handle(Event::Begun).unwrap();
+        machine.handle(Event::Returned(limited(60))).unwrap();
+        assert!(matches!(machine.action(), Action::Wait(_, time) if time == Duration::from_secs(60)));
+        assert_eq!(machine.handle(Event::Returned(fine("too soon"))), Err(super::super::OutOfOrder));
+        machine.handle(Event::Waited).unwrap();
+        assert!(matches!(machine.action(), Action::Call(call) if call.id == "a"));
+    }
+    // Three times are enough: now the model hears of it.
+    machine.handle(Event::Returned(limited(60))).unwrap();
+    assert_eq!(machine.action(), Action::Ask);
+    assert!(told(&machine).contains("secondary rate limit"));
+    // Nobody waits for a day.
+    machine.handle(wants("t", &[("b", "open_issue", "{}")])).unwrap();
+    machine.handle(Event::Returned(limited(86_400))).unwrap();
+    assert_eq!(machine.action(), Action::Ask);
+}
+
+#[test]
+fn an_overflowing_context_is_shortened_and_asked_again() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    for number in 0..5 {
+        machine.handle(wants("t", &[("", "read_file", &format!("{{\"n\":{number}}}"))])).unwrap();
+        machine.handle(Event::Returned(fine(&"x".repeat(20_000)))).unwrap();
+    }
+    let size = |machine: &Machine<'_>| serde_json::to_string(&machine.state().messages).unwrap().len();
+    let before = size(&machine);
+    machine.handle(too_long()).unwrap();
+    assert_eq!(machine.action(), Action::Ask);
+    assert!(size(&machine) < before * 4 / 5, "{} of {before}", size(&machine));
+    assert!(serde_json::to_string(&machine.state().messages).unwrap().contains("left out here"));
+    for _ in 0..20 {
+        if machine.action() == Action::Ask {
+            machine.handle(too_long()).unwrap();
+        }
+    }
+    assert!(!failed(&machine).is_empty());
+}
+
+#[test]
+fn what_is_too_much_is_shortened_before_anyone_complains() {
+    let tools = Played::new(Vec::new());
+    let settings = Settings { context_tokens: 10_000, max_tokens: 1_000, ..Settings::default() };
+    let mut machine = asked(&tools, Form::Text, settings);
+    for number in 0..20 {
+        machine.handle(said(&format!("Action: read_file\nAction Input: {{\"n\":{number}}}"))).unwrap();
+        machine.handle(Event::Returned(fine(&"x".repeat(5_000)))).unwrap();
+        assert_eq!(machine.action(), Action::Ask);
+        assert!(serde_json::to_string(&machine.state().messages).unwrap().len() < 30_000);
+    }
+    assert!(told(&machine).len() > 5_000, "the newest is whole");
+}
+
+#[test]
+fn steps_and_calls_are_limited() {
+    let tools = Played::new(Vec::new());
+    let end = |machine: &Machine<'_>| {
+        matches!(machine.action(), Action::Finish { end: End::StepLimit, answer: None })
+    };
+    let settings = Settings { max_steps: 3, ..Settings::default() };
+    let mut machine = asked(&tools, Form::Native, settings);
+    for step in 0..3 {
+        machine.handle(wants("t", &[("", "read_file", &format!("{{\"n\":{step}}}"))])).unwrap();
+        machine.handle(Event::Returned(fine("1"))).unwrap();
+        assert_eq!(told(&machine).contains("only one reply is left"), step == 1);
+    }
+    assert!(end(&machine));
+    let settings = Settings { max_calls: 2, ..Settings::default() };
+    let mut machine = asked(&tools, Form::Native, settings);
+    machine.handle(wants("t", &[("", "read_file", "{}"); 4])).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(machine.action(), Action::Call(_)));
+        machine.handle(Event::Returned(fine("1"))).unwrap();
+    }
+    for _ in 0..2 {
+        assert!(decline(&mut machine).text.contains("limit of calls"));
+    }
+    assert!(end(&machine));
+    // The user may say: go on.
+    machine.handle(Event::GoOn).unwrap();
+    assert_eq!(machine.action(), Action::Ask);
+}
+
+#[test]
+fn a_loop_is_pointed_out() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    for times in 1..=4 {
+        machine.handle(wants("t", &[("", "read_file", "{\"a\":1}")])).unwrap();
+        machine.handle(Event::Returned(fine("1"))).unwrap();
+        let notice = told(&machine).contains(&format!("the same result {times} times now"));
+        assert_eq!(notice, times >= 3, "{}", told(&machine));
+    }
+    // A different result is progress.
+    machine.handle(wants("t", &[("", "read_file", "{\"a\":1}")])).unwrap();
+    machine.handle(Event::Returned(fine("2"))).unwrap();
+    assert_eq!(told(&machine), "2");
+}
+
+#[test]
+fn destruction_needs_somebodys_consent() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    machine.handle(wants("t", &[("a", "delete_repo", "{}"), ("b", "delete_repo", "{}")])).unwrap();
+    assert!(matches!(machine.action(), Action::Confirm(_)));
+    assert_eq!(machine.handle(Event::Waited), Err(super::super::OutOfOrder));
+    machine.handle(Event::Confirmed(Ok(()))).unwrap();
+    assert!(matches!(machine.action(), Action::Call(call) if call.approved == Some(true)));
+    machine.handle(Event::Returned(fine("gone"))).unwrap();
+    // Consent is for one call.
+    assert!(matches!(machine.action(), Action::Confirm(_)));
+    machine.handle(Event::Confirmed(Err("the user does not want it".to_owned()))).unwrap();
+    assert!(decline(&mut machine).text.contains("not carried out: the user does not want it"));
+    let settings = Settings { confirm_destructive: false, ..Settings::default() };
+    let mut machine = asked(&tools, Form::Native, settings);
+    machine.handle(wants("t", &[("a", "delete_repo", "{}")])).unwrap();
+    assert!(matches!(machine.action(), Action::Call(call) if call.approved.is_none()));
+}
+
+#[test]
+fn a_session_that_may_only_read_writes_nothing() {
+    let tools = Played::new(Vec::new());
+    let settings = Settings { read_only: true, ..Settings::default() };
+    let mut machine = asked(&tools, Form::Native, settings);
+    let offered: Vec<&str> = machine.tools().iter().map(|tool| &*tool.definition.name).collect();
+    assert_eq!(offered, ["read_file", "list_issues"]);
+    machine.handle(wants("t", &[("a", "open_issue", "{}"), ("b", "delete_repo", "{}")])).unwrap();
+    for _ in 0..2 {
+        assert!(decline(&mut machine).text.contains("may only read"));
+    }
+    assert_eq!(machine.action(), Action::Ask);
+}
+
+#[test]
+fn a_write_that_was_under_way_is_not_repeated() {
+    let tools = Played::new(Vec::new());
+    for (name, again) in [("open_issue", false), ("read_file", true)] {
+        let mut machine = asked(&tools, Form::Native, Settings::default());
+        machine.handle(wants("t", &[("a", name, "{}")])).unwrap();
+        machine.handle(Event::Begun).unwrap();
+        let kept = serde_json::to_string(machine.state()).unwrap();
+        let mut machine = Machine::new(Settings::default(), &tools, serde_json::from_str(&kept).unwrap());
+        if again {
+            assert!(matches!(machine.action(), Action::Call(_)));
+        } else {
+            assert!(decline(&mut machine).text.contains("not known whether this call was carried out"));
+            assert_eq!(machine.action(), Action::Ask);
+        }
+    }
+}
+
+#[test]
+fn a_conversation_goes_on_after_an_answer() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Text, Settings { max_steps: 1, ..Settings::default() });
+    machine.handle(said("Thought: easy\nFinal Answer: 42")).unwrap();
+    let finish = Action::Finish { end: End::Answered, answer: Some("42".to_owned()) };
+    assert_eq!(machine.action(), finish);
+    machine.handle(Event::Request("And now?".to_owned())).unwrap();
+    assert_eq!(machine.action(), Action::Ask);
+    assert_eq!(machine.chat().messages.len(), 3);
+    assert_eq!(machine.handle(Event::Request("Quick!".to_owned())), Err(super::super::OutOfOrder));
+}

@@ -1,0 +1,280 @@
+//! Requests to GitHub's REST API through octocrab, one at a time and never twice: whether to try again is the agent's
+//! decision, so it must see every refusal.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Limited};
+use hyper::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, LINK, LOCATION, RETRY_AFTER};
+use hyper::{Method, StatusCode};
+use octocrab::Octocrab;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value, json};
+
+/// What is read of an answer; a file of a megabyte, which is the most that GitHub gives as text, fits in.
+const MOST_ANSWER: usize = 16 << 20;
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Why there is no result. Becomes an observation.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Failure {
+    /// Nothing was asked: this is wrong with the arguments.
+    Arguments(Vec<String>),
+    /// Something else that the agent can act on.
+    Unfit(String),
+    /// GitHub said no.
+    Refused { status: u16, body: Value, retry_after: Option<Duration>, is_write: bool },
+    /// There was no answer, or none that can be read.
+    Lost { reason: String, is_write: bool },
+}
+
+/// A request, before it is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    method: Method,
+    target: String,
+    body: Option<Value>,
+}
+
+/// A page of a list; what is not given is GitHub's to choose.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) page: Option<u32>,
+    pub(super) per_page: Option<u32>,
+}
+
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    /// Null if there is none.
+    pub(super) body: Value,
+}
+
+#[derive(Debug)]
+pub(super) struct Api {
+    octocrab: Octocrab,
+    timeout: Duration,
+}
+
+impl Request {
+    pub(super) fn get(route: String) -> Request {
+        Request { method: Method::GET, target: route, body: None }
+    }
+
+    pub(super) fn delete(route: String) -> Request {
+        Request { method: Method::DELETE, target: route, body: None }
+    }
+
+    pub(super) fn post(route: String, body: Value) -> Request {
+        Request { method: Method::POST, target: route, body: None }.with_body(body)
+    }
+
+    pub(super) fn put(route: String, body: Value) -> Request {
+        Request { method: Method::PUT, target: route, body: None }.with_body(body)
+    }
+
+    pub(super) fn patch(route: String, body: Value) -> Request {
+        Request { method: Method::PATCH, target: route, body: None }.with_body(body)
+    }
+
+    /// Null is no body; fields that are null are left out.
+    pub(super) fn with_body(mut self, body: Value) -> Request {
+        self.body = (!body.is_null()).then(|| given(body));
+        self
+    }
+
+    /// An object's texts, numbers and truths; what is null is left out.
+    pub(super) fn with_query(mut self, query: &Value) -> Request {
+        for (name, value) in query.as_object().into_iter().flatten() {
+            let text = match value {
+                Value::Null => continue,
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            self.target.push(if self.target.contains('?') { '&' } else { '?' });
+            self.target.push_str(name);
+            self.target.push('=');
+            self.target.extend(utf8_percent_encode(&text, UNRESERVED));
+        }
+        self
+    }
+
+    pub(super) fn with_page(self, page: Page) -> Request {
+        self.with_query(&json!({"page": page.page, "per_page": page.per_page}))
+    }
+}
+
+impl Answer {
+    /// Where the list goes on, if it does.
+    pub(super) fn next_page(&self) -> Option<u64> {
+        let link = self.headers.get(LINK)?.to_str().ok()?;
+        let next = link.split(',').find(|one| one.contains("rel=\"next\""))?;
+        let target = next.split(['<', '>']).nth(1)?;
+        let (_, query) = target.split_once('?')?;
+        query.split('&').find_map(|pair| pair.strip_prefix("page="))?.parse().ok()
+    }
+
+    /// A list as the agent sees it.
+    pub(super) fn items(&self, view: impl Fn(&Value) -> Value) -> Value {
+        let mut seen = Map::new();
+        let list = self.body.get("items").unwrap_or(&self.body);
+        if let Some(total) = self.body.get("total_count") {
+            seen.insert("total_count".to_owned(), total.clone());
+        }
+        if self.body["incomplete_results"] == true {
+            seen.insert("incomplete_results".to_owned(), true.into());
+        }
+        let items = list.as_array().map(|list| list.iter().map(view).collect()).unwrap_or_default();
+        seen.insert("items".to_owned(), Value::Array(items));
+        if let Some(next) = self.next_page() {
+            seen.insert("next_page".to_owned(), next.into());
+        }
+        Value::Object(seen)
+    }
+}
+
+impl Api {
+    pub(super) fn new(octocrab: Octocrab, timeout: Duration) -> Api {
+        Api { octocrab, timeout }
+    }
+
+    pub(super) async fn send(&self, request: Request) -> Result<Answer, Failure> {
+        let is_write = request.method != Method::GET;
+        let answer = self.exchange(request).await?;
+        if (200..300).contains(&answer.status) {
+            return Ok(answer);
+        }
+        let retry_after = retry_after(answer.status, &answer.headers);
+        let mut body = answer.body;
+        if (300..400).contains(&answer.status) {
+            let to =
+                answer.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
+            body = json!({"message": format!("Moved to {to}")});
+        }
+        Err(Failure::Refused { status: answer.status, body, retry_after, is_write })
+    }
+
+    /// Whatever the answer is.
+    pub(super) async fn exchange(&self, request: Request) -> Result<Answer, Failure> {
+        let is_write = request.method != Method::GET;
+        let lost = |reason: String| Failure::Lost { reason, is_write };
+        match tokio::time::timeout(self.timeout, self.attempt(request)).await {
+            Ok(done) => done.map_err(lost),
+            Err(_) => Err(lost(format!("no answer within {} s", self.timeout.as_secs_f64()))),
+        }
+    }
+
+    async fn attempt(&self, request: Request) -> Result<Answer, String> {
+        let builder = hyper::Request::builder()
+            .method(request.method)
+            .uri(request.target)
+            .header(ACCEPT, "application/vnd.github+json");
+        let request = self
+            .octocrab
+            .build_request(builder, request.body.as_ref())
+            .map_err(|error| format!("this cannot be asked: {}", innermost(&error)))?;
+        let response = self.octocrab.execute(request).await.map_err(|error| innermost(&error))?;
+        let (head, body) = response.into_parts();
+        let bytes = Limited::new(body, MOST_ANSWER)
+            .collect()
+            .await
+            .map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
+                Some(_) => format!("the answer is over {} MB; ask for less", MOST_ANSWER >> 20),
+                None => format!("the answer broke off ({error})"),
+            })?
+            .to_bytes();
+        let body = if bytes.is_empty() {
+            Value::Null
+        } else {
+            match serde_json::from_slice(&bytes) {
+                Ok(value) => value,
+                // An error page of something between us and GitHub: the status says enough.
+                Err(_) if !head.status.is_success() => json!({"message": reason(head.status)}),
+                Err(_) => return Err(format!("the answer is not JSON but {}", content_type(&head.headers))),
+            }
+        };
+        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
+    }
+}
+
+pub(super) fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("of no known type")
+}
+
+fn reason(status: StatusCode) -> String {
+    status.canonical_reason().unwrap_or("no reason given").to_owned()
+}
+
+/// How long GitHub asks to be left alone. The time of day is the answer's: a simulated one has a clock of its own.
+fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
+    if !matches!(status, 403 | 429 | 503) {
+        return None;
+    }
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
+    if let Some(seconds) = number(RETRY_AFTER.as_str()) {
+        return Some(Duration::from_secs(seconds));
+    }
+    if number("x-ratelimit-remaining") != Some(0) {
+        return None;
+    }
+    let reset = number("x-ratelimit-reset")?;
+    let date = headers.get(DATE).and_then(|value| value.to_str().ok());
+    let now = match date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) {
+        Some(date) => date.timestamp().as_second(),
+        None => jiff::Timestamp::now().as_second(),
+    };
+    Some(Duration::from_secs(reset.saturating_sub(u64::try_from(now).unwrap_or(0))))
+}
+
+/// The reason at the bottom: what lies above says no more than that a request failed.
+pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+/// An object without what is null.
+pub(super) fn given(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    object
+}
+
+/// A path of one segment each, whatever is in them.
+pub(super) fn route(segments: &[&str]) -> Result<String, Failure> {
+    let mut path = String::new();
+    for segment in segments {
+        // What servers and proxies take for the folder above, or for nothing, would be another operation.
+        if matches!(*segment, "" | "." | "..") {
+            return Err(Failure::Arguments(vec![format!("{segment:?} is not a name that can be asked for")]));
+        }
+        path.push('/');
+        path.extend(utf8_percent_encode(segment, UNRESERVED));
+    }
+    Ok(path)
+}
+
+pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Result<String, Failure> {
+    let mut problems = Vec::new();
+    if owner.contains('/') {
+        problems.push(format!("owner: expected the name of a user or an organization alone, got {owner:?}"));
+    }
+    if repo.contains('/') {
+        problems.push(format!("repo: expected the repository's name without its owner, got {repo:?}"));
+    }
+    if !problems.is_empty() {
+        return Err(Failure::Arguments(problems));
+    }
+    let mut segments = vec!["repos", owner, repo];
+    segments.extend(below);
+    route(&segments)
+}
+
+/// The segments of a file's path, or of a branch's name. A slash at either end is forgiven.
+pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
+    let trimmed = path.strip_prefix('/').unwrap_or(path);
+    trimmed.strip_suffix('/').unwrap_or(trimmed).split('/')
+}

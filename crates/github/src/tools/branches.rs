@@ -1,0 +1,168 @@
+//! Branches and tags.
+
+use serde_json::{Value, json};
+
+use super::api::{Api, Failure, Request, segments};
+use super::operation::{Entry, Operation, arguments, entry};
+use super::{Effect, Family, view};
+
+pub(super) fn entries() -> Vec<Entry> {
+    vec![
+        entry::<ListBranches>(Family::Branches),
+        entry::<GetBranch>(Family::Branches),
+        entry::<CreateBranch>(Family::Branches),
+        entry::<UpdateBranch>(Family::Branches),
+        entry::<DeleteBranch>(Family::Branches),
+        entry::<ListTags>(Family::Branches),
+        entry::<CreateTag>(Family::Branches),
+    ]
+}
+
+/// A branch is a reference below `heads`; slashes in its name are slashes in the path.
+fn head(branch: &str) -> Vec<&str> {
+    let mut path = vec!["git", "refs", "heads"];
+    path.extend(segments(branch));
+    path
+}
+
+arguments! {
+    /// Lists the branches of a repository with the commit each points to.
+    ListBranches in repository, in pages {}
+}
+
+impl Operation for ListBranches {
+    const NAME: &'static str = "list_branches";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let request = Request::get(self.route(&["branches"])?).with_page(self.page());
+        Ok(github.send(request).await?.items(view::branch))
+    }
+}
+
+arguments! {
+    /// Shows a branch: the commit it points to, with message, tree and parents, and whether it is protected.
+    GetBranch in repository {
+        #[schemars(length(min = 1))]
+        branch: String,
+    }
+}
+
+impl Operation for GetBranch {
+    const NAME: &'static str = "get_branch";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let body = github.send(Request::get(self.route(&["branches", &self.branch])?)).await?.body;
+        let commit = view::commit(&body["commit"]);
+        Ok(view::with(view::branch(&body), json!({"commit": commit})))
+    }
+}
+
+arguments! {
+    /// Makes a branch that points to a commit. Get the commit's sha from get_branch or list_branches.
+    CreateBranch in repository {
+        /// The new branch's name, without refs/heads/.
+        #[schemars(length(min = 1))]
+        branch: String,
+        /// The commit it shall point to.
+        #[schemars(length(min = 1))]
+        sha: String,
+    }
+}
+
+impl Operation for CreateBranch {
+    const NAME: &'static str = "create_branch";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let body = json!({"ref": format!("refs/heads/{}", self.branch), "sha": self.sha});
+        let answer = github.send(Request::post(self.route(&["git", "refs"])?, body)).await?;
+        Ok(json!({"branch": self.branch, "ref": answer.body["ref"], "sha": answer.body["object"]["sha"]}))
+    }
+}
+
+arguments! {
+    /// Moves a branch to another commit. Without force only forward, so that no commit is lost.
+    UpdateBranch in repository {
+        #[schemars(length(min = 1))]
+        branch: String,
+        /// The commit it shall point to.
+        #[schemars(length(min = 1))]
+        sha: String,
+        /// True moves it anywhere; commits that only this branch held are lost.
+        force: Option<bool>,
+    }
+}
+
+impl Operation for UpdateBranch {
+    const NAME: &'static str = "update_branch";
+    const EFFECT: Effect = Effect::Write;
+
+    fn effect(&self) -> Effect {
+        if self.force == Some(true) { Effect::Destructive } else { Effect::Write }
+    }
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let body = json!({"sha": self.sha, "force": self.force});
+        let answer = github.send(Request::patch(self.route(&head(&self.branch))?, body)).await?;
+        Ok(json!({"branch": self.branch, "ref": answer.body["ref"], "sha": answer.body["object"]["sha"]}))
+    }
+}
+
+arguments! {
+    /// Deletes a branch. Commits that only this branch held are lost.
+    DeleteBranch in repository {
+        #[schemars(length(min = 1))]
+        branch: String,
+    }
+}
+
+impl Operation for DeleteBranch {
+    const NAME: &'static str = "delete_branch";
+    const EFFECT: Effect = Effect::Destructive;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        github.send(Request::delete(self.route(&head(&self.branch))?)).await?;
+        Ok(json!({"deleted": self.branch}))
+    }
+}
+
+arguments! {
+    /// Lists the tags of a repository with the commit each points to.
+    ListTags in repository, in pages {}
+}
+
+impl Operation for ListTags {
+    const NAME: &'static str = "list_tags";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let request = Request::get(self.route(&["tags"])?).with_page(self.page());
+        let view = |one: &Value| json!({"name": one["name"], "sha": one["commit"]["sha"]});
+        Ok(github.send(request).await?.items(view))
+    }
+}
+
+arguments! {
+    /// Makes a tag that points to a commit.
+    CreateTag in repository {
+        /// The tag's name, without refs/tags/.
+        #[schemars(length(min = 1))]
+        tag: String,
+        /// The commit it shall point to.
+        #[schemars(length(min = 1))]
+        sha: String,
+    }
+}
+
+impl Operation for CreateTag {
+    const NAME: &'static str = "create_tag";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let body = json!({"ref": format!("refs/tags/{}", self.tag), "sha": self.sha});
+        let answer = github.send(Request::post(self.route(&["git", "refs"])?, body)).await?;
+        Ok(json!({"tag": self.tag, "ref": answer.body["ref"], "sha": answer.body["object"]["sha"]}))
+    }
+}

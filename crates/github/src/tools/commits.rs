@@ -1,0 +1,154 @@
+//! Commits: history, differences, merges.
+
+use serde_json::{Value, json};
+
+use super::api::{Api, Failure, Request, given};
+use super::operation::{Entry, Operation, arguments, entry};
+use super::{Effect, Family, view};
+
+pub(super) fn entries() -> Vec<Entry> {
+    vec![
+        entry::<ListCommits>(Family::Commits),
+        entry::<GetCommit>(Family::Commits),
+        entry::<CompareCommits>(Family::Commits),
+        entry::<CreateCommit>(Family::Commits),
+        entry::<MergeBranches>(Family::Commits),
+    ]
+}
+
+arguments! {
+    /// Lists commits, newest first, without what they changed (see get_commit).
+    ListCommits in repository, in pages {
+        /// The branch, tag or commit to begin with; the default branch if not given.
+        sha: Option<String>,
+        /// Only commits that changed this file or folder.
+        path: Option<String>,
+        /// Only commits of this author: a login or an e-mail address.
+        author: Option<String>,
+        /// Only commits after this time, such as 2026-01-31T00:00:00Z.
+        since: Option<String>,
+        /// Only commits before this time.
+        until: Option<String>,
+    }
+}
+
+impl Operation for ListCommits {
+    const NAME: &'static str = "list_commits";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let query = json!({
+            "sha": self.sha, "path": self.path, "author": self.author, "since": self.since, "until": self.until,
+        });
+        let request = Request::get(self.route(&["commits"])?).with_query(&query).with_page(self.page());
+        Ok(github.send(request).await?.items(view::commit))
+    }
+}
+
+fn changed_files(body: &Value) -> Value {
+    body["files"].as_array().map(|files| files.iter().map(view::changed_file).collect()).unwrap_or_default()
+}
+
+arguments! {
+    /// Shows a commit and what it changed, file by file.
+    GetCommit in repository {
+        /// A commit's sha, a branch or a tag.
+        #[schemars(length(min = 1))]
+        r#ref: String,
+    }
+}
+
+impl Operation for GetCommit {
+    const NAME: &'static str = "get_commit";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let body = github.send(Request::get(self.route(&["commits", &self.r#ref])?)).await?.body;
+        Ok(view::with(view::commit(&body), json!({"stats": body["stats"], "files": changed_files(&body)})))
+    }
+}
+
+arguments! {
+    /// Compares two branches, tags or commits: how far head is ahead of base and behind it, the commits that base lacks,
+    /// and what they change.
+    CompareCommits in repository, in pages {
+        #[schemars(length(min = 1))]
+        base: String,
+        #[schemars(length(min = 1))]
+        head: String,
+    }
+}
+
+impl Operation for CompareCommits {
+    const NAME: &'static str = "compare_commits";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let both = format!("{}...{}", self.base, self.head);
+        let answer =
+            github.send(Request::get(self.route(&["compare", &both])?).with_page(self.page())).await?;
+        let body = &answer.body;
+        let commits: Vec<_> = body["commits"].as_array().into_iter().flatten().map(view::commit).collect();
+        Ok(given(json!({
+            "status": body["status"], "ahead_by": body["ahead_by"], "behind_by": body["behind_by"],
+            "total_commits": body["total_commits"], "base_sha": body["base_commit"]["sha"],
+            "merge_base_sha": body["merge_base_commit"]["sha"], "commits": commits, "files": changed_files(body),
+            "next_page": answer.next_page(),
+        })))
+    }
+}
+
+arguments! {
+    /// Makes a commit of a tree that exists, such as an earlier commit's tree_sha to go back to it. No branch moves there
+    /// by itself: use update_branch with the new commit's sha.
+    CreateCommit in repository {
+        message: String,
+        /// The sha of the tree that the commit shall hold.
+        #[schemars(length(min = 1))]
+        tree: String,
+        /// The commits before it: mostly one, the branch's.
+        parents: Vec<String>,
+    }
+}
+
+impl Operation for CreateCommit {
+    const NAME: &'static str = "create_commit";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let body = json!({"message": self.message, "tree": self.tree, "parents": self.parents});
+        let made = github.send(Request::post(self.route(&["git", "commits"])?, body)).await?.body;
+        Ok(given(json!({
+            "sha": made["sha"], "tree_sha": made["tree"]["sha"], "parents": view::names(&made["parents"], "sha"),
+            "message": made["message"], "html_url": made["html_url"],
+        })))
+    }
+}
+
+arguments! {
+    /// Merges a branch or commit into a branch, without a pull request.
+    MergeBranches in repository {
+        /// The branch that is changed.
+        #[schemars(length(min = 1))]
+        base: String,
+        /// What is merged into it.
+        #[schemars(length(min = 1))]
+        head: String,
+        /// The merge commit's message.
+        message: Option<String>,
+    }
+}
+
+impl Operation for MergeBranches {
+    const NAME: &'static str = "merge_branches";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let body = json!({"base": self.base, "head": self.head, "commit_message": self.message});
+        let answer = github.send(Request::post(self.route(&["merges"])?, body)).await?;
+        if answer.status == 204 {
+            return Ok(json!({"merged": false, "note": "Nothing to merge: base holds all of head already."}));
+        }
+        Ok(view::with(json!({"merged": true}), view::commit(&answer.body)))
+    }
+}

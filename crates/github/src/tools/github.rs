@@ -1,0 +1,279 @@
+//! The tools for GitHub's REST API: github.com, an Enterprise server or the simulator, whatever the address is.
+
+use std::fmt;
+use std::time::Duration;
+
+use hyper::Uri;
+use octocrab::Octocrab;
+use octocrab::service::middleware::retry::RetryConfig;
+use serde_json::{Map, Value, json};
+
+use super::api::{Api, Failure, Request, content_type, innermost, route};
+use super::operation::Entry;
+use super::{
+    BoxFuture, Effect, Limits, Observation, Tool, ToolBox, branches, commits, files, issues, labels, pulls,
+    releases, repos, schema, search, view,
+};
+
+/// Where github.com has its API.
+pub const GITHUB_COM: &str = "https://api.github.com";
+/// How long an answer may take.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Calls go one by one and once: nothing is tried again behind the agent's back.
+pub struct GitHubTools {
+    api: Api,
+    /// Without what is secret about it.
+    base_url: String,
+    has_token: bool,
+    limits: Limits,
+    entries: Vec<Entry>,
+    tools: Vec<Tool>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ToolsError {
+    #[error("{url:?} is no address of GitHub's API: {reason}; give one such as {GITHUB_COM}")]
+    BadUrl { url: String, reason: String },
+    #[error("the token cannot be sent: it has characters that a token cannot have")]
+    BadToken,
+    #[error("no HTTPS here: {0}")]
+    Client(String),
+    #[error("there is no tool called {0:?}; `gradus tools` lists them")]
+    UnknownTool(String),
+    #[error("with these limits there are no tools left")]
+    NoTools,
+    #[error("cannot reach GitHub at {url}: {reason}; check the address, and whether it is up")]
+    Unreachable { url: String, reason: String },
+    #[error("{url} is not GitHub's API: it answers {found}; {hint}")]
+    NotGitHub { url: String, found: String, hint: &'static str },
+    #[error(
+        "GitHub at {url} does not take the token ({message}); check that it is for this server, and not expired"
+    )]
+    Unauthorized { url: String, message: String },
+}
+
+impl fmt::Debug for GitHubTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GitHubTools")
+            .field("base_url", &self.base_url)
+            .field("limits", &self.limits)
+            .field("tools", &self.tools.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl GitHubTools {
+    /// Must be called inside a tokio runtime, and used in it. Nothing is sent yet; see `probe`.
+    pub fn new(base_url: &str, token: Option<&str>, limits: Limits) -> Result<GitHubTools, ToolsError> {
+        GitHubTools::with_timeout(base_url, token, limits, TIMEOUT)
+    }
+
+    pub fn with_timeout(
+        base_url: &str,
+        token: Option<&str>,
+        limits: Limits,
+        timeout: Duration,
+    ) -> Result<GitHubTools, ToolsError> {
+        let base = checked(base_url)?;
+        let token = token.map(str::trim).filter(|token| !token.is_empty());
+        if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+            return Err(ToolsError::BadToken);
+        }
+        let all = all_entries();
+        if let Some(unknown) =
+            limits.allowed.iter().find(|name| !all.iter().any(|one| *one.tool.definition.name == ***name))
+        {
+            return Err(ToolsError::UnknownTool(unknown.clone()));
+        }
+        let is_offered = |one: &Entry| limits.offers(one.family, &one.tool.definition.name, one.tool.effect);
+        let entries: Vec<_> = all.into_iter().filter(is_offered).collect();
+        if entries.is_empty() {
+            return Err(ToolsError::NoTools);
+        }
+        let tools = entries.iter().map(|one| one.tool.clone()).collect();
+        let api = Api::new(client(base, token, timeout)?, timeout);
+        let base_url = base_url.trim().trim_end_matches('/').to_owned();
+        Ok(GitHubTools { api, base_url, has_token: token.is_some(), limits, entries, tools })
+    }
+
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// Asks for the rate limits, which costs nothing, to see whether this is GitHub and takes the token.
+    pub async fn probe(&self) -> Result<(), ToolsError> {
+        let url = self.base_url.clone();
+        let request = route(&["rate_limit"]).map(Request::get);
+        let answer = match request {
+            Ok(request) => self.api.exchange(request).await,
+            Err(failure) => Err(failure),
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(Failure::Lost { reason, .. }) if reason.contains("not JSON") => {
+                return Err(not_github(url, &reason.replace("the answer is not JSON but", "with")));
+            }
+            Err(Failure::Lost { reason, .. }) => return Err(ToolsError::Unreachable { url, reason }),
+            Err(other) => return Err(ToolsError::Unreachable { url, reason: format!("{other:?}") }),
+        };
+        let message = answer.body["message"].as_str().unwrap_or_default().to_owned();
+        let is_json = content_type(&answer.headers).contains("json");
+        match answer.status {
+            200 if answer.body["resources"].is_object() => Ok(()),
+            // An Enterprise server with its limits turned off.
+            404 if message.contains("Rate limiting is not enabled") => Ok(()),
+            // Limited already, but by GitHub.
+            403 | 429 if answer.headers.contains_key("x-github-request-id") => Ok(()),
+            401 if is_json && self.has_token => Err(ToolsError::Unauthorized { url, message }),
+            200 => Err(not_github(url, "with other JSON")),
+            status if is_json => Err(not_github(url, &format!("{status} {message}"))),
+            status => Err(not_github(url, &format!("{status} with {}", content_type(&answer.headers)))),
+        }
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|one| &*one.tool.definition.name == name)
+    }
+
+    async fn carry_out(&self, name: &str, arguments: &Value) -> Result<Value, Failure> {
+        let Some(entry) = self.entry(name) else {
+            let known = all_entries().into_iter().find(|one| &*one.tool.definition.name == name);
+            return Err(Failure::Unfit(match known {
+                Some(known) => self
+                    .limits
+                    .refusal(name, known.tool.effect)
+                    .unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")),
+                None => format!("there is no tool called {name:?}"),
+            }));
+        };
+        let schema = &entry.tool.definition.parameters;
+        let arguments = schema::without_nulls(schema, arguments);
+        let problems = schema::problems(schema, &arguments);
+        if !problems.is_empty() {
+            return Err(Failure::Arguments(problems));
+        }
+        if let Some(refusal) = self.limits.refusal(name, (entry.effect_of)(arguments.clone())) {
+            return Err(Failure::Unfit(refusal));
+        }
+        (entry.run)(&self.api, arguments).await
+    }
+}
+
+impl ToolBox for GitHubTools {
+    fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    fn effect_of(&self, name: &str, arguments: &Value) -> Effect {
+        match self.entry(name) {
+            Some(entry) => {
+                let arguments = schema::without_nulls(&entry.tool.definition.parameters, arguments);
+                (entry.effect_of)(arguments)
+            }
+            None => Effect::Read,
+        }
+    }
+
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
+        Box::pin(async move {
+            match self.carry_out(name, arguments).await {
+                Ok(value) => Observation { text: view::observed(value), is_error: false, retry_after: None },
+                Err(failure) => failed(failure),
+            }
+        })
+    }
+}
+
+/// All tools that there are, without an address: for listings, and for checking what agents called.
+pub fn all_tools() -> Vec<(super::Family, Tool)> {
+    all_entries().into_iter().map(|one| (one.family, one.tool)).collect()
+}
+
+fn all_entries() -> Vec<Entry> {
+    [
+        repos::entries(),
+        files::entries(),
+        branches::entries(),
+        commits::entries(),
+        issues::entries(),
+        labels::entries(),
+        pulls::entries(),
+        search::entries(),
+        releases::entries(),
+    ]
+    .concat()
+}
+
+const CARRIED_OUT: &str = "It is not known whether this was carried out: look before you try again.";
+
+fn failed(failure: Failure) -> Observation {
+    let mut retry_after = None;
+    let seen = match failure {
+        Failure::Arguments(problems) => json!({"error": "the arguments do not fit", "problems": problems}),
+        Failure::Unfit(message) => json!({"error": message}),
+        Failure::Lost { reason, is_write } => {
+            let mut seen = json!({"error": format!("GitHub did not answer: {reason}")});
+            if is_write {
+                seen["note"] = CARRIED_OUT.into();
+            }
+            seen
+        }
+        Failure::Refused { status, mut body, retry_after: wait, is_write } => {
+            let mut seen = Map::new();
+            let message = body["message"].as_str().unwrap_or("no reason given").to_owned();
+            seen.insert("error".to_owned(), message.into());
+            seen.insert("status".to_owned(), status.into());
+            if let Some(errors) = body.as_object_mut().and_then(|body| body.shift_remove("errors")) {
+                seen.insert("errors".to_owned(), errors);
+            }
+            if let Some(wait) = wait {
+                seen.insert("retry_after_s".to_owned(), wait.as_secs().into());
+            }
+            if is_write && status >= 500 {
+                seen.insert("note".to_owned(), CARRIED_OUT.into());
+            }
+            retry_after = wait;
+            Value::Object(seen)
+        }
+    };
+    Observation { text: view::observed(seen), is_error: true, retry_after }
+}
+
+fn not_github(url: String, found: &str) -> ToolsError {
+    let hint = "github.com's is https://api.github.com, an Enterprise server's https://HOST/api/v3";
+    ToolsError::NotGitHub { url, found: view::cut(found, 200), hint }
+}
+
+fn checked(base_url: &str) -> Result<Uri, ToolsError> {
+    let base_url = base_url.trim().trim_end_matches('/');
+    // What stands before an @ can be a password, and is not repeated.
+    let shown = base_url.rsplit_once('@').map_or(base_url, |(_, host)| host);
+    let bad = |reason: &str| ToolsError::BadUrl { url: shown.to_owned(), reason: reason.to_owned() };
+    if shown != base_url {
+        return Err(bad("there is a user name in it, but a token is given by itself"));
+    }
+    let base: Uri = base_url.parse().map_err(|_| bad("it cannot be read"))?;
+    if !matches!(base.scheme_str(), Some("http" | "https")) || base.host().is_none_or(str::is_empty) {
+        return Err(bad("it does not begin with http:// or https:// and a host"));
+    }
+    if base.query().is_some() {
+        return Err(bad("there is a question mark in it"));
+    }
+    Ok(base)
+}
+
+fn client(base: Uri, token: Option<&str>, timeout: Duration) -> Result<Octocrab, ToolsError> {
+    let mut builder = Octocrab::builder()
+        .base_uri(base)
+        .map_err(|error| ToolsError::Client(innermost(&error)))?
+        .add_header(hyper::header::USER_AGENT, concat!("gradus/", env!("CARGO_PKG_VERSION")).to_owned())
+        .add_retry_config(RetryConfig::None)
+        .set_connect_timeout(Some(timeout.min(Duration::from_secs(10))))
+        .set_read_timeout(Some(timeout))
+        .set_write_timeout(Some(timeout));
+    if let Some(token) = token {
+        builder = builder.personal_token(token.to_owned());
+    }
+    builder.build().map_err(|error| ToolsError::Client(innermost(&error)))
+}

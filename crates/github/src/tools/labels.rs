@@ -1,0 +1,168 @@
+//! Labels and milestones of a repository.
+
+use serde_json::{Value, json};
+
+use super::api::{Api, Failure, Request};
+use super::issues::{OpenOrClosed, StateFilter};
+use super::operation::{Entry, Operation, arguments, entry};
+use super::{Effect, Family, view};
+
+pub(super) fn entries() -> Vec<Entry> {
+    vec![
+        entry::<ListLabels>(Family::Labels),
+        entry::<CreateLabel>(Family::Labels),
+        entry::<UpdateLabel>(Family::Labels),
+        entry::<DeleteLabel>(Family::Labels),
+        entry::<ListMilestones>(Family::Labels),
+        entry::<CreateMilestone>(Family::Labels),
+        entry::<UpdateMilestone>(Family::Labels),
+    ]
+}
+
+/// GitHub wants colours without the sign that everyone writes before them.
+fn plain(color: Option<&String>) -> Option<&str> {
+    color.map(|color| color.strip_prefix('#').unwrap_or(color))
+}
+
+arguments! {
+    /// Lists the labels that a repository has, with colour and description.
+    ListLabels in repository, in pages {}
+}
+
+impl Operation for ListLabels {
+    const NAME: &'static str = "list_labels";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let request = Request::get(self.route(&["labels"])?).with_page(self.page());
+        Ok(github.send(request).await?.items(view::label))
+    }
+}
+
+arguments! {
+    /// Adds a label to a repository's labels.
+    CreateLabel in repository {
+        #[schemars(length(min = 1))]
+        name: String,
+        /// Six hexadecimal digits, such as ff0000.
+        color: Option<String>,
+        description: Option<String>,
+    }
+}
+
+impl Operation for CreateLabel {
+    const NAME: &'static str = "create_label";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let color = plain(self.color.as_ref());
+        let body = json!({"name": self.name, "color": color, "description": self.description});
+        Ok(view::label(&github.send(Request::post(self.route(&["labels"])?, body)).await?.body))
+    }
+}
+
+arguments! {
+    /// Renames a label or changes its colour or description. It stays on the issues that have it.
+    UpdateLabel in repository {
+        /// As it is called now.
+        #[schemars(length(min = 1))]
+        name: String,
+        #[schemars(length(min = 1))]
+        new_name: Option<String>,
+        /// Six hexadecimal digits, such as ff0000.
+        color: Option<String>,
+        description: Option<String>,
+    }
+}
+
+impl Operation for UpdateLabel {
+    const NAME: &'static str = "update_label";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let color = plain(self.color.as_ref());
+        let body = json!({"new_name": self.new_name, "color": color, "description": self.description});
+        Ok(view::label(&github.send(Request::patch(self.route(&["labels", &self.name])?, body)).await?.body))
+    }
+}
+
+arguments! {
+    /// Deletes a label from a repository, and so from all of its issues.
+    DeleteLabel in repository {
+        #[schemars(length(min = 1))]
+        name: String,
+    }
+}
+
+impl Operation for DeleteLabel {
+    const NAME: &'static str = "delete_label";
+    const EFFECT: Effect = Effect::Destructive;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        github.send(Request::delete(self.route(&["labels", &self.name])?)).await?;
+        Ok(json!({"deleted": self.name}))
+    }
+}
+
+arguments! {
+    /// Lists the milestones of a repository.
+    ListMilestones in repository, in pages {
+        /// Open ones if not given.
+        state: Option<StateFilter>,
+    }
+}
+
+impl Operation for ListMilestones {
+    const NAME: &'static str = "list_milestones";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let request = Request::get(self.route(&["milestones"])?)
+            .with_query(&json!({"state": self.state}))
+            .with_page(self.page());
+        Ok(github.send(request).await?.items(view::milestone))
+    }
+}
+
+arguments! {
+    /// Makes a milestone. Issues are put into it by its number, with update_issue.
+    CreateMilestone in repository {
+        #[schemars(length(min = 1))]
+        title: String,
+        description: Option<String>,
+        /// When it is due, such as 2026-01-31T00:00:00Z.
+        due_on: Option<String>,
+    }
+}
+
+impl Operation for CreateMilestone {
+    const NAME: &'static str = "create_milestone";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let body = json!({"title": self.title, "description": self.description, "due_on": self.due_on});
+        Ok(view::milestone(&github.send(Request::post(self.route(&["milestones"])?, body)).await?.body))
+    }
+}
+
+arguments! {
+    /// Changes a milestone, or closes it. What is not given stays as it is.
+    UpdateMilestone in repository {
+        milestone_number: u64,
+        #[schemars(length(min = 1))]
+        title: Option<String>,
+        state: Option<OpenOrClosed>,
+        description: Option<String>,
+    }
+}
+
+impl Operation for UpdateMilestone {
+    const NAME: &'static str = "update_milestone";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let place = self.route(&["milestones", &self.milestone_number.to_string()])?;
+        let body = json!({"title": self.title, "state": self.state, "description": self.description});
+        Ok(view::milestone(&github.send(Request::patch(place, body)).await?.body))
+    }
+}

@@ -1,0 +1,229 @@
+//! The user, and repositories as a whole.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::api::{Api, Failure, Request, route};
+use super::operation::{Entry, Operation, arguments, entry};
+use super::{Effect, Family, view};
+
+pub(super) fn entries() -> Vec<Entry> {
+    vec![
+        entry::<GetMe>(Family::Repos),
+        entry::<ListMyRepos>(Family::Repos),
+        entry::<GetRepo>(Family::Repos),
+        entry::<CreateRepo>(Family::Repos),
+        entry::<UpdateRepo>(Family::Repos),
+        entry::<DeleteRepo>(Family::Repos),
+        entry::<ForkRepo>(Family::Repos),
+        entry::<StarRepo>(Family::Repos),
+        entry::<UnstarRepo>(Family::Repos),
+        entry::<ListStarred>(Family::Repos),
+    ]
+}
+
+arguments! {
+    /// Who the token belongs to: login, name and so on. Use the login as `owner` for the user's own repositories.
+    GetMe {}
+}
+
+impl Operation for GetMe {
+    const NAME: &'static str = "get_me";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let answer = github.send(Request::get(route(&["user"])?)).await?;
+        Ok(view::account(&answer.body))
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Visibility {
+    All,
+    Public,
+    Private,
+}
+
+arguments! {
+    /// Lists the repositories of the authenticated user, private ones and those of the user's organizations included.
+    ListMyRepos in pages {
+        /// Only public or only private ones; all if not given.
+        visibility: Option<Visibility>,
+    }
+}
+
+impl Operation for ListMyRepos {
+    const NAME: &'static str = "list_my_repos";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let request = Request::get(route(&["user", "repos"])?)
+            .with_query(&json!({"visibility": self.visibility}))
+            .with_page(self.page());
+        Ok(github.send(request).await?.items(view::repository))
+    }
+}
+
+arguments! {
+    /// Shows a repository: description, visibility, default branch, licence, counts.
+    GetRepo in repository {}
+}
+
+impl Operation for GetRepo {
+    const NAME: &'static str = "get_repo";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        Ok(view::repository(&github.send(Request::get(self.route(&[])?)).await?.body))
+    }
+}
+
+arguments! {
+    /// Creates a repository for the authenticated user, or in an organization. Without auto_init it is empty: no branch
+    /// and no commit until the first file is committed.
+    CreateRepo {
+        /// Its name, without an owner.
+        #[schemars(length(min = 1))]
+        name: String,
+        description: Option<String>,
+        /// Whether only invited people can see it; public if not given.
+        private: Option<bool>,
+        /// Whether to make a first commit with a README.md.
+        auto_init: Option<bool>,
+        /// The organization that shall own it; the authenticated user if not given.
+        #[schemars(length(min = 1))]
+        org: Option<String>,
+    }
+}
+
+impl Operation for CreateRepo {
+    const NAME: &'static str = "create_repo";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let place = match &self.org {
+            Some(org) => route(&["orgs", org, "repos"])?,
+            None => route(&["user", "repos"])?,
+        };
+        let body = json!({
+            "name": self.name, "description": self.description, "private": self.private, "auto_init": self.auto_init,
+        });
+        Ok(view::repository(&github.send(Request::post(place, body)).await?.body))
+    }
+}
+
+arguments! {
+    /// Changes a repository: its name, description, visibility, default branch, or whether it is archived. What is not
+    /// given stays as it is.
+    UpdateRepo in repository {
+        /// A new name.
+        #[schemars(length(min = 1))]
+        name: Option<String>,
+        description: Option<String>,
+        /// False makes it public: everyone can then read all of its history.
+        private: Option<bool>,
+        /// The branch that pull requests go to; it must exist.
+        default_branch: Option<String>,
+        /// True makes it read-only for everyone.
+        archived: Option<bool>,
+    }
+}
+
+impl Operation for UpdateRepo {
+    const NAME: &'static str = "update_repo";
+    const EFFECT: Effect = Effect::Write;
+
+    fn effect(&self) -> Effect {
+        let shows = self.private == Some(false);
+        if shows || self.archived == Some(true) { Effect::Destructive } else { Effect::Write }
+    }
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let body = json!({
+            "name": self.name, "description": self.description, "private": self.private,
+            "default_branch": self.default_branch, "archived": self.archived,
+        });
+        Ok(view::repository(&github.send(Request::patch(self.route(&[])?, body)).await?.body))
+    }
+}
+
+arguments! {
+    /// Deletes a repository with everything in it. This cannot be undone.
+    DeleteRepo in repository {}
+}
+
+impl Operation for DeleteRepo {
+    const NAME: &'static str = "delete_repo";
+    const EFFECT: Effect = Effect::Destructive;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        github.send(Request::delete(self.route(&[])?)).await?;
+        Ok(json!({"deleted": format!("{}/{}", self.owner, self.repo)}))
+    }
+}
+
+arguments! {
+    /// Makes a copy of a repository in the authenticated user's account, from which pull requests can be made.
+    ForkRepo in repository {}
+}
+
+impl Operation for ForkRepo {
+    const NAME: &'static str = "fork_repo";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let answer = github.send(Request::post(self.route(&["forks"])?, json!({}))).await?;
+        Ok(view::repository(&answer.body))
+    }
+}
+
+arguments! {
+    /// Stars a repository for the authenticated user.
+    StarRepo in repository {}
+}
+
+impl Operation for StarRepo {
+    const NAME: &'static str = "star_repo";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        // Asked for only because it refuses names that cannot be.
+        self.route(&[])?;
+        let place = route(&["user", "starred", &self.owner, &self.repo])?;
+        github.send(Request::put(place, Value::Null)).await?;
+        Ok(json!({"starred": format!("{}/{}", self.owner, self.repo)}))
+    }
+}
+
+arguments! {
+    /// Takes the authenticated user's star from a repository.
+    UnstarRepo in repository {}
+}
+
+impl Operation for UnstarRepo {
+    const NAME: &'static str = "unstar_repo";
+    const EFFECT: Effect = Effect::Write;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        self.route(&[])?;
+        github.send(Request::delete(route(&["user", "starred", &self.owner, &self.repo])?)).await?;
+        Ok(json!({"unstarred": format!("{}/{}", self.owner, self.repo)}))
+    }
+}
+
+arguments! {
+    /// Lists the repositories that the authenticated user has starred.
+    ListStarred in pages {}
+}
+
+impl Operation for ListStarred {
+    const NAME: &'static str = "list_starred";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let request = Request::get(route(&["user", "starred"])?).with_page(self.page());
+        Ok(github.send(request).await?.items(view::repository))
+    }
+}

@@ -1,0 +1,98 @@
+//! Search over all that the user can see.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::api::{Api, Failure, Request, given, route};
+use super::issues::Direction;
+use super::operation::{Entry, Operation, arguments, entry};
+use super::{Effect, Family, view};
+
+pub(super) fn entries() -> Vec<Entry> {
+    vec![
+        entry::<SearchCode>(Family::Search),
+        entry::<SearchIssues>(Family::Search),
+        entry::<SearchRepositories>(Family::Search),
+    ]
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum SearchSort {
+    Comments,
+    Created,
+    Updated,
+}
+
+arguments! {
+    /// Finds files by what is in them, on default branches. Qualifiers: repo:owner/name, org:name, user:login, path:,
+    /// extension:, filename:, language:.
+    SearchCode in pages {
+        /// Words and qualifiers.
+        #[schemars(length(min = 1))]
+        query: String,
+    }
+}
+
+impl Operation for SearchCode {
+    const NAME: &'static str = "search_code";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let request = Request::get(route(&["search", "code"])?)
+            .with_query(&json!({"q": self.query}))
+            .with_page(self.page());
+        Ok(github.send(request).await?.items(|one| {
+            given(json!({
+                "repository": one["repository"]["full_name"], "path": one["path"], "sha": one["sha"],
+                "html_url": one["html_url"],
+            }))
+        }))
+    }
+}
+
+arguments! {
+    /// Finds issues and pull requests in any repository, and counts them (total_count). Qualifiers: repo:owner/name,
+    /// is:issue, is:pr, is:open, is:closed, label:, author:, assignee:, milestone:, in:title, no:label, created:>2026-01-31.
+    SearchIssues in pages {
+        /// Words and qualifiers.
+        #[schemars(length(min = 1))]
+        query: String,
+        sort: Option<SearchSort>,
+        order: Option<Direction>,
+    }
+}
+
+impl Operation for SearchIssues {
+    const NAME: &'static str = "search_issues";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let request = Request::get(route(&["search", "issues"])?)
+            .with_query(&json!({"q": self.query, "sort": self.sort, "order": self.order}))
+            .with_page(self.page());
+        Ok(github.send(request).await?.items(|one| view::issue(one, true)))
+    }
+}
+
+arguments! {
+    /// Finds repositories by name and description. Qualifiers: user:login, org:name, language:, topic:, stars:>100.
+    SearchRepositories in pages {
+        /// Words and qualifiers.
+        #[schemars(length(min = 1))]
+        query: String,
+    }
+}
+
+impl Operation for SearchRepositories {
+    const NAME: &'static str = "search_repositories";
+    const EFFECT: Effect = Effect::Read;
+
+    async fn run(self, github: &Api) -> Result<Value, Failure> {
+        let request = Request::get(route(&["search", "repositories"])?)
+            .with_query(&json!({"q": self.query}))
+            .with_page(self.page());
+        Ok(github.send(request).await?.items(view::repository))
+    }
+}

@@ -1,0 +1,231 @@
+//! GitHub's objects as an agent sees them: of hundreds of fields those that later steps need, and texts of a length that
+//! a model can read. What GitHub leaves null is left out.
+
+use serde_json::{Map, Value, json};
+
+use super::api::given;
+
+/// What a file or a single body shows at most, in bytes.
+pub(super) const MOST_TEXT: usize = 100_000;
+/// And one in a list.
+const MOST_LISTED_TEXT: usize = 4_000;
+const MOST_PATCH: usize = 20_000;
+/// A whole observation.
+const MOST_OBSERVATION: usize = 400_000;
+
+pub(super) fn account(one: &Value) -> Value {
+    given(json!({
+        "login": one["login"], "name": one["name"], "type": one["type"], "email": one["email"], "bio": one["bio"],
+        "public_repos": one["public_repos"], "html_url": one["html_url"],
+    }))
+}
+
+pub(super) fn repository(one: &Value) -> Value {
+    given(json!({
+        "full_name": one["full_name"], "owner": one["owner"]["login"], "name": one["name"],
+        "description": one["description"], "private": one["private"], "default_branch": one["default_branch"],
+        "fork": one["fork"], "parent": one["parent"]["full_name"], "archived": one["archived"],
+        "language": one["language"], "license": one["license"]["spdx_id"], "topics": one["topics"],
+        "stargazers_count": one["stargazers_count"], "open_issues_count": one["open_issues_count"],
+        "updated_at": one["updated_at"], "html_url": one["html_url"],
+    }))
+}
+
+pub(super) fn issue(one: &Value, is_listed: bool) -> Value {
+    // In search results only this tells the repository.
+    let repository =
+        one["repository_url"].as_str().and_then(|url| url.split_once("/repos/")).map(|(_, name)| name);
+    given(json!({
+        "number": one["number"], "title": one["title"], "state": one["state"], "state_reason": one["state_reason"],
+        "is_pull_request": one.get("pull_request").is_some_and(|pull| !pull.is_null()),
+        "repository": repository, "author": one["user"]["login"],
+        "labels": names(&one["labels"], "name"), "assignees": names(&one["assignees"], "login"),
+        "milestone": milestone_of(&one["milestone"]), "comments": one["comments"], "locked": one["locked"],
+        "created_at": one["created_at"], "updated_at": one["updated_at"], "closed_at": one["closed_at"],
+        "body": text(&one["body"], is_listed), "html_url": one["html_url"],
+    }))
+}
+
+fn milestone_of(one: &Value) -> Value {
+    if one.is_null() { Value::Null } else { json!({"number": one["number"], "title": one["title"]}) }
+}
+
+pub(super) fn comment(one: &Value) -> Value {
+    given(json!({
+        "id": one["id"], "author": one["user"]["login"], "body": text(&one["body"], true),
+        "created_at": one["created_at"], "html_url": one["html_url"],
+    }))
+}
+
+pub(super) fn label(one: &Value) -> Value {
+    given(json!({"name": one["name"], "color": one["color"], "description": one["description"]}))
+}
+
+pub(super) fn milestone(one: &Value) -> Value {
+    given(json!({
+        "number": one["number"], "title": one["title"], "state": one["state"], "description": one["description"],
+        "due_on": one["due_on"], "open_issues": one["open_issues"], "closed_issues": one["closed_issues"],
+        "html_url": one["html_url"],
+    }))
+}
+
+pub(super) fn branch(one: &Value) -> Value {
+    given(json!({"name": one["name"], "sha": one["commit"]["sha"], "protected": one["protected"]}))
+}
+
+/// A commit as the commit lists have it: what git knows is a level down.
+pub(super) fn commit(one: &Value) -> Value {
+    let author = match &one["author"]["login"] {
+        Value::Null => &one["commit"]["author"]["name"],
+        login => login,
+    };
+    given(json!({
+        "sha": one["sha"], "message": text(&one["commit"]["message"], true), "author": author,
+        "date": one["commit"]["author"]["date"], "tree_sha": one["commit"]["tree"]["sha"],
+        "parents": names(&one["parents"], "sha"), "html_url": one["html_url"],
+    }))
+}
+
+/// A file in a difference.
+pub(super) fn changed_file(one: &Value) -> Value {
+    given(json!({
+        "filename": one["filename"], "status": one["status"], "previous_filename": one["previous_filename"],
+        "additions": one["additions"], "deletions": one["deletions"], "sha": one["sha"],
+        "patch": one["patch"].as_str().map(|patch| cut(patch, MOST_PATCH)),
+    }))
+}
+
+pub(super) fn pull(one: &Value, is_listed: bool) -> Value {
+    let end = |end: &Value| {
+        given(json!({"ref": end["ref"], "sha": end["sha"], "repository": end["repo"]["full_name"]}))
+    };
+    let mut seen = given(json!({
+        "number": one["number"], "title": one["title"], "state": one["state"], "draft": one["draft"],
+        "merged": one["merged"], "merged_at": one["merged_at"], "merge_commit_sha": one["merge_commit_sha"],
+        "mergeable_state": one["mergeable_state"], "author": one["user"]["login"], "head": end(&one["head"]),
+        "base": end(&one["base"]), "labels": names(&one["labels"], "name"),
+        "assignees": names(&one["assignees"], "login"),
+        "requested_reviewers": names(&one["requested_reviewers"], "login"),
+        "commits": one["commits"], "changed_files": one["changed_files"], "additions": one["additions"],
+        "deletions": one["deletions"], "created_at": one["created_at"], "updated_at": one["updated_at"],
+        "body": text(&one["body"], is_listed), "html_url": one["html_url"],
+    }));
+    // Null says that GitHub has not found out yet, so here it is told.
+    if let (Some(mergeable), Some(seen)) = (one.get("mergeable"), seen.as_object_mut()) {
+        seen.insert("mergeable".to_owned(), mergeable.clone());
+    }
+    seen
+}
+
+pub(super) fn review(one: &Value) -> Value {
+    given(json!({
+        "id": one["id"], "author": one["user"]["login"], "state": one["state"], "body": text(&one["body"], true),
+        "commit_sha": one["commit_id"], "submitted_at": one["submitted_at"], "html_url": one["html_url"],
+    }))
+}
+
+pub(super) fn release(one: &Value) -> Value {
+    given(json!({
+        "id": one["id"], "tag_name": one["tag_name"], "name": one["name"], "draft": one["draft"],
+        "prerelease": one["prerelease"], "target_commitish": one["target_commitish"],
+        "author": one["author"]["login"], "published_at": one["published_at"], "body": text(&one["body"], true),
+        "html_url": one["html_url"],
+    }))
+}
+
+/// One field of each.
+pub(super) fn names(list: &Value, field: &str) -> Vec<Value> {
+    list.as_array().into_iter().flatten().map(|one| one[field].clone()).collect()
+}
+
+fn text(value: &Value, is_listed: bool) -> Option<String> {
+    Some(cut(value.as_str()?, if is_listed { MOST_LISTED_TEXT } else { MOST_TEXT }))
+}
+
+/// At most this many bytes, and a note if there were more.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(most);
+    format!("{}… [cut: {} of {} bytes are shown]", &text[..end], end, text.len())
+}
+
+/// As text, of bounded length: long texts are cut shorter, then lists lose their ends.
+pub(super) fn observed(mut value: Value) -> String {
+    let mut most = MOST_TEXT;
+    loop {
+        let written = value.to_string();
+        if written.len() <= MOST_OBSERVATION {
+            return written;
+        }
+        if most < 500 {
+            break;
+        }
+        most /= 2;
+        cut_all(&mut value, most);
+    }
+    let Some(items) = value.get_mut("items").and_then(Value::as_array_mut) else {
+        return json!({"note": "too long to show", "start": cut(&value.to_string(), MOST_OBSERVATION / 8)})
+            .to_string();
+    };
+    let all = items.len();
+    let mut room = MOST_OBSERVATION / 2;
+    items.retain(|item| {
+        let length = item.to_string().len();
+        let fits = length <= room;
+        room = if fits { room - length } else { 0 };
+        fits
+    });
+    let note = format!(
+        "only the first {} of {all} on this page are shown; ask with a smaller per_page",
+        items.len()
+    );
+    if let Some(object) = value.as_object_mut() {
+        object.insert("note".to_owned(), note.into());
+    }
+    value.to_string()
+}
+
+fn cut_all(value: &mut Value, most: usize) {
+    match value {
+        Value::String(text) if text.len() > most + 100 => *text = cut(text, most),
+        Value::Array(items) => items.iter_mut().for_each(|item| cut_all(item, most)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| cut_all(field, most)),
+        _ => {}
+    }
+}
+
+/// What a write came to, with what the request already said.
+pub(super) fn with(mut seen: Value, fields: Value) -> Value {
+    if let (Some(seen), Value::Object(fields)) = (seen.as_object_mut(), fields) {
+        let fields: Map<String, Value> = fields;
+        seen.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters_and_say_so() {
+        assert_eq!(cut("short", 10), "short");
+        assert_eq!(cut("ää ää", 3), "ä… [cut: 2 of 9 bytes are shown]");
+    }
+
+    #[test]
+    fn observations_are_bounded_and_stay_json() {
+        let items: Vec<_> = (0..100).map(|n| json!({"number": n, "body": "\u{1}".repeat(90_000)})).collect();
+        let seen = observed(json!({"items": items}));
+        assert!(seen.len() <= MOST_OBSERVATION, "{}", seen.len());
+        let seen: Value = serde_json::from_str(&seen).unwrap();
+        assert_eq!(seen["items"].as_array().unwrap().len(), 100);
+        let many: Vec<_> = (0..60_000).map(|n| json!({"number": n})).collect();
+        let seen: Value = serde_json::from_str(&observed(json!({"items": many}))).unwrap();
+        assert!(seen["note"].as_str().unwrap().contains("of 60000 on this page"), "{}", seen["note"]);
+        let deep = observed(json!({"files": vec!["x".repeat(400); 2000]}));
+        assert!(deep.len() <= MOST_OBSERVATION && serde_json::from_str::<Value>(&deep).is_ok());
+    }
+}

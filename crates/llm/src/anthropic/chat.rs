@@ -1,0 +1,251 @@
+//! Conversations with tools in Anthropic's messages form: users and assistants take turns, so what tools gave is part of
+//! the user's turn.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{CacheControl, KEPT, SystemBlock, UsageIn, stop};
+use crate::chat::{Chat, ChatReply, Message, ToolCall};
+use crate::request::Usage;
+
+#[derive(Serialize)]
+struct Body<'b> {
+    model: &'b str,
+    max_tokens: u32,
+    system: [SystemBlock<'b>; 1],
+    messages: Vec<Turn<'b>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'b>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop_sequences: &'b [&'b str],
+}
+
+#[derive(Serialize)]
+struct Turn<'b> {
+    role: &'static str,
+    content: Vec<Kept<'b>>,
+}
+
+#[derive(Serialize)]
+struct Kept<'b> {
+    #[serde(flatten)]
+    block: Block<'b>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'b> {
+    Text {
+        text: &'b str,
+    },
+    ToolUse {
+        id: &'b str,
+        name: &'b str,
+        input: Value,
+    },
+    ToolResult {
+        tool_use_id: &'b str,
+        content: &'b str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+}
+
+#[derive(Serialize)]
+struct Tool<'b> {
+    name: &'b str,
+    description: &'b str,
+    input_schema: &'b Value,
+}
+
+/// A temperature is not sent: newer models take none.
+pub(crate) fn body(model: &str, chat: &Chat<'_>) -> Vec<u8> {
+    let tools = chat.tools.iter().map(|tool| Tool {
+        name: &tool.name,
+        description: &tool.description,
+        input_schema: &tool.parameters,
+    });
+    let body = Body {
+        model,
+        max_tokens: chat.max_tokens,
+        system: [SystemBlock { kind: "text", text: chat.system, cache_control: KEPT }],
+        messages: turns(chat.messages),
+        tools: tools.collect(),
+        stop_sequences: chat.stop,
+    };
+    let mut bytes = Vec::with_capacity(8 << 10);
+    // Writing texts and numbers into memory cannot fail.
+    let _ = serde_json::to_writer(&mut bytes, &body);
+    bytes
+}
+
+fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
+    let mut turns: Vec<Turn<'_>> = Vec::new();
+    for message in messages {
+        let role = if matches!(message, Message::Assistant { .. }) { "assistant" } else { "user" };
+        if turns.last().is_none_or(|turn| turn.role != role) {
+            turns.push(Turn { role, content: Vec::new() });
+        }
+        if let Some(turn) = turns.last_mut() {
+            turn.content.extend(blocks(message).into_iter().map(|block| Kept { block, cache_control: None }));
+        }
+    }
+    for turn in &mut turns {
+        // No turn may be empty, and no text.
+        if turn.content.is_empty() {
+            turn.content.push(Kept { block: Block::Text { text: "(nothing)" }, cache_control: None });
+        }
+    }
+    // What there is so far is sent again with the next question.
+    if let Some(last) = turns.last_mut().and_then(|turn| turn.content.last_mut()) {
+        last.cache_control = Some(KEPT);
+    }
+    turns
+}
+
+fn blocks(message: &Message) -> Vec<Block<'_>> {
+    match message {
+        Message::User { text } => said(text).into_iter().collect(),
+        Message::Assistant { text, calls } => {
+            let calls = calls.iter().map(|call| Block::ToolUse {
+                id: &call.id,
+                name: &call.name,
+                input: input(&call.arguments),
+            });
+            said(text).into_iter().chain(calls).collect()
+        }
+        Message::Tool { call_id, text, is_error, .. } => {
+            vec![Block::ToolResult { tool_use_id: call_id, content: text, is_error: *is_error }]
+        }
+    }
+}
+
+/// Nothing is not said, and no blank may stand behind an assistant's text.
+fn said(text: &str) -> Option<Block<'_>> {
+    let text = text.trim_end();
+    (!text.is_empty()).then_some(Block::Text { text })
+}
+
+/// The input must be an object; what the model wrote instead is kept in one.
+fn input(arguments: &str) -> Value {
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(object)) => Value::Object(object),
+        _ if arguments.trim().is_empty() => Value::Object(Map::new()),
+        _ => serde_json::json!({ "unreadable": arguments }),
+    }
+}
+
+#[derive(Deserialize)]
+struct MessageIn {
+    content: Vec<BlockIn>,
+    stop_reason: Option<String>,
+    usage: Option<UsageIn>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum BlockIn {
+    Text {
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        #[serde(default)]
+        input: Value,
+    },
+    #[serde(other)]
+    Other,
+}
+
+pub(crate) fn read(bytes: &[u8]) -> Result<ChatReply, String> {
+    let message: MessageIn = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for block in message.content {
+        match block {
+            BlockIn::Text { text: more } => text.push_str(&more),
+            BlockIn::ToolUse { id, name, input } => {
+                let arguments = if input.is_null() { String::new() } else { input.to_string() };
+                calls.push(ToolCall { id, name, arguments });
+            }
+            BlockIn::Other => {}
+        }
+    }
+    let usage = message.usage.map(Usage::from);
+    Ok(ChatReply { text, calls, usage, stop: stop(message.stop_reason.as_deref()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::chat::conversation_for_tests;
+    use crate::request::Stop;
+
+    #[test]
+    fn results_are_one_turn_of_the_user() {
+        let (messages, tools) = conversation_for_tests();
+        let stop = ["\nObservation:"];
+        let chat = Chat {
+            system: "s",
+            messages: &messages,
+            tools: &tools,
+            stop: &stop,
+            max_tokens: 9,
+            temperature: None,
+        };
+        let body: Value = serde_json::from_slice(&body("m", &chat)).expect("JSON");
+        assert_eq!(
+            body["messages"],
+            json!([
+                {"role": "user", "content": [{"type": "text", "text": "do"}]},
+                {"role": "assistant", "content": [
+                    {"type": "tool_use", "id": "a", "name": "read", "input": {"p": 1}},
+                    {"type": "tool_use", "id": "b", "name": "read", "input": {"unreadable": "{oops"}},
+                ]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "a", "content": "one"},
+                    {"type": "tool_result", "tool_use_id": "b", "content": "bad", "is_error": true},
+                    {"type": "text", "text": "and now?"},
+                ]},
+                {"role": "assistant", "content": [{"type": "text", "text": "done"}]},
+                {"role": "user", "content":
+                    [{"type": "text", "text": "thanks", "cache_control": {"type": "ephemeral"}}]},
+            ])
+        );
+        assert_eq!(
+            body["tools"],
+            json!([{"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}])
+        );
+        assert_eq!(body["stop_sequences"], json!(["\nObservation:"]));
+    }
+
+    #[test]
+    fn an_empty_turn_is_not_sent_empty() {
+        let messages = [
+            Message::User { text: "do".to_owned() },
+            Message::Assistant { text: "  ".to_owned(), calls: Vec::new() },
+            Message::User { text: "say something".to_owned() },
+        ];
+        let turns = serde_json::to_value(turns(&messages)).expect("JSON");
+        assert_eq!(turns[1]["content"][0]["text"], "(nothing)");
+    }
+
+    #[test]
+    fn reads_several_calls() {
+        let reply = read(
+            br#"{"content":[{"type":"thinking","thinking":"..."},{"type":"text","text":"Both."},
+            {"type":"tool_use","id":"a","name":"x","input":{"p":1}},{"type":"tool_use","id":"b","name":"y","input":{}}],
+            "stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":2}}"#,
+        )
+        .expect("a reply");
+        assert_eq!((reply.text.as_str(), reply.calls.len(), reply.stop), ("Both.", 2, Stop::Done));
+        assert_eq!(reply.calls[0].arguments, "{\"p\":1}");
+        let cut = read(br#"{"content":[],"stop_reason":"max_tokens"}"#).expect("a reply");
+        assert_eq!(cut.stop, Stop::Length);
+        assert!(read(br#"{"type":"error"}"#).is_err());
+    }
+}

@@ -1,0 +1,253 @@
+//! Conversations with tools in the chat completions form.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Dialect, UsageIn, parse, stop};
+use crate::chat::{Chat, ChatReply, Message, ToolCall, ToolDefinition};
+use crate::request::Usage;
+
+#[derive(Serialize)]
+struct Body<'b> {
+    model: &'b str,
+    messages: Vec<MessageOut<'b>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'b>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop: &'b [&'b str],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct MessageOut<'b> {
+    role: &'static str,
+    /// Null beside calls: some endpoints take no empty text.
+    content: Option<&'b str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<CallOut<'b>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'b str>,
+}
+
+#[derive(Serialize)]
+struct CallOut<'b> {
+    id: &'b str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: FunctionOut<'b>,
+}
+
+#[derive(Serialize)]
+struct FunctionOut<'b> {
+    name: &'b str,
+    arguments: &'b str,
+}
+
+#[derive(Serialize)]
+struct Tool<'b> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: &'b ToolDefinition,
+}
+
+pub(crate) fn body(model: &str, chat: &Chat<'_>, dialect: Dialect) -> Vec<u8> {
+    let limit = Some(chat.max_tokens);
+    let plain = |role, content| MessageOut {
+        role,
+        content: Some(content),
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+    };
+    let mut messages = Vec::with_capacity(chat.messages.len() + 1);
+    messages.push(plain("system", chat.system));
+    messages.extend(chat.messages.iter().map(|message| match message {
+        Message::User { text } => plain("user", text),
+        Message::Assistant { text, calls } => MessageOut {
+            role: "assistant",
+            content: Some(text.as_str()).filter(|text| calls.is_empty() || !text.is_empty()),
+            tool_calls: calls.iter().map(call_out).collect(),
+            tool_call_id: None,
+        },
+        Message::Tool { call_id, text, .. } => {
+            MessageOut { tool_call_id: Some(call_id), ..plain("tool", text) }
+        }
+    }));
+    let body = Body {
+        model,
+        messages,
+        tools: chat.tools.iter().map(|function| Tool { kind: "function", function }).collect(),
+        stop: if dialect.no_stop { &[] } else { chat.stop },
+        temperature: chat.temperature.filter(|_| !dialect.no_temperature),
+        max_tokens: limit.filter(|_| !dialect.completion_tokens),
+        max_completion_tokens: limit.filter(|_| dialect.completion_tokens),
+    };
+    let mut bytes = Vec::with_capacity(8 << 10);
+    // Writing texts and numbers into memory cannot fail.
+    let _ = serde_json::to_writer(&mut bytes, &body);
+    bytes
+}
+
+fn call_out(call: &ToolCall) -> CallOut<'_> {
+    let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
+    CallOut { id: &call.id, kind: "function", function: FunctionOut { name: &call.name, arguments } }
+}
+
+#[derive(Deserialize)]
+struct Completion {
+    choices: Vec<Choice>,
+    usage: Option<UsageIn>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: MessageIn,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct MessageIn {
+    /// A text, or a list of parts.
+    content: Option<Value>,
+    refusal: Option<String>,
+    tool_calls: Option<Vec<CallIn>>,
+}
+
+#[derive(Deserialize)]
+struct CallIn {
+    id: Option<String>,
+    function: FunctionIn,
+}
+
+#[derive(Deserialize)]
+struct FunctionIn {
+    #[serde(default)]
+    name: String,
+    /// A text with JSON in it; from some endpoints the JSON itself.
+    #[serde(default)]
+    arguments: Value,
+}
+
+pub(crate) fn read(bytes: &[u8]) -> Result<ChatReply, String> {
+    let completion: Completion = parse(bytes)?;
+    let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
+    let message = choice.message;
+    let refused = message.refusal.as_ref().is_some_and(|text| !text.is_empty());
+    let calls = message.tool_calls.unwrap_or_default().into_iter().map(|call| ToolCall {
+        id: call.id.unwrap_or_default(),
+        name: call.function.name,
+        arguments: match call.function.arguments {
+            Value::String(text) => text,
+            Value::Null => String::new(),
+            json => json.to_string(),
+        },
+    });
+    let text = message.content.as_ref().map(text_of).unwrap_or_default();
+    Ok(ChatReply {
+        text: if refused { message.refusal.unwrap_or_default() } else { text.into_owned() },
+        calls: calls.collect(),
+        usage: completion.usage.map(Usage::from),
+        stop: stop(refused, choice.finish_reason.as_deref()),
+    })
+}
+
+fn text_of(content: &Value) -> Cow<'_, str> {
+    match content {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Array(parts) => {
+            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            Cow::Owned(texts.collect::<Vec<_>>().concat())
+        }
+        _ => Cow::Borrowed(""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Wishes;
+    use super::*;
+    use crate::chat::conversation_for_tests;
+    use crate::request::Stop;
+
+    fn sent(dialect: Dialect) -> Value {
+        let (messages, tools) = conversation_for_tests();
+        let chat = Chat {
+            system: "s",
+            messages: &messages,
+            tools: &tools,
+            stop: &["\nObservation:"],
+            max_tokens: 9,
+            temperature: Some(0.0),
+        };
+        serde_json::from_slice(&body("m", &chat, dialect)).expect("JSON")
+    }
+
+    #[test]
+    fn writes_calls_and_their_results() {
+        let body = sent(Dialect::default());
+        let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "read", "arguments": arguments}});
+        assert_eq!(
+            body["messages"],
+            json!([
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "do"},
+                {"role": "assistant", "content": null, "tool_calls": [call("a", "{\"p\":1}"), call("b", "{oops")]},
+                {"role": "tool", "tool_call_id": "a", "content": "one"},
+                {"role": "tool", "tool_call_id": "b", "content": "bad"},
+                {"role": "user", "content": "and now?"},
+                {"role": "assistant", "content": "done"},
+                {"role": "user", "content": "thanks"},
+            ])
+        );
+        assert_eq!(
+            body["tools"],
+            json!([{"type": "function", "function":
+                {"name": "read", "description": "Reads.", "parameters": {"type": "object"}}}])
+        );
+        assert_eq!((&body["stop"], &body["max_tokens"]), (&json!(["\nObservation:"]), &json!(9)));
+    }
+
+    #[test]
+    fn learns_that_stop_sequences_are_not_taken() {
+        let known = Dialect::default();
+        let wishes = Wishes { stop: true, ..Wishes::default() };
+        let learned = known
+            .learn(wishes, "Unsupported parameter: 'stop' is not supported with this model.")
+            .expect("something to learn");
+        assert!(sent(learned).get("stop").is_none());
+        assert_eq!(learned.learn(wishes, "Unsupported parameter: 'stop'"), None);
+        assert_eq!(known.learn(Wishes::default(), "Unsupported parameter: 'stop'"), None);
+        assert_eq!(known.learn(wishes, "please stop sending nonsense"), None);
+    }
+
+    #[test]
+    fn reads_calls_as_endpoints_write_them() {
+        let reply = read(
+            br#"{"choices":[{"message":{"content":null,"tool_calls":[
+            {"id":"x","type":"function","function":{"name":"a","arguments":"{\"p\":1}"}},
+            {"function":{"name":"b","arguments":{"p":2}}},{"id":"y","function":{"name":"c"}}]},"finish_reason":"tool_calls"}],
+            "usage":{"prompt_tokens":3,"completion_tokens":1}}"#,
+        )
+        .expect("a reply");
+        let calls: Vec<_> =
+            reply.calls.iter().map(|c| (c.id.as_str(), c.name.as_str(), c.arguments.as_str())).collect();
+        assert_eq!(calls, [("x", "a", "{\"p\":1}"), ("", "b", "{\"p\":2}"), ("y", "c", "")]);
+        assert_eq!((reply.text.as_str(), reply.stop), ("", Stop::Done));
+        let parts =
+            read(br#"{"choices":[{"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}"#);
+        assert_eq!(parts.map(|reply| reply.text), Ok("ab".to_owned()));
+        let refused = read(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#).expect("a reply");
+        assert_eq!((refused.text.as_str(), refused.stop), ("no", Stop::Refused));
+        assert!(
+            read(br#"{"error":{"message":"overloaded"}}"#).is_err_and(|text| text.contains("overloaded"))
+        );
+    }
+}
