@@ -182,6 +182,7 @@ mod tests {
             filter: Vec::new(),
             at: None,
             read_as: None,
+            column: None,
         };
         let same = Expectation::SameAs(Box::new(of));
         assert!(same.judge(&Value::Null, Some(&Value::Null)).is_err());
