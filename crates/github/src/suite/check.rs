@@ -57,6 +57,7 @@ pub(super) struct Written {
     filter: Map<String, Value>,
     at: Option<String>,
     read_as: Option<ReadAs>,
+    column: Option<usize>,
     // What must be there.
     equals: Option<Value>,
     one_of: Option<Vec<Value>>,
@@ -123,6 +124,7 @@ impl Written {
             filter: self.filter,
             at: self.at,
             read_as: self.read_as,
+            column: self.column,
         };
         Ok((keys, expectations.into_iter().flatten().collect()))
     }
@@ -158,12 +160,15 @@ impl TryFrom<Written> for Lookup {
     type Error = String;
 
     fn try_from(mut written: Written) -> Result<Lookup, String> {
-        let fits = |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let fits =
+            |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let name = written.name.take().filter(fits);
         let name = name.ok_or("a lookup has a `name` of letters, digits and _")?;
         let (keys, expectations) = written.split().map_err(|reason| format!("lookup {name:?}: {reason}"))?;
         if !expectations.is_empty() {
-            return Err(format!("lookup {name:?}: it says where to look, and demands nothing; that is for checks"));
+            return Err(format!(
+                "lookup {name:?}: it says where to look, and demands nothing; that is for checks"
+            ));
         }
         let selection = Selection::try_from(keys).map_err(|reason| format!("lookup {name:?}: {reason}"))?;
         Ok(Lookup { name, selection })

@@ -46,11 +46,9 @@ pub(super) fn collateral(allowed: &[Allowed], scene: &Scene<'_>) -> Vec<Collater
         let entry = left.iter_mut().find(|(path, allowed, left)| *left > 0 && allowed.fits(path, one));
         match entry {
             Some((_, _, left)) => *left -= 1,
-            None => found.push(Collateral {
-                path: one.path.clone(),
-                what: one.what,
-                fields: one.fields.clone(),
-            }),
+            None => {
+                found.push(Collateral { path: one.path.clone(), what: one.what, fields: one.fields.clone() })
+            }
         }
     }
     found

@@ -54,12 +54,19 @@ impl Expectation {
                 let other = other.unwrap_or(&Value::Null);
                 is(!other.is_null() && found == other, format!("wanted {}", shown(other)))
             }
-            Expectation::Exists(wanted) => {
-                is(found.is_null() != *wanted, format!("wanted {}", if *wanted { "something" } else { "nothing" }))
+            Expectation::Exists(wanted) => is(
+                found.is_null() != *wanted,
+                format!("wanted {}", if *wanted { "something" } else { "nothing" }),
+            ),
+            Expectation::Count(wanted) => {
+                is(size() == *wanted, format!("wanted {wanted}, counted {}", size()))
             }
-            Expectation::Count(wanted) => is(size() == *wanted, format!("wanted {wanted}, counted {}", size())),
-            Expectation::AtLeast(least) => is(size() >= *least, format!("wanted at least {least}, counted {}", size())),
-            Expectation::AtMost(most) => is(size() <= *most, format!("wanted at most {most}, counted {}", size())),
+            Expectation::AtLeast(least) => {
+                is(size() >= *least, format!("wanted at least {least}, counted {}", size()))
+            }
+            Expectation::AtMost(most) => {
+                is(size() <= *most, format!("wanted at most {most}, counted {}", size()))
+            }
             Expectation::Set(wanted) => {
                 let text = format!("wanted these in any order: {}", shown(&Value::Array(wanted.clone())));
                 is(found.as_array().is_some_and(|found| sorted(found) == sorted(wanted)), text)
@@ -90,9 +97,10 @@ impl Expectation {
                 let there = counts(text(found)).into_iter().find(|one| unwanted.contains(one));
                 there.map_or(Ok(()), |there| is(false, format!("did not want the count {there}")))
             }
-            Expectation::Question(wanted) => {
-                is(text(found).contains('?') == *wanted, format!("wanted {} question", if *wanted { "a" } else { "no" }))
-            }
+            Expectation::Question(wanted) => is(
+                text(found).contains('?') == *wanted,
+                format!("wanted {} question", if *wanted { "a" } else { "no" }),
+            ),
             Expectation::NotEmpty(wanted) => {
                 let empty = match found {
                     Value::String(text) => text.trim().is_empty(),
@@ -174,6 +182,7 @@ mod tests {
             filter: Vec::new(),
             at: None,
             read_as: None,
+            column: None,
         };
         let same = Expectation::SameAs(Box::new(of));
         assert!(same.judge(&Value::Null, Some(&Value::Null)).is_err());

@@ -6,7 +6,6 @@ mod collateral;
 mod expectation;
 mod path;
 mod scene;
-mod script;
 mod source;
 mod task;
 mod text;
@@ -15,7 +14,6 @@ mod verify;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-pub use script::{Script, ScriptStep, TemplateError};
 pub use task::{Level, Task, TaskError};
 pub use verify::{Collateral, Outcome, Verification};
 
@@ -26,7 +24,9 @@ const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tasks.rs"));
 
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    #[error("there is no suite {name:?}: give a folder of task files, or {BUILT_IN:?} for the one that is built in")]
+    #[error(
+        "there is no suite {name:?}: give a folder of task files, or {BUILT_IN:?} for the one that is built in"
+    )]
     Unknown { name: String },
     #[error("{}: {reason}", path.display())]
     Unreadable { path: PathBuf, reason: std::io::Error },
@@ -118,7 +118,8 @@ impl Suite {
                     || level == Some(task.level)
             };
             let before = chosen.len();
-            let found: Vec<u32> = self.tasks.iter().filter(|task| fits(task)).map(|task| task.number).collect();
+            let found: Vec<u32> =
+                self.tasks.iter().filter(|task| fits(task)).map(|task| task.number).collect();
             if found.is_empty() && before == chosen.len() {
                 return Err(SuiteError::Unselected { word: word.to_owned(), suite: self.name.clone() });
             }

@@ -9,7 +9,9 @@ impl JsonPath {
     pub(super) fn parse(text: &str) -> Result<JsonPath, String> {
         let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
         if parts.iter().any(String::is_empty) {
-            return Err(format!("{text:?} is no way into JSON: write names and numbers with dots between, `0.user.login`"));
+            return Err(format!(
+                "{text:?} is no way into JSON: write names and numbers with dots between, `0.user.login`"
+            ));
         }
         Ok(JsonPath(parts))
     }

@@ -38,7 +38,8 @@ struct Side<'s> {
 impl Side<'_> {
     fn get(&mut self, target: &str, token: &str) -> Option<Value> {
         let state = self.state;
-        let world = self.world.get_or_insert_with(|| World::new(state.clone(), Limits::default(), Vec::new()));
+        let world =
+            self.world.get_or_insert_with(|| World::new(state.clone(), Limits::default(), Vec::new()));
         let mut target = target.to_owned();
         let mut all = Vec::new();
         for _ in 0..MOST_PAGES {
@@ -71,7 +72,12 @@ fn next_page(link: &str) -> Option<String> {
 }
 
 impl<'s> Scene<'s> {
-    pub(super) fn new(before: &'s State, after: &'s State, record: &'s RunRecord, token: &'s str) -> Scene<'s> {
+    pub(super) fn new(
+        before: &'s State,
+        after: &'s State,
+        record: &'s RunRecord,
+        token: &'s str,
+    ) -> Scene<'s> {
         Scene {
             changes: difference(&inventory(before), &inventory(after)),
             before: Side { state: before, world: None },
@@ -97,10 +103,16 @@ impl<'s> Scene<'s> {
         if let Some(path) = &selection.at {
             found = path.find(&found).unwrap_or_default();
         }
-        Ok(match (selection.read_as, &found) {
+        let found = match (selection.read_as, &found) {
             (Some(reading), Value::String(text)) => reading.read(text),
             (Some(_), _) => Value::Null,
             (None, _) => found,
+        };
+        Ok(match (selection.column, &found) {
+            (Some(column), Value::Array(rows)) => {
+                rows.iter().map(|row| row.get(column).cloned().unwrap_or_default()).collect()
+            }
+            _ => found,
         })
     }
 
@@ -129,7 +141,8 @@ impl<'s> Scene<'s> {
             }
             Source::Changes { pattern, what } => {
                 let pattern = self.fill_text(pattern)?;
-                let fits = |one: &&Difference| like(&pattern, &one.path) && what.is_none_or(|what| what == one.what);
+                let fits =
+                    |one: &&Difference| like(&pattern, &one.path) && what.is_none_or(|what| what == one.what);
                 let start = pattern.find('*').unwrap_or(0);
                 let named = |one: &Difference| {
                     let mut value = json!(one);
@@ -145,7 +158,8 @@ impl<'s> Scene<'s> {
             }
             Source::Answer => json!(self.record.answer),
             Source::Order(patterns) => {
-                let patterns: Vec<_> = patterns.iter().map(|one| self.fill_pattern(one)).collect::<Result<_, _>>()?;
+                let patterns: Vec<_> =
+                    patterns.iter().map(|one| self.fill_pattern(one)).collect::<Result<_, _>>()?;
                 Value::Bool(in_order(&patterns, &self.record.exchanges))
             }
             Source::Descends(descent) => self.descends(descent)?,
@@ -176,8 +190,10 @@ impl<'s> Scene<'s> {
         let shown = made.into_iter().filter_map(|id| {
             let commit = self.after.get(&format!("/repos/{full_name}/commits/{id}"), token)?;
             let files = commit["files"].as_array().cloned().unwrap_or_default();
-            let files: Vec<Value> =
-                files.iter().map(|file| json!({"path": file["filename"], "status": file["status"]})).collect();
+            let files: Vec<Value> = files
+                .iter()
+                .map(|file| json!({"path": file["filename"], "status": file["status"]}))
+                .collect();
             let parents = commit["parents"].as_array().cloned().unwrap_or_default();
             Some(json!({
                 "sha": commit["sha"],
@@ -200,7 +216,8 @@ impl<'s> Scene<'s> {
                 Some(name) => (self.before.state, name),
                 None => (self.after.state, name.as_str()),
             };
-            let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+            let found =
+                repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
             let Some(found) = found.and_then(|id| state.repository(id)) else { return Ok(None) };
             let sha = || name.parse().ok();
             Ok(found.branch(name).or_else(|| found.tag(name)).or_else(sha))
@@ -209,7 +226,8 @@ impl<'s> Scene<'s> {
             return Ok(Value::Null);
         };
         let state = self.after.state;
-        let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+        let found =
+            repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
         let Some(found) = found.and_then(|id| state.repository(id)) else { return Ok(Value::Null) };
         Ok(Value::Bool(is_ancestor(state.objects(found), older, newer)))
     }
@@ -247,7 +265,9 @@ impl<'s> Scene<'s> {
                     _ => Value::String(self.fill_text(text)?),
                 }
             }
-            Value::Array(items) => Value::Array(items.iter().map(|item| self.fill(item)).collect::<Result<_, _>>()?),
+            Value::Array(items) => {
+                Value::Array(items.iter().map(|item| self.fill(item)).collect::<Result<_, _>>()?)
+            }
             Value::Object(fields) => {
                 let filled = fields.iter().map(|(name, item)| Ok((name.clone(), self.fill(item)?)));
                 Value::Object(filled.collect::<Result<Map<_, _>, String>>()?)
@@ -261,6 +281,7 @@ impl RequestPattern {
     fn fits(&self, one: &Exchange) -> bool {
         self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(&one.method))
             && self.path.as_ref().is_none_or(|pattern| like(pattern, &one.path))
+            && self.query.as_ref().is_none_or(|pattern| like(pattern, &one.query))
             && self.operation.as_ref().is_none_or(|wanted| one.operation.as_ref() == Some(wanted))
             && self.ok.is_none_or(|ok| ok == (one.status < 400))
             && self.write.is_none_or(|write| write == !Method::from_name(&one.method).is_read())

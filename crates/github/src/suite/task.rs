@@ -1,12 +1,14 @@
 //! A task as a file. Unknown keys are refused: a misspelt one would be a task that is not as meant.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::check::{Check, Demand, Lookup};
 use super::collateral::Allowed;
-use super::script::Script;
+use crate::policy::{Script, TemplateError, fill, fill_text, sources, text_sources};
 use crate::rules::Charter;
 use crate::simulator::{Seed, SeedError, World};
 
@@ -133,7 +135,12 @@ impl Task {
         })?;
         if !world.tokens().any(|(token, _)| token == task.token) {
             let reason = format!("the world has no token {:?}; add it to [[world.tokens]]", task.token);
-            return Err(TaskError::Content { origin: origin.to_owned(), line: line_of(text, "token"), field: "token", reason });
+            return Err(TaskError::Content {
+                origin: origin.to_owned(),
+                line: line_of(text, "token"),
+                field: "token",
+                reason,
+            });
         }
         Ok(task)
     }
@@ -152,10 +159,21 @@ impl Task {
         }
         if self.minimal_calls != self.oracle.steps.len() {
             let steps = self.oracle.steps.len();
-            return Err(("minimal_calls", format!("it says {}, the oracle has {steps} steps; make them agree", self.minimal_calls)));
+            return Err((
+                "minimal_calls",
+                format!("it says {}, the oracle has {steps} steps; make them agree", self.minimal_calls),
+            ));
         }
         if let Some(index) = self.alternatives.iter().position(|one| one.steps.len() < self.minimal_calls) {
-            return Err(("alternatives", format!("alternatives[{index}] is shorter than the oracle; make it the oracle")));
+            return Err((
+                "alternatives",
+                format!("alternatives[{index}] is shorter than the oracle; make it the oracle"),
+            ));
+        }
+        check_script(&self.oracle).map_err(|reason| ("oracle", reason))?;
+        for (index, one) in self.alternatives.iter().enumerate() {
+            let of_one = |reason| ("alternatives", format!("alternatives[{index}].{reason}"));
+            check_script(one).map_err(of_one)?;
         }
         for name in names(&self.checks) {
             if !self.lookups.iter().any(|lookup| lookup.name == name) {
@@ -171,6 +189,37 @@ impl Task {
     }
 }
 
+/// Templates are read once beforehand, so that a broken one is a broken file and not a broken run.
+fn check_script(script: &Script) -> Result<(), String> {
+    let later =
+        |found: BTreeSet<usize>, before: usize| found.into_iter().find(|step| *step == 0 || *step > before);
+    let syntax = |error: Option<TemplateError>| match error {
+        Some(error @ TemplateError::Syntax { .. }) => Err(error.to_string()),
+        _ => Ok(()),
+    };
+    for (index, step) in script.steps.iter().enumerate() {
+        let wrong = |field: &str, reason: String| format!("steps[{index}].{field}: {reason}");
+        if step.thought.trim().is_empty() {
+            return Err(wrong("thought", "it is empty; say what is done and why".to_owned()));
+        }
+        let arguments = Value::Object(step.arguments.clone());
+        syntax(fill_text(&step.thought, &[]).err()).map_err(|reason| wrong("thought", reason))?;
+        syntax(fill(&arguments, &[]).err()).map_err(|reason| wrong("arguments", reason))?;
+        let of_step = [text_sources(&step.thought), sources(&arguments)].into_iter().flatten().collect();
+        if let Some(number) = later(of_step, index) {
+            return Err(wrong(
+                "arguments",
+                format!("there is no step {number} before this one; steps count from 1"),
+            ));
+        }
+    }
+    syntax(fill_text(&script.answer, &[]).err()).map_err(|reason| format!("answer: {reason}"))?;
+    match later(text_sources(&script.answer), script.steps.len()) {
+        Some(number) => Err(format!("answer: there is no step {number}; steps count from 1")),
+        None => Ok(()),
+    }
+}
+
 /// Names of lookups that checks use.
 fn names(checks: &[Check]) -> Vec<String> {
     let mut found = Vec::new();
@@ -179,7 +228,10 @@ fn names(checks: &[Check]) -> Vec<String> {
             Demand::Holds(selection, expectations) => {
                 // Whatever is written in double braces anywhere in it.
                 let text = format!("{selection:?} {expectations:?}");
-                let names = text.split("{{").skip(1).filter_map(|rest| Some(rest.split_once("}}")?.0.trim().to_owned()));
+                let names = text
+                    .split("{{")
+                    .skip(1)
+                    .filter_map(|rest| Some(rest.split_once("}}")?.0.trim().to_owned()));
                 found.extend(names);
             }
             Demand::AnyOf(inner) | Demand::AllOf(inner) => found.extend(self::names(inner)),
@@ -192,7 +244,8 @@ fn names(checks: &[Check]) -> Vec<String> {
 fn line_of(text: &str, field: &str) -> usize {
     let begins = |line: &str| {
         let line = line.trim_start().trim_start_matches('[').trim_start();
-        line.strip_prefix(field).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+        line.strip_prefix(field)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
     };
     text.lines().position(begins).map_or(1, |line| line + 1)
 }

@@ -69,7 +69,8 @@ const WORDS: [&str; 13] = [
 /// Counts that a text tells: `117`, `1,200`, `two`; not `#5`, `v2`, `1.0.0`, `2026-03-02` or a part of a word.
 pub(super) fn counts(text: &str) -> Vec<u64> {
     let is_part = |c: char| c.is_alphanumeric() || "#_-/:.,'".contains(c);
-    let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| "-/:.,'".contains(c)));
+    let words =
+        text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| "-/:.,'".contains(c)));
     words
         .filter_map(|word| {
             let lower = word.to_lowercase();

@@ -91,9 +91,9 @@ fn judge(check: &Check, scene: &mut Scene<'_>) -> Result<(), String> {
             }
             Err(reasons.join("; "))
         }
-        Demand::AllOf(checks) => checks.iter().try_for_each(|check| {
-            judge(check, scene).map_err(|reason| format!("{}: {reason}", check.name))
-        }),
+        Demand::AllOf(checks) => checks
+            .iter()
+            .try_for_each(|check| judge(check, scene).map_err(|reason| format!("{}: {reason}", check.name))),
     }
 }
 
