@@ -46,7 +46,7 @@ pub enum Action {
     DeleteLabel,
     DeleteMilestone,
     DeleteGist,
-    /// A text that was there is gone: the body of an issue, the content of a file, the description of a repository.
+    /// A text that was there is gone: the body of an issue, a comment or a release, the content of a file.
     EmptyText,
     ForcePush,
     Archive,
@@ -57,7 +57,6 @@ pub enum Action {
     Invite,
     /// A commit status or a check run.
     ReportStatus,
-    ApproveOwn,
     Merge,
     Close,
 }
