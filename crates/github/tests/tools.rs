@@ -44,6 +44,14 @@ async fn repositories() {
     hands.changed("repos/acme/tools");
 
     let lib = json!({"owner": "mallory", "repo": "lib"});
+    // A repository that was renamed is found by its old name.
+    hands.call("update_repo", json!({"owner": "octo", "repo": "secrets", "name": "safe"})).await;
+    let found = hands.call("get_repo", json!({"owner": "octo", "repo": "secrets"})).await;
+    assert_eq!(found["full_name"], "octo/safe");
+    let told =
+        hands.call("update_repo", json!({"owner": "octo", "repo": "secrets", "description": "S"})).await;
+    assert_eq!((&told["full_name"], &told["description"]), (&json!("octo/safe"), &json!("S")));
+
     let fork = hands.call("fork_repo", lib.clone()).await;
     assert_eq!((&fork["full_name"], &fork["parent"]), (&json!("octo/lib"), &json!("mallory/lib")));
     assert_eq!(hands.changed("repos/octo/lib")["fork_of"], "mallory/lib");
@@ -52,6 +60,7 @@ async fn repositories() {
     assert_eq!(values(&hands.call("list_starred", json!({})).await, "full_name"), ["mallory/lib"]);
     hands.call("unstar_repo", lib).await;
     assert!(!hands.changes().iter().any(|(path, _)| path.starts_with("stars/")));
+    hands.used_all(&[Family::Repos]);
 }
 
 #[tokio::test]
@@ -116,6 +125,7 @@ async fn files() {
     );
     assert_eq!(hands.call("read_file", demo(json!({"path": "README.md"}))).await["content"], "new\n");
     assert!(hands.call("read_file", demo(json!({"path": "src/app.py"}))).await["sha"] == file["sha"]);
+    hands.used_all(&[Family::Files]);
 }
 
 #[tokio::test]
@@ -206,6 +216,7 @@ async fn branches_tags_and_commits() {
     assert_eq!(hands.changed("repos/octo/demo/releases/v1.0.0")["body"], "notes");
     let releases = hands.call("list_releases", demo(json!({}))).await;
     assert_eq!(values(&releases, "tag_name"), ["v1.0.0", "v0.9.0"]);
+    hands.used_all(&[Family::Branches, Family::Commits, Family::Releases]);
 }
 
 #[tokio::test]
@@ -286,6 +297,7 @@ async fn issues_labels_and_milestones() {
     assert_eq!(hands.changed("repos/octo/demo/milestones/2")["state"], "closed");
     let milestones = hands.call("list_milestones", demo(json!({"state": "all"}))).await;
     assert_eq!(values(&milestones, "title"), ["v1", "1.1"], "what is due first");
+    hands.used_all(&[Family::Issues, Family::Labels]);
 }
 
 #[tokio::test]
@@ -350,12 +362,13 @@ async fn pull_requests_and_search() {
     assert_eq!(values(&found, "full_name"), ["mallory/lib"]);
     let unrouted = hands.server.world().lock().unwrap().counters().unrouted.clone();
     assert!(unrouted.is_empty(), "{unrouted:?}");
+    hands.used_all(&[Family::Pulls, Family::Search]);
 }
 
 /// Tools and families have one name each, the destructive ones are known, and every schema is closed.
 #[test]
 fn the_list_of_tools() {
-    let tools = all_tools();
+    let tools: Vec<_> = all_tools().collect();
     let names: BTreeSet<_> = tools.iter().map(|(_, tool)| tool.definition.name.to_string()).collect();
     assert_eq!(names.len(), tools.len());
     let destructive: Vec<_> = tools.iter().filter(|(_, tool)| tool.effect == Effect::Destructive).collect();
@@ -398,9 +411,8 @@ fn only_known_words(schema: &Value) {
 #[test]
 fn schemas_are_as_they_were() {
     let shown: Vec<_> = all_tools()
-        .into_iter()
         .map(|(family, tool)| {
-            let definition = tool.definition;
+            let definition = &tool.definition;
             json!({
                 "name": definition.name, "family": family.name(), "effect": format!("{:?}", tool.effect),
                 "description": definition.description, "parameters": definition.parameters,

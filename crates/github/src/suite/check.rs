@@ -57,6 +57,7 @@ pub(super) struct Written {
     filter: Map<String, Value>,
     at: Option<String>,
     read_as: Option<ReadAs>,
+    column: Option<usize>,
     // What must be there.
     equals: Option<Value>,
     one_of: Option<Vec<Value>>,
@@ -123,6 +124,7 @@ impl Written {
             filter: self.filter,
             at: self.at,
             read_as: self.read_as,
+            column: self.column,
         };
         Ok((keys, expectations.into_iter().flatten().collect()))
     }

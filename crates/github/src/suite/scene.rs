@@ -103,10 +103,16 @@ impl<'s> Scene<'s> {
         if let Some(path) = &selection.at {
             found = path.find(&found).unwrap_or_default();
         }
-        Ok(match (selection.read_as, &found) {
+        let found = match (selection.read_as, &found) {
             (Some(reading), Value::String(text)) => reading.read(text),
             (Some(_), _) => Value::Null,
             (None, _) => found,
+        };
+        Ok(match (selection.column, &found) {
+            (Some(column), Value::Array(rows)) => {
+                rows.iter().map(|row| row.get(column).cloned().unwrap_or_default()).collect()
+            }
+            _ => found,
         })
     }
 
@@ -275,9 +281,10 @@ impl RequestPattern {
     fn fits(&self, one: &Exchange) -> bool {
         self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(&one.method))
             && self.path.as_ref().is_none_or(|pattern| like(pattern, &one.path))
+            && self.query.as_ref().is_none_or(|pattern| like(pattern, &one.query))
             && self.operation.as_ref().is_none_or(|wanted| one.operation.as_ref() == Some(wanted))
             && self.ok.is_none_or(|ok| ok == (one.status < 400))
-            && self.write.is_none_or(|write| write == !Method::from_name(&one.method).is_read())
+            && self.write.is_none_or(|write| write != Method::from_name(&one.method).is_read())
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct RequestPattern {
     pub(super) method: Option<String>,
     /// With `*` for anything.
     pub(super) path: Option<String>,
+    /// What stands behind the question mark, with `*` for anything.
+    pub(super) query: Option<String>,
     /// GitHub's name of it.
     pub(super) operation: Option<String>,
     /// Whether it was answered with less than 400.
@@ -71,6 +73,8 @@ pub(super) struct Selection {
     pub(super) filter: Vec<(JsonPath, Value)>,
     pub(super) at: Option<JsonPath>,
     pub(super) read_as: Option<ReadAs>,
+    /// Of the rows of a table: only this cell of each.
+    pub(super) column: Option<usize>,
 }
 
 /// The keys of a selection, as a file has them.
@@ -90,6 +94,7 @@ pub(super) struct Keys {
     pub(super) filter: Map<String, Value>,
     pub(super) at: Option<String>,
     pub(super) read_as: Option<ReadAs>,
+    pub(super) column: Option<usize>,
 }
 
 const SOURCES: &str = "get, file, commits, changes, requests, answer, order, descends, retry_after_obeyed";
@@ -100,6 +105,9 @@ impl TryFrom<Keys> for Selection {
     fn try_from(keys: Keys) -> Result<Selection, String> {
         if keys.what.is_some() && keys.changes.is_none() {
             return Err("`what` belongs to `changes`".to_owned());
+        }
+        if keys.column.is_some() && keys.read_as != Some(ReadAs::TableRows) {
+            return Err("`column` belongs to `read_as = \"table_rows\"`".to_owned());
         }
         if let Some(name) = keys.file.iter().find(|name| split_file(name).is_none()) {
             return Err(format!("file {name:?}: write owner/name@branch:path"));
@@ -139,6 +147,7 @@ impl TryFrom<Keys> for Selection {
             filter: filter.collect::<Result<_, String>>()?,
             at: keys.at.as_deref().map(JsonPath::parse).transpose()?,
             read_as: keys.read_as,
+            column: keys.column,
         })
     }
 }

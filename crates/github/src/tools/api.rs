@@ -4,14 +4,17 @@
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, LINK, LOCATION, RETRY_AFTER};
-use hyper::{Method, StatusCode};
+use hyper::{Method, StatusCode, Uri};
 use octocrab::Octocrab;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 /// What is read of an answer; a file of a megabyte, which is the most that GitHub gives as text, fits in.
 const MOST_ANSWER: usize = 16 << 20;
+/// How often a repository can have moved.
+const MOST_REDIRECTS: u32 = 3;
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Why there is no result. Becomes an observation.
@@ -23,8 +26,10 @@ pub(super) enum Failure {
     Unfit(String),
     /// GitHub said no.
     Refused { status: u16, body: Value, retry_after: Option<Duration>, is_write: bool },
-    /// There was no answer, or none that can be read.
+    /// There was no answer, or not all of it.
     Lost { reason: String, is_write: bool },
+    /// An answer that is not GitHub's.
+    NotJson { content_type: String },
 }
 
 /// A request, before it is sent.
@@ -53,6 +58,7 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) struct Api {
     octocrab: Octocrab,
+    base: Uri,
     timeout: Duration,
 }
 
@@ -134,13 +140,18 @@ impl Answer {
 }
 
 impl Api {
-    pub(super) fn new(octocrab: Octocrab, timeout: Duration) -> Api {
-        Api { octocrab, timeout }
+    pub(super) fn new(octocrab: Octocrab, base: Uri, timeout: Duration) -> Api {
+        Api { octocrab, base, timeout }
     }
 
-    pub(super) async fn send(&self, request: Request) -> Result<Answer, Failure> {
+    pub(super) async fn send(&self, mut request: Request) -> Result<Answer, Failure> {
         let is_write = request.method != Method::GET;
-        let answer = self.exchange(request).await?;
+        let mut answer = self.exchange(request.clone()).await?;
+        for _ in 0..MOST_REDIRECTS {
+            let Some(target) = self.moved_to(&answer, is_write) else { break };
+            request.target = target;
+            answer = self.exchange(request.clone()).await?;
+        }
         if (200..300).contains(&answer.status) {
             return Ok(answer);
         }
@@ -154,17 +165,41 @@ impl Api {
         Err(Failure::Refused { status: answer.status, body, retry_after, is_write })
     }
 
+    /// Repositories that were renamed are found by their old name, too. Other hosts are not for our token.
+    fn moved_to(&self, answer: &Answer, is_write: bool) -> Option<String> {
+        let keeps_method = matches!(answer.status, 307 | 308);
+        if !keeps_method && (is_write || !matches!(answer.status, 301 | 302)) {
+            return None;
+        }
+        let target = answer.headers.get(LOCATION)?.to_str().ok()?;
+        let uri: Uri = target.parse().ok()?;
+        let is_here = uri.authority().is_none() && target.starts_with('/')
+            || uri.authority() == self.base.authority() && uri.scheme() == self.base.scheme();
+        is_here.then(|| target.to_owned())
+    }
+
     /// Whatever the answer is.
     pub(super) async fn exchange(&self, request: Request) -> Result<Answer, Failure> {
         let is_write = request.method != Method::GET;
         let lost = |reason: String| Failure::Lost { reason, is_write };
-        match tokio::time::timeout(self.timeout, self.attempt(request)).await {
-            Ok(done) => done.map_err(lost),
-            Err(_) => Err(lost(format!("no answer within {} s", self.timeout.as_secs_f64()))),
-        }
+        let (status, headers, bytes) = match tokio::time::timeout(self.timeout, self.attempt(request)).await {
+            Ok(done) => done.map_err(lost)?,
+            Err(_) => return Err(lost(format!("nothing came within {} s", self.timeout.as_secs_f64()))),
+        };
+        let body = if bytes.is_empty() {
+            Value::Null
+        } else {
+            match serde_json::from_slice(&bytes) {
+                Ok(value) => value,
+                // An error page of something between us and GitHub: the status says enough.
+                Err(_) if !status.is_success() => json!({"message": reason(status)}),
+                Err(_) => return Err(Failure::NotJson { content_type: content_type(&headers).to_owned() }),
+            }
+        };
+        Ok(Answer { status: status.as_u16(), headers, body })
     }
 
-    async fn attempt(&self, request: Request) -> Result<Answer, String> {
+    async fn attempt(&self, request: Request) -> Result<(StatusCode, HeaderMap, Bytes), String> {
         let builder = hyper::Request::builder()
             .method(request.method)
             .uri(request.target)
@@ -183,17 +218,7 @@ impl Api {
                 None => format!("the answer broke off ({error})"),
             })?
             .to_bytes();
-        let body = if bytes.is_empty() {
-            Value::Null
-        } else {
-            match serde_json::from_slice(&bytes) {
-                Ok(value) => value,
-                // An error page of something between us and GitHub: the status says enough.
-                Err(_) if !head.status.is_success() => json!({"message": reason(head.status)}),
-                Err(_) => return Err(format!("the answer is not JSON but {}", content_type(&head.headers))),
-            }
-        };
-        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
+        Ok((head.status, head.headers, bytes))
     }
 }
 

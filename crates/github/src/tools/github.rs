@@ -1,18 +1,18 @@
 //! The tools for GitHub's REST API: github.com, an Enterprise server or the simulator, whatever the address is.
 
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use hyper::Uri;
-use octocrab::Octocrab;
-use octocrab::service::middleware::retry::RetryConfig;
 use serde_json::{Map, Value, json};
 
-use super::api::{Api, Failure, Request, content_type, innermost, route};
+use super::api::{Api, Failure, Request, content_type};
+use super::connection::connect;
 use super::operation::Entry;
 use super::{
-    BoxFuture, Effect, Limits, Observation, Tool, ToolBox, branches, commits, files, issues, labels, pulls,
-    releases, repos, schema, search, view,
+    BoxFuture, Effect, Family, Limits, Observation, Tool, ToolBox, branches, commits, files, issues, labels,
+    pulls, releases, repos, schema, search, view,
 };
 
 /// Where github.com has its API.
@@ -27,7 +27,7 @@ pub struct GitHubTools {
     base_url: String,
     has_token: bool,
     limits: Limits,
-    entries: Vec<Entry>,
+    entries: Vec<&'static Entry>,
     tools: Vec<Tool>,
 }
 
@@ -80,19 +80,17 @@ impl GitHubTools {
         if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
             return Err(ToolsError::BadToken);
         }
-        let all = all_entries();
-        if let Some(unknown) =
-            limits.allowed.iter().find(|name| !all.iter().any(|one| *one.tool.definition.name == ***name))
-        {
+        let is_known = |name: &str| ALL.iter().any(|one| &*one.tool.definition.name == name);
+        if let Some(unknown) = limits.allowed.iter().find(|name| !is_known(name)) {
             return Err(ToolsError::UnknownTool(unknown.clone()));
         }
         let is_offered = |one: &Entry| limits.offers(one.family, &one.tool.definition.name, one.tool.effect);
-        let entries: Vec<_> = all.into_iter().filter(is_offered).collect();
+        let entries: Vec<_> = ALL.iter().filter(|one| is_offered(one)).collect();
         if entries.is_empty() {
             return Err(ToolsError::NoTools);
         }
         let tools = entries.iter().map(|one| one.tool.clone()).collect();
-        let api = Api::new(client(base, token, timeout)?, timeout);
+        let api = Api::new(connect(base.clone(), token, timeout)?, base, timeout);
         let base_url = base_url.trim().trim_end_matches('/').to_owned();
         Ok(GitHubTools { api, base_url, has_token: token.is_some(), limits, entries, tools })
     }
@@ -104,18 +102,13 @@ impl GitHubTools {
     /// Asks for the rate limits, which costs nothing, to see whether this is GitHub and takes the token.
     pub async fn probe(&self) -> Result<(), ToolsError> {
         let url = self.base_url.clone();
-        let request = route(&["rate_limit"]).map(Request::get);
-        let answer = match request {
-            Ok(request) => self.api.exchange(request).await,
-            Err(failure) => Err(failure),
-        };
-        let answer = match answer {
+        let answer = match self.api.exchange(Request::get("/rate_limit".to_owned())).await {
             Ok(answer) => answer,
-            Err(Failure::Lost { reason, .. }) if reason.contains("not JSON") => {
-                return Err(not_github(url, &reason.replace("the answer is not JSON but", "with")));
+            Err(Failure::NotJson { content_type }) => {
+                return Err(not_github(url, &format!("with {content_type}")));
             }
             Err(Failure::Lost { reason, .. }) => return Err(ToolsError::Unreachable { url, reason }),
-            Err(other) => return Err(ToolsError::Unreachable { url, reason: format!("{other:?}") }),
+            Err(_) => return Err(not_github(url, "strangely")),
         };
         let message = answer.body["message"].as_str().unwrap_or_default().to_owned();
         let is_json = content_type(&answer.headers).contains("json");
@@ -132,13 +125,13 @@ impl GitHubTools {
         }
     }
 
-    fn entry(&self, name: &str) -> Option<&Entry> {
-        self.entries.iter().find(|one| &*one.tool.definition.name == name)
+    fn entry(&self, name: &str) -> Option<&'static Entry> {
+        self.entries.iter().copied().find(|one| &*one.tool.definition.name == name)
     }
 
     async fn carry_out(&self, name: &str, arguments: &Value) -> Result<Value, Failure> {
         let Some(entry) = self.entry(name) else {
-            let known = all_entries().into_iter().find(|one| &*one.tool.definition.name == name);
+            let known = ALL.iter().find(|one| &*one.tool.definition.name == name);
             return Err(Failure::Unfit(match known {
                 Some(known) => self
                     .limits
@@ -186,11 +179,12 @@ impl ToolBox for GitHubTools {
 }
 
 /// All tools that there are, without an address: for listings, and for checking what agents called.
-pub fn all_tools() -> Vec<(super::Family, Tool)> {
-    all_entries().into_iter().map(|one| (one.family, one.tool)).collect()
+pub fn all_tools() -> impl ExactSizeIterator<Item = (Family, &'static Tool)> {
+    ALL.iter().map(|one| (one.family, &one.tool))
 }
 
-fn all_entries() -> Vec<Entry> {
+/// Made once: schemas take a while, and never change.
+static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     [
         repos::entries(),
         files::entries(),
@@ -203,7 +197,7 @@ fn all_entries() -> Vec<Entry> {
         releases::entries(),
     ]
     .concat()
-}
+});
 
 const CARRIED_OUT: &str = "It is not known whether this was carried out: look before you try again.";
 
@@ -218,6 +212,9 @@ fn failed(failure: Failure) -> Observation {
                 seen["note"] = CARRIED_OUT.into();
             }
             seen
+        }
+        Failure::NotJson { content_type } => {
+            json!({"error": format!("this is not GitHub's answer: not JSON but {content_type}")})
         }
         Failure::Refused { status, mut body, retry_after: wait, is_write } => {
             let mut seen = Map::new();
@@ -261,19 +258,4 @@ fn checked(base_url: &str) -> Result<Uri, ToolsError> {
         return Err(bad("there is a question mark in it"));
     }
     Ok(base)
-}
-
-fn client(base: Uri, token: Option<&str>, timeout: Duration) -> Result<Octocrab, ToolsError> {
-    let mut builder = Octocrab::builder()
-        .base_uri(base)
-        .map_err(|error| ToolsError::Client(innermost(&error)))?
-        .add_header(hyper::header::USER_AGENT, concat!("gradus/", env!("CARGO_PKG_VERSION")).to_owned())
-        .add_retry_config(RetryConfig::None)
-        .set_connect_timeout(Some(timeout.min(Duration::from_secs(10))))
-        .set_read_timeout(Some(timeout))
-        .set_write_timeout(Some(timeout));
-    if let Some(token) = token {
-        builder = builder.personal_token(token.to_owned());
-    }
-    builder.build().map_err(|error| ToolsError::Client(innermost(&error)))
 }

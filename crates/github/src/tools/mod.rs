@@ -3,6 +3,7 @@
 mod api;
 mod branches;
 mod commits;
+mod connection;
 mod files;
 mod github;
 mod issues;

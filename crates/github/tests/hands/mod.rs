@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use gradus_github::simulator::{Seed, Server, World};
-use gradus_github::tools::{GitHubTools, Limits, Observation, ToolBox as _};
+use gradus_github::tools::{Family, GitHubTools, Limits, Observation, ToolBox as _, all_tools};
 use serde_json::Value;
 
 pub(crate) const OCTO: &str = "test_token_user1";
@@ -63,9 +63,11 @@ impl Hands {
         self.server.world().lock().unwrap().requests().count()
     }
 
-    pub(crate) fn not_called(&self) -> Vec<String> {
+    /// Whether all tools of these families were called.
+    pub(crate) fn used_all(&self, families: &[Family]) {
         let called = self.called.lock().unwrap();
-        let names = self.tools.tools().iter().map(|tool| tool.definition.name.to_string());
-        names.filter(|name| !called.contains(name)).collect()
+        for (_, tool) in all_tools().filter(|(family, _)| families.contains(family)) {
+            assert!(called.contains(&*tool.definition.name), "{}", tool.definition.name);
+        }
     }
 }
