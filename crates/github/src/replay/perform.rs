@@ -10,6 +10,8 @@ use super::{Checks, Stage, Verify};
 use crate::record::{RunRecord, Step};
 use crate::simulator::{Method, Request, World};
 
+const MOST_WAITS: u32 = 3;
+
 pub(super) struct Performance {
     pub(super) checks: Checks,
     pub(super) record: RunRecord,
@@ -75,7 +77,14 @@ async fn act(
         return (step.observation.clone(), step.is_error);
     }
     if stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool) {
-        let seen = stage.tools.call(&step.tool, arguments).await;
+        let mut seen = stage.tools.call(&step.tool, arguments).await;
+        // Our agent waits for limits inside a step.
+        for _ in 0..MOST_WAITS {
+            let Some(wait) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
+            let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
+            stage.world.lock().unwrap_or_else(PoisonError::into_inner).pass(seconds);
+            seen = stage.tools.call(&step.tool, arguments).await;
+        }
         return (seen.text, seen.is_error);
     }
     let sent = record.exchanges.get(step.exchanges.clone()).unwrap_or_default();
