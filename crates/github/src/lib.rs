@@ -6,6 +6,7 @@ pub mod agent;
 pub mod bench;
 pub mod policy;
 pub mod record;
+pub mod replay;
 pub mod rules;
 pub mod simulator;
 pub mod suite;

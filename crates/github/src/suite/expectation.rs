@@ -148,30 +148,30 @@ mod tests {
 
     use super::*;
 
-    fn holds(expectation: Expectation, found: Value) -> bool {
-        expectation.judge(&found, None).is_ok()
+    fn holds(expectation: &Expectation, found: &Value) -> bool {
+        expectation.judge(found, None).is_ok()
     }
 
     #[test]
     fn texts_and_lists() {
-        assert!(holds(Expectation::Contains(vec![json!("b"), json!("c")]), json!("abc")));
-        assert!(!holds(Expectation::Contains(vec![json!("B")]), json!("abc")));
-        assert!(holds(Expectation::Contains(vec![json!(2)]), json!([1, 2])));
-        assert!(!holds(Expectation::Contains(vec![json!(2)]), Value::Null));
-        assert!(holds(Expectation::Lacks(vec![json!("x")]), Value::Null), "nothing has nothing in it");
-        assert!(holds(Expectation::Mentions(vec!["NOT".to_owned()]), json!("It does not exist")));
-        assert!(holds(Expectation::Set(vec![json!(1), json!(2)]), json!([2, 1])));
-        assert!(!holds(Expectation::Set(vec![json!(1)]), json!([1, 1])));
+        assert!(holds(&Expectation::Contains(vec![json!("b"), json!("c")]), &json!("abc")));
+        assert!(!holds(&Expectation::Contains(vec![json!("B")]), &json!("abc")));
+        assert!(holds(&Expectation::Contains(vec![json!(2)]), &json!([1, 2])));
+        assert!(!holds(&Expectation::Contains(vec![json!(2)]), &Value::Null));
+        assert!(holds(&Expectation::Lacks(vec![json!("x")]), &Value::Null), "nothing has nothing in it");
+        assert!(holds(&Expectation::Mentions(vec!["NOT".to_owned()]), &json!("It does not exist")));
+        assert!(holds(&Expectation::Set(vec![json!(1), json!(2)]), &json!([2, 1])));
+        assert!(!holds(&Expectation::Set(vec![json!(1)]), &json!([1, 1])));
     }
 
     #[test]
     fn counts_and_absence() {
-        assert!(holds(Expectation::Count(0), Value::Null));
-        assert!(holds(Expectation::Exists(false), Value::Null));
-        assert!(holds(Expectation::AtMost(1), json!([1])) && !holds(Expectation::AtLeast(2), json!([1])));
-        assert!(holds(Expectation::Tells(2), json!("Two issues: #5, #12.")));
-        assert!(!holds(Expectation::Tells(5), json!("Two issues: #5, #12.")));
-        assert!(!holds(Expectation::Question(true), Value::Null));
+        assert!(holds(&Expectation::Count(0), &Value::Null));
+        assert!(holds(&Expectation::Exists(false), &Value::Null));
+        assert!(holds(&Expectation::AtMost(1), &json!([1])) && !holds(&Expectation::AtLeast(2), &json!([1])));
+        assert!(holds(&Expectation::Tells(2), &json!("Two issues: #5, #12.")));
+        assert!(!holds(&Expectation::Tells(5), &json!("Two issues: #5, #12.")));
+        assert!(!holds(&Expectation::Question(true), &Value::Null));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct Suite {
 
 impl Suite {
     pub fn built_in() -> Result<Suite, SuiteError> {
-        let tasks = FILES.iter().map(|(name, text)| Task::parse(text, name));
+        let tasks = FILES.iter().map(|(name, text)| Task::parse_built_in(text, name));
         Suite::of(BUILT_IN.to_owned(), tasks.collect::<Result<_, _>>()?)
     }
 

@@ -284,7 +284,7 @@ impl RequestPattern {
             && self.query.as_ref().is_none_or(|pattern| like(pattern, &one.query))
             && self.operation.as_ref().is_none_or(|wanted| one.operation.as_ref() == Some(wanted))
             && self.ok.is_none_or(|ok| ok == (one.status < 400))
-            && self.write.is_none_or(|write| write == !Method::from_name(&one.method).is_read())
+            && self.write.is_none_or(|write| write != Method::from_name(&one.method).is_read())
     }
 }
 

@@ -105,11 +105,17 @@ impl Task {
     pub fn read(path: &Path) -> Result<Task, TaskError> {
         let text = std::fs::read_to_string(path)
             .map_err(|reason| TaskError::Unreadable { path: path.to_owned(), reason })?;
-        Task::make(&text, &path.display().to_string(), path.parent())
+        let origin = path.display().to_string();
+        Task::make(&text, &origin, path.parent())?.with_world_checked(&text)
     }
 
     /// `origin` is what errors call it.
     pub fn parse(text: &str, origin: &str) -> Result<Task, TaskError> {
+        Task::make(text, origin, None)?.with_world_checked(text)
+    }
+
+    /// The world is made when it is needed: making all those of a suite takes longer than reading it.
+    pub(super) fn parse_built_in(text: &str, origin: &str) -> Result<Task, TaskError> {
         Task::make(text, origin, None)
     }
 
@@ -128,21 +134,24 @@ impl Task {
             let line = line_of(text, field);
             return Err(TaskError::Content { origin: origin.to_owned(), line, field, reason });
         }
-        let world = task.world.world().map_err(|reason| TaskError::World {
-            origin: origin.to_owned(),
+        Ok(task)
+    }
+
+    fn with_world_checked(self, text: &str) -> Result<Task, TaskError> {
+        let world = self.world().map_err(|reason| TaskError::World {
+            origin: self.origin.clone(),
             line: line_of(text, "world"),
             reason,
         })?;
-        if !world.tokens().any(|(token, _)| token == task.token) {
-            let reason = format!("the world has no token {:?}; add it to [[world.tokens]]", task.token);
+        if !world.tokens().any(|(token, _)| token == self.token) {
             return Err(TaskError::Content {
-                origin: origin.to_owned(),
+                origin: self.origin.clone(),
                 line: line_of(text, "token"),
                 field: "token",
-                reason,
+                reason: format!("the world has no token {:?}; add it to [[world.tokens]]", self.token),
             });
         }
-        Ok(task)
+        Ok(self)
     }
 
     /// What is wrong with it that no single value shows.
