@@ -43,6 +43,10 @@ impl Arena {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn shared_world(&self) -> &Mutex<World> {
+        &self.world
+    }
+
     /// All tools there are, for whoever has this token.
     pub(super) fn tools(&mut self, token: &str) -> Result<(), BenchError> {
         if !self.tools.contains_key(token) {

@@ -4,14 +4,19 @@ use std::time::Instant;
 
 use gradus_llm::price::Price;
 
-use super::line::{Spending, TrialLine};
+use super::line::{ReplayLine, Spending, TrialLine};
 use super::{Arena, BenchError, Finished, Job, Player, assess};
 use crate::agent::{
     Approval, Call, Confirm, Driver, Form, Machine, Model, Observer, Recorder, Settings, State,
 };
 use crate::policy::{self, Found, Policy, Scripted, Truth};
+use crate::record::RunRecord;
+use crate::replay::{self, Need};
 use crate::rules::Spent;
-use crate::tools::{BoxFuture, ToolBox as _};
+use crate::simulator::World;
+use crate::suite::Task;
+use crate::trace::{Ids, Origin, Traces};
+use crate::tools::{BoxFuture, GitHubTools, ToolBox as _};
 
 /// Who thinks.
 pub enum Contestant<'c> {
@@ -42,6 +47,8 @@ pub struct OwnAgent<'a> {
     pub form: Option<Form>,
     /// Whether each run is replayed without some of its steps.
     pub replays: bool,
+    /// As traces call the project.
+    pub project: &'a str,
 }
 
 impl Player for OwnAgent<'_> {
@@ -119,10 +126,13 @@ impl OwnAgent<'_> {
         let task = job.task;
         let name = self.contestants[job.contestant].name();
         let session = format!("{}/{name}/{}", task.id, job.trial);
-        let before = arena.world().state().clone();
+        let seed = arena.world().clone();
+        let before = seed.state().clone();
         let tools = arena
             .known_tools(&task.token)
             .ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?;
+        let traces = Traces::new(&Origin { service: "gradus bench", project: self.project, ids: Ids::counted(&session) });
+        let mut spans = traces.observer();
         let mut recorder = Recorder::new(|| arena.world().exchanges().len());
         let form = settings.form;
         let mut machine = Machine::new(settings, tools, State::new(&session, form));
@@ -132,7 +142,7 @@ impl OwnAgent<'_> {
             tools,
             clock: arena,
             confirm: &Agrees,
-            observers: vec![&mut recorder as &mut dyn Observer],
+            observers: vec![&mut recorder as &mut dyn Observer, &mut spans],
             keeper: None,
         };
         driver.request(&mut machine, &task.request).await?;
@@ -157,6 +167,9 @@ impl OwnAgent<'_> {
         };
         let (verification, rules) = assess(task, &record, &before, &after, tools.tools(), spent);
         let mut line = TrialLine::new(task, name, &session, &record, &verification, &rules, spending);
+        if self.replays {
+            line.replay = Some(replayed(arena, tools, task, seed, &before, &record).await);
+        }
         if let Some(truth) = truth {
             let broken: Vec<String> = line.broken.iter().map(|finding| finding.rule.clone()).collect();
             let found = Found {
@@ -164,10 +177,34 @@ impl OwnAgent<'_> {
                 passed: line.passed,
                 broken: &broken,
                 needless: line.replay.as_ref().map(|replay| replay.needless.as_slice()),
+                unknown: line.replay.as_ref().map_or(&[], |replay| replay.unknown.as_slice()),
             };
             line.differences = truth.differences(&found);
             line.truth = Some(truth);
         }
-        Ok(Finished { line, record, otlp: Vec::new() })
+        Ok(Finished { line, record, otlp: traces.take_otlp() })
+    }
+}
+
+/// Plays a run again without some of its steps, in the world in which it was played.
+async fn replayed(
+    arena: &Arena,
+    tools: &GitHubTools,
+    task: &Task,
+    seed: World,
+    before: &crate::simulator::state::State,
+    record: &RunRecord,
+) -> ReplayLine {
+    let stage = replay::Stage { tools, world: arena.shared_world(), token: &task.token };
+    let verify = |after: &crate::simulator::state::State, record: &RunRecord| {
+        let verification = task.verify(before, after, record);
+        let checks = verification.checks.into_iter().map(|check| (check.name, check.passed));
+        checks.chain([("nothing else has changed".to_owned(), verification.collateral.is_empty())]).collect()
+    };
+    let found = replay::replay(&seed, record, stage, &verify).await;
+    ReplayLine {
+        needless: found.steps_that_are(Need::Unnecessary),
+        unknown: found.steps_that_are(Need::Unknown),
+        shortest: found.shortest.len(),
     }
 }

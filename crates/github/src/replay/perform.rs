@@ -10,6 +10,9 @@ use super::{Checks, Stage, Verify};
 use crate::record::{RunRecord, Step};
 use crate::simulator::{Method, Request, World};
 
+/// As often as an agent waits within a step.
+const MOST_WAITS: usize = 3;
+
 pub(super) struct Performance {
     pub(super) checks: Checks,
     pub(super) record: RunRecord,
@@ -75,7 +78,14 @@ async fn act(
         return (step.observation.clone(), step.is_error);
     }
     if stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool) {
-        let seen = stage.tools.call(&step.tool, arguments).await;
+        let mut seen = stage.tools.call(&step.tool, arguments).await;
+        // The agent waited for a limit to end, and tried again within the step.
+        for _ in 0..MOST_WAITS {
+            let Some(time) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
+            let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+            stage.world.lock().unwrap_or_else(PoisonError::into_inner).pass(seconds);
+            seen = stage.tools.call(&step.tool, arguments).await;
+        }
         return (seen.text, seen.is_error);
     }
     let sent = record.exchanges.get(step.exchanges.clone()).unwrap_or_default();

@@ -73,6 +73,10 @@ fn unclear(stage: &Stage<'_>, draft: Draft) -> Draft {
 fn looks(stage: &Stage<'_>) -> Vec<Move> {
     let mut looks = Vec::new();
     let uses = |tool: &str| stage.steps().any(|(_, step)| step.tool == tool);
+    // Where it is not clear what is meant, looking around is right.
+    if stage.is_unclear() {
+        return looks;
+    }
     if let Some(home) = stage.home()
         && !uses("get_repo")
         && stage.tool("get_repo").is_some()
@@ -80,7 +84,10 @@ fn looks(stage: &Stage<'_>) -> Vec<Move> {
         let thought =
             format!("Before I begin I get the repository {}/{} to see how it is set up.", home.0, home.1);
         looks.push(Move { thought, tool: "get_repo".to_owned(), arguments: place(&home) });
-    } else if stage.home().is_none() && !uses("list_my_repos") && stage.tool("list_my_repos").is_some() {
+    } else if stage.oracle().steps.first().is_some_and(|step| step.tool == "create_repo")
+        && !uses("list_my_repos")
+        && stage.tool("list_my_repos").is_some()
+    {
         let thought = "First I list my repositories, to see what is there already.".to_owned();
         looks.push(Move { thought, tool: "list_my_repos".to_owned(), arguments: Map::new() });
     }
