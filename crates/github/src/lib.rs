@@ -11,3 +11,4 @@ pub mod rules;
 pub mod simulator;
 pub mod suite;
 pub mod tools;
+pub mod trace;
