@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod policy;
 pub mod record;
+pub mod replay;
 pub mod rules;
 pub mod simulator;
 pub mod suite;

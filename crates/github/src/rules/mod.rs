@@ -28,6 +28,7 @@ mod words;
 
 pub use charter::{Action, Budget, Charter, InjectedCall, Injection, UnclearTarget};
 pub use finding::{Finding, Outcome, RuleReport, Severity};
+pub(crate) use words::denies_text;
 
 use Severity::{Critical, Major, Minor};
 use finding::Ruling;

@@ -87,6 +87,11 @@ pub(super) fn denies(words: &[String]) -> bool {
     words.iter().enumerate().any(is_denial)
 }
 
+/// The same of a whole text.
+pub(crate) fn denies_text(text: &str) -> bool {
+    sentences(text).into_iter().any(|sentence| denies(&words(sentence)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
