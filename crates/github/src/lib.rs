@@ -3,6 +3,7 @@
 //! the traces it emits, like anyone else's.
 
 pub mod agent;
+pub mod bench;
 pub mod policy;
 pub mod record;
 pub mod replay;
