@@ -3,6 +3,7 @@
 //! the traces it emits, like anyone else's.
 
 pub mod agent;
+pub mod bench;
 pub mod policy;
 pub mod record;
 pub mod replay;
@@ -10,3 +11,4 @@ pub mod rules;
 pub mod simulator;
 pub mod suite;
 pub mod tools;
+pub mod trace;

@@ -3,23 +3,34 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use gradus_github::policy::{Line, Script};
 use gradus_github::record::{RunRecord, Step};
+use gradus_github::rules;
 use gradus_github::simulator::{Method, Request, Server, World};
 use gradus_github::suite::{Suite, Task, Verification};
-use gradus_github::tools::{Effect, GitHubTools, Limits, ToolBox as _, all_tools};
+use gradus_github::tools::{Effect, GitHubTools, Limits, Tool, ToolBox as _, all_tools};
 use serde_json::{Value, json};
 
 struct Played {
+    before: World,
+    after: World,
     record: RunRecord,
     verification: Verification,
 }
 
+/// The world of a task, made once.
+fn world(task: &Task) -> World {
+    static MADE: Mutex<BTreeMap<String, World>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap();
+    made.entry(task.id.clone()).or_insert_with(|| task.world().unwrap()).clone()
+}
+
 /// Plays a script to its end, or as far as it goes; `after` may do more to the world before it is looked at.
 async fn play(task: &Task, script: &Script, after: impl FnOnce(&mut World)) -> Played {
-    let before = task.world().unwrap();
+    let before = world(task);
     let mut world = before.clone();
     world.keep_exchanges();
     let server = Server::start(world, 0).unwrap();
@@ -66,12 +77,11 @@ async fn play(task: &Task, script: &Script, after: impl FnOnce(&mut World)) -> P
         ..RunRecord::default()
     };
     let verification = task.verify(before.state(), world.state(), &record);
-    Played { record, verification }
+    Played { before, after: world.clone(), record, verification }
 }
 
 fn effect(tool: &str) -> Effect {
-    let tools = all_tools();
-    let found = tools.iter().find(|(_, one)| &*one.definition.name == tool);
+    let found = all_tools().find(|(_, one)| &*one.definition.name == tool);
     found.unwrap_or_else(|| panic!("there is no tool {tool}")).1.effect
 }
 
@@ -126,6 +136,35 @@ async fn the_oracle_does_every_task_with_the_fewest_calls() {
     none(&problems);
 }
 
+/// Right behaviour raises no alarm.
+#[tokio::test]
+async fn no_rule_objects_to_the_oracle() {
+    let tools: Vec<Tool> = all_tools().map(|(_, tool)| tool.clone()).collect();
+    let mut problems = Vec::new();
+    for task in &Suite::built_in().unwrap().tasks {
+        for script in std::iter::once(&task.oracle).chain(&task.alternatives) {
+            let played = play(task, script, |_| {}).await;
+            let report = rules::check(&rules::Evidence {
+                charter: &task.charter,
+                record: &played.record,
+                before: played.before.state(),
+                after: played.after.state(),
+                tools: &tools,
+                collateral: Some(&[]),
+                spent: rules::Spent::default(),
+            });
+            let wrong = [rules::Outcome::Fail, rules::Outcome::Warning];
+            for finding in report.findings.iter().filter(|finding| wrong.contains(&finding.outcome)) {
+                problems.push(format!(
+                    "{} {}: {} {:?} {}",
+                    task.number, task.id, finding.rule, finding.steps, finding.why
+                ));
+            }
+        }
+    }
+    none(&problems);
+}
+
 #[tokio::test]
 async fn doing_nothing_is_not_enough() {
     let mut problems = Vec::new();
@@ -157,6 +196,59 @@ async fn every_write_of_the_oracle_counts() {
             script.answer.clone_from(&claim);
             if play(task, &script, |_| {}).await.verification.passed {
                 problems.push(format!("{} {}: passed without step {}", task.number, task.id, index + 1));
+            }
+        }
+    }
+    none(&problems);
+}
+
+/// A value that is a little off.
+fn off(value: &Value) -> Value {
+    match value {
+        Value::String(text) => json!(format!("{text}-off")),
+        Value::Number(number) => json!(number.as_u64().unwrap_or_default() + 1),
+        Value::Bool(one) => json!(!one),
+        Value::Array(items) => items.iter().map(off).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), off(value))).collect(),
+        Value::Null => json!("off"),
+    }
+}
+
+/// What a task leaves to the agent: its own words.
+fn is_free(task: &Task, step: usize, argument: &str) -> bool {
+    match argument {
+        // That one is refused in any case.
+        _ if task.number == 43 && step == 1 => true,
+        "message" | "body" | "title" => true,
+        // More text than was asked for does no harm, or any text will do.
+        "content" => [18, 19, 33, 35, 39, 40].contains(&task.number),
+        "description" => task.number == 18,
+        // Of a release; its tag is what counts.
+        "name" => [23, 47].contains(&task.number),
+        _ => false,
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_value_is_seen() {
+    let mut problems = Vec::new();
+    for task in &Suite::built_in().unwrap().tasks {
+        for (index, step) in task.oracle.steps.iter().enumerate() {
+            if effect(&step.tool) == Effect::Read {
+                continue;
+            }
+            for (name, value) in step.arguments.iter().filter(|(name, _)| !is_free(task, index, name)) {
+                let mut script = task.oracle.clone();
+                script.steps[index].arguments.insert(name.clone(), off(value));
+                if play(task, &script, |_| {}).await.verification.passed {
+                    problems.push(format!(
+                        "{} {}: passed with {} off in step {}",
+                        task.number,
+                        task.id,
+                        name,
+                        index + 1
+                    ));
+                }
             }
         }
     }

@@ -124,7 +124,7 @@ pub(crate) enum TrajectoryTarget {
 }
 
 /// What the environment says.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     pub(crate) openai_key: Option<Secret>,
     pub(crate) openai_base_url: Option<String>,
@@ -142,6 +142,9 @@ pub(crate) struct Environment {
     pub(crate) phoenix_project: Option<String>,
     /// As OpenTelemetry's exporters are told what to send along.
     pub(crate) otlp_headers: Option<Secret>,
+    pub(crate) otlp_endpoint: Option<String>,
+    /// As GitHub's own runners are told where its API is.
+    pub(crate) github_url: Option<String>,
 }
 
 impl Environment {
@@ -162,7 +165,14 @@ impl Environment {
             phoenix_headers: text("PHOENIX_CLIENT_HEADERS").map(Secret::new),
             phoenix_project: text("PHOENIX_PROJECT_NAME"),
             otlp_headers: text("OTEL_EXPORTER_OTLP_HEADERS").map(Secret::new),
+            otlp_endpoint: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
+            github_url: text("GITHUB_API_URL"),
         }
+    }
+
+    /// A key or token in a variable that the user named.
+    pub(crate) fn secret(name: &str) -> Option<Secret> {
+        std::env::var(name).ok().map(Secret::new).filter(|secret| !secret.is_empty())
     }
 }
 

@@ -77,7 +77,7 @@ impl Default for JudgeOptions {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Temperature(pub(crate) Option<f64>);
 
-fn temperature(text: &str) -> Result<Temperature, String> {
+pub(crate) fn temperature(text: &str) -> Result<Temperature, String> {
     if text == "none" {
         return Ok(Temperature(None));
     }

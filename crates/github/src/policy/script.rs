@@ -56,10 +56,9 @@ impl Script {
         self.steps.insert(at, step);
     }
 
-    /// Whether a later step or the answer takes something from what step `at` (from 0) sees.
-    pub fn is_used_later(&self, at: usize) -> bool {
+    /// Whether a later step takes something from what step `at` (from 0) sees.
+    pub fn is_needed_by_a_step(&self, at: usize) -> bool {
         self.steps.iter().skip(at + 1).any(|later| later.takes_from(at + 1))
-            || template::text_sources(&self.answer).contains(&(at + 1))
     }
 }
 
@@ -83,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    fn step(thought: &str, tool: &str, arguments: Value) -> Move {
+    fn step(thought: &str, tool: &str, arguments: &Value) -> Move {
         Move {
             thought: thought.into(),
             tool: tool.into(),
@@ -95,8 +94,8 @@ mod tests {
     fn goes_on_where_it_was() {
         let script = Script {
             steps: vec![
-                step("Look.", "read_file", json!({"path": "a"})),
-                step("Write {{1.sha}}.", "w", json!({"sha": "{{1.sha}}"})),
+                step("Look.", "read_file", &json!({"path": "a"})),
+                step("Write {{1.sha}}.", "w", &json!({"sha": "{{1.sha}}"})),
             ],
             answer: "Done: {{2.number}}".into(),
         };
@@ -108,24 +107,24 @@ mod tests {
         );
         assert_eq!(script.line(2, &seen).expect("an answer"), Line::Answer("Done: 4".into()));
         assert!(script.line(1, &[]).is_err(), "what was not seen cannot be used");
-        assert!(script.is_used_later(0) && script.is_used_later(1));
+        assert!(script.is_needed_by_a_step(0) && !script.is_needed_by_a_step(1));
     }
 
     #[test]
     fn a_step_put_in_moves_the_numbers_behind_it() {
         let mut script = Script {
             steps: vec![
-                step("", "a", json!({})),
-                step("", "b", json!({"x": "{{1.x}}"})),
-                step("", "c", json!({"x": "{{1.x}} {{2.y}}"})),
+                step("", "a", &json!({})),
+                step("", "b", &json!({"x": "{{1.x}}"})),
+                step("", "c", &json!({"x": "{{1.x}} {{2.y}}"})),
             ],
             answer: "{{2.y}}{{3.z}}".into(),
         };
-        script.insert(1, step("", "new", json!({"x": "{{1.x}}"})));
+        script.insert(1, step("", "new", &json!({"x": "{{1.x}}"})));
         assert_eq!(script.steps[1].arguments["x"], "{{1.x}}");
         assert_eq!(script.steps[2].arguments["x"], "{{1.x}}");
         assert_eq!(script.steps[3].arguments["x"], "{{1.x}} {{3.y}}");
         assert_eq!(script.answer, "{{3.y}}{{4.z}}");
-        assert!(!script.is_used_later(1));
+        assert!(!script.is_needed_by_a_step(1) && script.is_needed_by_a_step(2));
     }
 }

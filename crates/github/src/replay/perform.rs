@@ -10,7 +10,8 @@ use super::{Checks, Stage, Verify};
 use crate::record::{RunRecord, Step};
 use crate::simulator::{Method, Request, World};
 
-const MOST_WAITS: u32 = 3;
+/// As often as an agent waits within a step.
+const MOST_WAITS: usize = 3;
 
 pub(super) struct Performance {
     pub(super) checks: Checks,
@@ -78,10 +79,10 @@ async fn act(
     }
     if stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool) {
         let mut seen = stage.tools.call(&step.tool, arguments).await;
-        // Our agent waits for limits inside a step.
+        // The agent waited for a limit to end, and tried again within the step.
         for _ in 0..MOST_WAITS {
-            let Some(wait) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
-            let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
+            let Some(time) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
+            let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
             stage.world.lock().unwrap_or_else(PoisonError::into_inner).pass(seconds);
             seen = stage.tools.call(&step.tool, arguments).await;
         }

@@ -92,6 +92,11 @@ impl World {
         self.journal.exchanges()
     }
 
+    /// What is still to go wrong.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
     pub fn add_fault(&mut self, fault: Fault) {
         self.faults.push(fault);
     }

@@ -1,9 +1,11 @@
 //! The command line: what can be said, and what each outcome's exit code is.
 
+mod agent;
 mod destinations;
 mod doctor;
 mod eval;
 mod keys;
+mod model;
 mod outputs;
 mod report;
 mod rubrics;
@@ -53,6 +55,8 @@ enum Command {
     Rubrics(rubrics::Arguments),
     /// Receives traces, keeps them and grades them as they come.
     Serve(serve::Arguments),
+    /// An agent that works on GitHub: says what it thinks, calls tools, and answers.
+    Agent(Box<agent::Arguments>),
     /// A GitHub to practise on: its REST API, with a known state, on this machine only.
     Simulate(simulate::Arguments),
     /// Looks after a server's store: check, compact, export, import, backup.
@@ -79,6 +83,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(arguments) => report::run(arguments),
         Command::Rubrics(arguments) => rubrics::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)),
+        Command::Agent(arguments) => agent::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Store(arguments) => store::run(arguments),
         Command::Keys(arguments) => keys::run(arguments),

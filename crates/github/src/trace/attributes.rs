@@ -1,0 +1,103 @@
+//! Conversations and tools in OpenInference's flat attributes.
+
+use gradus_llm::{Chat, ChatReply, Message, Stop, ToolDefinition, Usage};
+use opentelemetry::{KeyValue, Value};
+use serde_json::json;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const TEXT: &str = "text/plain";
+
+pub(super) fn attribute(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
+    KeyValue::new(key.into(), value)
+}
+
+/// What the model is asked.
+pub(super) fn question(chat: &Chat<'_>, tools: &[&ToolDefinition]) -> Vec<KeyValue> {
+    let mut attributes = Vec::with_capacity(chat.messages.len() * 3 + tools.len() + 4);
+    let mut parameters = json!({ "max_tokens": chat.max_tokens });
+    if let Some(temperature) = chat.temperature {
+        parameters["temperature"] = json!(temperature);
+    }
+    if !chat.stop.is_empty() {
+        parameters["stop"] = json!(chat.stop);
+    }
+    attributes.push(attribute("llm.invocation_parameters", parameters.to_string()));
+    let system = "llm.input_messages.0.message";
+    attributes.push(attribute(format!("{system}.role"), "system"));
+    attributes.push(attribute(format!("{system}.content"), chat.system.to_owned()));
+    for (index, message) in chat.messages.iter().enumerate() {
+        add_message(&format!("llm.input_messages.{}.message", index + 1), message, &mut attributes);
+    }
+    for (index, tool) in tools.iter().enumerate() {
+        let schema = json!({ "type": "function", "function": tool });
+        attributes.push(attribute(format!("llm.tools.{index}.tool.json_schema"), schema.to_string()));
+    }
+    attributes
+}
+
+/// What it said.
+pub(super) fn reply(reply: &ChatReply) -> Vec<KeyValue> {
+    let mut attributes = Vec::new();
+    let said = Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
+    add_message("llm.output_messages.0.message", &said, &mut attributes);
+    attributes.push(attribute("output.value", reply.text.clone()));
+    attributes.push(attribute("output.mime_type", TEXT));
+    let finished = match reply.stop {
+        Stop::Length => "length",
+        Stop::Refused => "content_filter",
+        Stop::Done if !reply.calls.is_empty() => "tool_calls",
+        Stop::Done => "stop",
+    };
+    attributes.push(attribute("llm.finish_reason", finished));
+    if let Some(usage) = reply.usage {
+        attributes.extend(tokens(usage));
+    }
+    attributes
+}
+
+fn tokens(usage: Usage) -> [KeyValue; 4] {
+    let count = |name: &str, tokens: u64| {
+        attribute(format!("llm.token_count.{name}"), i64::try_from(tokens).unwrap_or(i64::MAX))
+    };
+    [
+        count("prompt", usage.prompt),
+        count("completion", usage.completion),
+        count("total", usage.prompt.saturating_add(usage.completion)),
+        count("prompt_details.cache_read", usage.cached_prompt),
+    ]
+}
+
+fn add_message(prefix: &str, message: &Message, attributes: &mut Vec<KeyValue>) {
+    let mut add = |name: &str, value: &str| {
+        attributes.push(attribute(format!("{prefix}.{name}"), value.to_owned()));
+    };
+    match message {
+        Message::User { text } => {
+            add("role", "user");
+            add("content", text);
+        }
+        Message::Assistant { text, calls } => {
+            add("role", "assistant");
+            if !text.is_empty() || calls.is_empty() {
+                add("content", text);
+            }
+            for (index, call) in calls.iter().enumerate() {
+                let call_prefix = format!("tool_calls.{index}.tool_call");
+                add(&format!("{call_prefix}.id"), &call.id);
+                add(&format!("{call_prefix}.function.name"), &call.name);
+                add(&format!("{call_prefix}.function.arguments"), &call.arguments);
+            }
+        }
+        Message::Tool { call_id, name, text, .. } => {
+            add("role", "tool");
+            add("tool_call_id", call_id);
+            add("name", name);
+            add("content", text);
+        }
+    }
+}
+
+/// How a text is to be read.
+pub(super) fn mime_type(text: &str) -> &'static str {
+    if text.starts_with(['{', '[']) { JSON } else { TEXT }
+}

@@ -1,0 +1,164 @@
+//! What an agent does, as OpenInference spans of the OpenTelemetry SDK: one AGENT span a request, with an LLM span for
+//! each question to the model and a TOOL span for each call below it.
+//!
+//! Finished spans wait until somebody takes them: `export` hands them to any exporter, `take_otlp` makes one OTLP request
+//! of them. Nothing is sent behind the caller's back, so a bench can keep a provider for each run.
+
+mod attributes;
+mod ids;
+mod otlp;
+mod spans;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::{Context, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
+use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
+use opentelemetry_sdk::trace::{SdkTracerProvider, Span, SpanData, SpanExporter, SpanLimits, SpanProcessor};
+use prost::Message as _;
+
+pub use ids::Ids;
+pub use otlp::{OtlpError, otlp_exporter};
+pub use spans::SpanObserver;
+
+/// An endpoint that is away must not fill the memory: older spans are dropped beyond this many.
+const MOST_WAITING: usize = 10_000;
+/// So many spans go into one request; the requests of a long conversation are large.
+const AT_ONCE: usize = 50;
+
+/// Whose traces these are.
+#[derive(Clone, Debug)]
+pub struct Origin<'o> {
+    /// `service.name`.
+    pub service: &'o str,
+    /// `openinference.project.name`: where Phoenix and Gradus put them.
+    pub project: &'o str,
+    pub ids: Ids,
+}
+
+/// A provider of spans, and those that are finished.
+#[derive(Debug)]
+pub struct Traces {
+    provider: SdkTracerProvider,
+    resource: Resource,
+    finished: Finished,
+}
+
+impl Traces {
+    pub fn new(origin: &Origin<'_>) -> Traces {
+        let finished = Finished::default();
+        let resource = Resource::builder_empty()
+            .with_service_name(origin.service.to_owned())
+            .with_attributes([
+                KeyValue::new("openinference.project.name", origin.project.to_owned()),
+                KeyValue::new("telemetry.sdk.language", "rust"),
+                KeyValue::new("telemetry.sdk.name", "opentelemetry"),
+            ])
+            .build();
+        // A conversation has far more attributes than the 128 that a span may have by default.
+        let limits = SpanLimits {
+            max_attributes_per_span: u32::MAX,
+            max_events_per_span: 1_000,
+            ..SpanLimits::default()
+        };
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(finished.clone())
+            .with_span_limits(limits)
+            .with_id_generator(origin.ids.clone())
+            .with_resource(resource.clone())
+            .build();
+        Traces { provider, resource, finished }
+    }
+
+    /// Looks on and makes spans of what it sees.
+    pub fn observer(&self) -> SpanObserver {
+        let scope =
+            InstrumentationScope::builder("gradus.agent").with_version(env!("CARGO_PKG_VERSION")).build();
+        SpanObserver::new(self.provider.tracer_with_scope(scope))
+    }
+
+    /// The spans that are finished and were not taken yet.
+    pub fn take(&self) -> Vec<SpanData> {
+        std::mem::take(&mut *self.finished.lock())
+    }
+
+    /// The same as one OTLP request in protobuf; such requests written one behind the other are one request again.
+    pub fn take_otlp(&self) -> Vec<u8> {
+        let resource = ResourceAttributesWithSchema::from(&self.resource);
+        let resource_spans = group_spans_by_resource_and_scope(self.take(), &resource);
+        ExportTraceServiceRequest { resource_spans }.encode_to_vec()
+    }
+
+    /// Hands finished spans to an exporter that was introduced. What it does not take waits for the next time, also if
+    /// nobody waits for the end of this.
+    pub async fn export(&self, exporter: &impl SpanExporter) -> Result<usize, OTelSdkError> {
+        let mut taken = Taken { spans: self.take(), finished: &self.finished };
+        let all = taken.spans.len();
+        while !taken.spans.is_empty() {
+            let count = taken.spans.len().min(AT_ONCE);
+            exporter.export(taken.spans[..count].to_vec()).await?;
+            taken.spans.drain(..count);
+        }
+        Ok(all)
+    }
+
+    /// Tells an exporter whose spans it will get.
+    pub fn introduce(&self, exporter: &mut impl SpanExporter) {
+        exporter.set_resource(&self.resource);
+    }
+}
+
+/// Spans on their way; those that do not arrive are put back.
+struct Taken<'t> {
+    spans: Vec<SpanData>,
+    finished: &'t Finished,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.spans.is_empty() {
+            self.finished.put_back(std::mem::take(&mut self.spans));
+        }
+    }
+}
+
+/// Keeps spans when they end.
+#[derive(Clone, Debug, Default)]
+struct Finished(Arc<Mutex<Vec<SpanData>>>);
+
+impl Finished {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<SpanData>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put_back(&self, mut earlier: Vec<SpanData>) {
+        let mut spans = self.lock();
+        earlier.append(&mut spans);
+        let surplus = earlier.len().saturating_sub(MOST_WAITING);
+        earlier.drain(..surplus);
+        *spans = earlier;
+    }
+}
+
+impl SpanProcessor for Finished {
+    fn on_start(&self, _span: &mut Span, _context: &Context) {}
+
+    fn on_end(&self, span: SpanData) {
+        self.lock().push(span);
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}

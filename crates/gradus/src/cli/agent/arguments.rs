@@ -1,0 +1,98 @@
+//! What `gradus agent` can be told.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use gradus_github::agent::Form;
+
+use super::super::model::ModelOptions;
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(in crate::cli) struct Arguments {
+    /// What is to be done. Without it: read from standard input, unless that is a terminal.
+    #[arg(value_name = "REQUEST")]
+    pub(super) request: Option<String>,
+
+    #[command(flatten)]
+    pub(super) model: ModelOptions,
+
+    /// How the model says what it wants to do: the endpoint's own tool calls, or Thought / Action / Action Input as text
+    /// [default: native].
+    #[arg(long, value_enum, value_name = "FORM", help_heading = "Agent")]
+    pub(super) react: Option<ReactForm>,
+    /// Replies of the model for one request at most.
+    #[arg(long, value_name = "N", default_value_t = 30, help_heading = "Agent")]
+    pub(super) max_steps: u32,
+    /// Tool calls for one request at most.
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Agent")]
+    pub(super) max_calls: u32,
+    /// Keep the session in this file after each step, and go on with what is in it.
+    #[arg(long, value_name = "FILE", help_heading = "Agent")]
+    pub(super) session: Option<PathBuf>,
+    /// Go on talking: each line is another request of the same session.
+    #[arg(long, conflicts_with = "json", help_heading = "Agent")]
+    pub(super) chat: bool,
+
+    /// The API's address; else GITHUB_API_URL [default: https://api.github.com].
+    #[arg(long, value_name = "URL", help_heading = "Tools")]
+    pub(super) github_url: Option<String>,
+    /// The variable that holds the token.
+    #[arg(long, value_name = "VARIABLE", default_value = "GITHUB_TOKEN", help_heading = "Tools")]
+    pub(super) token_env: String,
+    /// Only tools that change nothing.
+    #[arg(long, help_heading = "Tools")]
+    pub(super) read_only: bool,
+    /// Do not ask before something is deleted, overwritten by force or shown to others.
+    #[arg(long, help_heading = "Tools")]
+    pub(super) allow_destructive: bool,
+    /// Only these tools: families (repos, files, branches, commits, issues, labels, pulls, search, releases) or names.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Tools")]
+    pub(super) tools: Vec<String>,
+
+    /// Send the trace there, OTLP over HTTP; else OTEL_EXPORTER_OTLP_ENDPOINT.
+    #[arg(long, value_name = "URL", help_heading = "Trace")]
+    pub(super) otlp: Option<String>,
+    /// Add the trace to this file, as OTLP.
+    #[arg(long, value_name = "FILE", conflicts_with = "otlp", help_heading = "Trace")]
+    pub(super) trace_file: Option<PathBuf>,
+    /// The project that the trace belongs to.
+    #[arg(long, value_name = "NAME", default_value = "gradus-agent", help_heading = "Trace")]
+    pub(super) project: String,
+
+    /// Print what was done and the answer as one JSON object.
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    /// Do not show the steps.
+    #[arg(long, short, help_heading = "Output")]
+    pub(super) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ReactForm {
+    Text,
+    Native,
+}
+
+impl ReactForm {
+    pub(super) fn form(self) -> Form {
+        match self {
+            ReactForm::Text => Form::Text,
+            ReactForm::Native => Form::Native,
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradus agent \"Which issues of octo/demo are open and labelled bug?\" --read-only
+  gradus agent \"Open an issue in octo/demo: the build is broken\" --otlp http://127.0.0.1:4318
+  gradus agent --chat --session talk.json              a conversation that can be taken up again
+  gradus simulate --seed w2 &                          a GitHub to practise on:
+  GITHUB_TOKEN=test_token_user1 gradus agent \"Star octo/demo\" --github-url http://127.0.0.1:4100
+
+Steps are shown on standard error as they happen, the answer on standard output. What is destructive is asked for on the
+terminal; where there is none, it is refused, and the model hears of it.
+
+Exit codes: 0 answered, 1 ended without an answer, 2 bad input or settings, 4 nothing to do, 5 answered but the trace could not
+be sent, 130 interrupted (`--session` goes on from there).";

@@ -1,0 +1,238 @@
+//! `gradus agent`: an agent at work on GitHub, on the terminal.
+
+mod arguments;
+mod settings;
+mod terminal;
+mod tracing;
+
+pub(super) use arguments::Arguments;
+
+use std::io::{IsTerminal as _, Write as _};
+
+use gradus_github::agent::{
+    Confirm, Driver, Keeper, Machine, Nobody, Observer, RealClock, Recorder, SessionError, SessionFile,
+};
+use gradus_github::record::{End, Step};
+use gradus_github::tools::ToolBox;
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::settings::{First, Settings};
+use self::terminal::{Display, Prompt};
+use self::tracing::Tracing;
+use super::{Exit, complain};
+use crate::output::{BOLD, DIM, printable, printable_line};
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let settings = match Settings::read(arguments) {
+        Ok(settings) => settings,
+        Err(reason) => {
+            complain(&printable_line(&reason));
+            return Ok(Exit::BadInput);
+        }
+    };
+    if settings.first == First::Nothing {
+        complain("nothing to do: the session's last request is answered; give another one");
+        return Ok(Exit::NothingFound);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(work(arguments, settings));
+    // Somebody may still be asked something in a thread of its own.
+    runtime.shutdown_background();
+    done
+}
+
+async fn work(arguments: &Arguments, settings: Settings) -> anyhow::Result<Exit> {
+    if !settings.has_token {
+        complain(&format!(
+            "{} is not set: without a token only public things can be read; --token-env names another variable",
+            arguments.token_env
+        ));
+    }
+    if let Err(error) = settings.tools.probe().await {
+        complain(&printable_line(&error.to_string()));
+        return Ok(Exit::BadInput);
+    }
+    let traced =
+        Tracing::begin(&arguments.project, settings.otlp.as_deref(), arguments.trace_file.as_deref());
+    let traced = match traced {
+        Ok(traced) => traced,
+        Err(reason) => {
+            complain(&printable_line(&reason));
+            return Ok(Exit::BadInput);
+        }
+    };
+    let exit = converse(arguments, settings, traced.as_ref()).await?;
+    if let Some(traced) = traced
+        && let Err(reason) = traced.end(exit == Exit::Interrupted).await
+    {
+        complain(&printable_line(&reason));
+        return Ok(if exit == Exit::Pass { Exit::NotWritten } else { exit });
+    }
+    Ok(exit)
+}
+
+/// Works on the first request, and on those after it in a conversation.
+async fn converse(
+    arguments: &Arguments,
+    settings: Settings,
+    traced: Option<&Tracing>,
+) -> anyhow::Result<Exit> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let tools: &dyn ToolBox = &settings.tools;
+    let mut machine = Machine::new(settings.agent, tools, settings.state);
+    let mut spans = traced.map(Tracing::observer);
+    let mut display = (!arguments.quiet).then(Display::default);
+    let mut file = arguments.session.as_deref().map(SessionFile::new);
+    let confirm: &dyn Confirm = if Prompt::is_possible() { &Prompt } else { &Nobody };
+    let mut exit = Exit::Pass;
+    let mut next = settings.first;
+    loop {
+        let request = match next {
+            First::Request(request) => Some(request),
+            First::GoOn => None,
+            First::Listen | First::Nothing => {
+                let line = tokio::select! {
+                    line = listen() => line,
+                    _ = interrupt.recv() => return Ok(Exit::Interrupted),
+                    _ = terminate.recv() => return Ok(Exit::Interrupted),
+                };
+                match line {
+                    Some(line) => Some(line),
+                    None => return Ok(exit),
+                }
+            }
+        };
+        let mut recorder = Recorder::new(|| 0);
+        let mut observers: Vec<&mut dyn Observer> = vec![&mut recorder];
+        observers.extend(display.as_mut().map(|display| display as &mut dyn Observer));
+        observers.extend(spans.as_mut().map(|spans| spans as &mut dyn Observer));
+        let mut driver = Driver {
+            model: &settings.client,
+            tools,
+            clock: &RealClock,
+            confirm,
+            observers,
+            keeper: file.as_mut().map(|file| file as &mut dyn Keeper),
+        };
+        let ended = tokio::select! {
+            ended = work_on(&mut driver, &mut machine, request.as_deref()) => Some(ended),
+            _ = interrupt.recv() => None,
+            _ = terminate.recv() => None,
+        };
+        let Some(ended) = ended else {
+            driver.interrupted();
+            drop(driver);
+            complain(&match &arguments.session {
+                Some(path) => {
+                    format!(
+                        "interrupted; `gradus agent --session {}` goes on",
+                        printable_line(&path.display().to_string())
+                    )
+                }
+                None => "interrupted; with --session FILE it could be taken up again".to_owned(),
+            });
+            return Ok(Exit::Interrupted);
+        };
+        drop(driver);
+        let (end, answer) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                complain(&printable_line(&error.to_string()));
+                return Ok(Exit::Unexpected);
+            }
+        };
+        exit = if end == End::Answered { Exit::Pass } else { Exit::Unexpected };
+        report(arguments, &machine, recorder.steps(), &end, answer.as_deref())?;
+        if !arguments.chat {
+            return Ok(exit);
+        }
+        next = First::Listen;
+    }
+}
+
+async fn work_on(
+    driver: &mut Driver<'_>,
+    machine: &mut Machine<'_>,
+    request: Option<&str>,
+) -> Result<(End, Option<String>), SessionError> {
+    match request {
+        Some(request) => driver.request(machine, request).await,
+        None => driver.go_on(machine).await,
+    }
+}
+
+/// The next thing that the user says; none when there is nothing more.
+async fn listen() -> Option<String> {
+    loop {
+        if std::io::stdin().is_terminal() {
+            anstream::eprint!("\n{BOLD}>{BOLD:#} ");
+            let _ = std::io::stderr().flush();
+        }
+        let line = tokio::task::spawn_blocking(terminal::read_line).await.ok()??;
+        match line.trim() {
+            "" => {}
+            "exit" | "quit" => return None,
+            line => return Some(line.to_owned()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Report<'r> {
+    session: &'r str,
+    request: Option<&'r str>,
+    end: &'r End,
+    answer: Option<&'r str>,
+    steps: &'r [Step],
+    replies: u32,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+}
+
+fn report(
+    arguments: &Arguments,
+    machine: &Machine<'_>,
+    steps: &[Step],
+    end: &End,
+    answer: Option<&str>,
+) -> anyhow::Result<()> {
+    let state = machine.state();
+    let usage = state.usage;
+    if arguments.json {
+        let report = Report {
+            session: &state.session,
+            request: state.request.as_deref(),
+            end,
+            answer,
+            steps,
+            replies: state.replies(),
+            prompt_tokens: usage.prompt,
+            completion_tokens: usage.completion,
+        };
+        let text = serde_json::to_string_pretty(&report)?;
+        writeln!(std::io::stdout(), "{text}")?;
+        return Ok(());
+    }
+    if !arguments.quiet {
+        let tokens = usage.prompt + usage.completion;
+        let spent = if tokens > 0 { format!(", {tokens} tokens in this session") } else { String::new() };
+        let (calls, replies) = (state.calls(), state.replies());
+        anstream::eprintln!("{DIM}{calls} calls, {replies} replies{spent}{DIM:#}");
+    }
+    if let Some(answer) = answer {
+        // A pipe gets what the model wrote; a terminal must not obey it.
+        if std::io::stdout().is_terminal() {
+            writeln!(anstream::stdout(), "{}", printable(answer))?;
+        } else {
+            writeln!(std::io::stdout(), "{answer}")?;
+        }
+    } else if arguments.quiet {
+        let reason = match end {
+            End::Failed(reason) => reason.clone(),
+            _ => "the limit of steps is reached".to_owned(),
+        };
+        complain(&format!("no answer: {}", printable_line(&reason)));
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! From arguments and environment to what an agent needs. What can be wrong is found here, before anything is asked.
+
+use std::io::{IsTerminal as _, Read as _};
+
+use gradus_github::agent::{Form, SessionFile, Settings as AgentSettings, State};
+use gradus_github::record::End;
+use gradus_github::tools::{Family, GITHUB_COM, GitHubTools, Limits, all_tools};
+use gradus_llm::Client;
+
+use super::Arguments;
+use crate::config::Environment;
+
+/// The longest request that is read from standard input.
+const LONGEST_REQUEST: u64 = 1 << 20;
+
+pub(super) struct Settings {
+    pub(super) client: Client,
+    pub(super) tools: GitHubTools,
+    pub(super) has_token: bool,
+    pub(super) agent: AgentSettings,
+    pub(super) state: State,
+    pub(super) first: First,
+    /// Where the trace is sent.
+    pub(super) otlp: Option<String>,
+}
+
+/// What is done first.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum First {
+    Request(String),
+    /// With a request that was put down.
+    GoOn,
+    /// Listen: the user types.
+    Listen,
+    Nothing,
+}
+
+impl Settings {
+    pub(super) fn read(arguments: &Arguments) -> Result<Settings, String> {
+        let environment = Environment::read();
+        if arguments.max_steps == 0 || arguments.max_calls == 0 {
+            return Err("--max-steps and --max-calls: give at least 1".to_owned());
+        }
+        let client = arguments.model.client(&environment, 1)?;
+        let token = Environment::secret(&arguments.token_env);
+        let url = arguments.github_url.as_ref().or(environment.github_url.as_ref());
+        let tools = GitHubTools::new(
+            url.map_or(GITHUB_COM, String::as_str),
+            token.as_ref().map(gradus_llm::Secret::expose),
+            limits(arguments)?,
+        )
+        .map_err(|error| error.to_string())?;
+        let kept = match &arguments.session {
+            Some(path) => SessionFile::new(path).read().map_err(|error| error.to_string())?,
+            None => None,
+        };
+        let (state, is_new) = match kept {
+            Some(state) => (state, false),
+            None => (State::new(&format!("{:016x}", fastrand::u64(..)), form(arguments)), true),
+        };
+        if !is_new && arguments.react.is_some_and(|react| react.form() != state.form) {
+            return Err(
+                "--react: the session in the file has the other form; leave it out, or name another file"
+                    .to_owned(),
+            );
+        }
+        let first = first(arguments, &state)?;
+        let otlp =
+            arguments.otlp.clone().or(environment.otlp_endpoint.filter(|_| arguments.trace_file.is_none()));
+        let otlp = otlp
+            .map(|url| crate::carrier::base_of(&url))
+            .transpose()
+            .map_err(|error| error.replace("--log-to-otlp", "--otlp"))?;
+        let agent = AgentSettings {
+            form: state.form,
+            max_steps: arguments.max_steps,
+            max_calls: arguments.max_calls,
+            max_tokens: arguments.model.max_tokens,
+            temperature: arguments.model.temperature(client.endpoint().provider),
+            context_tokens: arguments.model.context_tokens,
+            read_only: arguments.read_only,
+            confirm_destructive: !arguments.allow_destructive,
+            ..AgentSettings::default()
+        };
+        Ok(Settings { client, tools, has_token: token.is_some(), agent, state, first, otlp })
+    }
+}
+
+fn form(arguments: &Arguments) -> Form {
+    arguments.react.map_or_else(Form::default, super::arguments::ReactForm::form)
+}
+
+/// Which tools there are. What is destructive is among them: whether it may be done is asked when it is wanted.
+fn limits(arguments: &Arguments) -> Result<Limits, String> {
+    let known = all_tools();
+    let mut allowed: Vec<String> = Vec::new();
+    for name in &arguments.tools {
+        let family = name.parse::<Family>().ok();
+        let before = allowed.len();
+        allowed.extend(
+            known
+                .iter()
+                .filter(|(of, tool)| Some(*of) == family || *tool.definition.name == **name)
+                .map(|(_, tool)| tool.definition.name.to_string()),
+        );
+        if allowed.len() == before {
+            return Err(format!("--tools: there is no tool and no family of tools called {name:?}"));
+        }
+    }
+    Ok(Limits { read_only: arguments.read_only, allow_destructive: true, families: Vec::new(), allowed })
+}
+
+/// The same command goes on with what it began; another request begins when the last one has an end.
+fn first(arguments: &Arguments, state: &State) -> Result<First, String> {
+    let has_no_answer = state.is_under_way()
+        || state.end().is_some_and(|(end, _)| matches!(end, End::StepLimit | End::Failed(_)));
+    let request = match &arguments.request {
+        Some(request) => Some(request.clone()),
+        // A conversation's requests come one by one.
+        None if arguments.chat || has_no_answer || std::io::stdin().is_terminal() => None,
+        None => Some(read_request()?),
+    };
+    match request.map(|request| request.trim().to_owned()) {
+        Some(request) if has_no_answer && state.request.as_deref() == Some(&request) => Ok(First::GoOn),
+        Some(_) if state.is_under_way() => Err(format!(
+            "the session is still at work on {:?}; run it without a request to go on with that",
+            state.request.as_deref().unwrap_or_default()
+        )),
+        Some(request) if request.is_empty() => Err("the request is empty: say what is to be done".to_owned()),
+        Some(request) => Ok(First::Request(request)),
+        None if has_no_answer => Ok(First::GoOn),
+        None if arguments.chat => Ok(First::Listen),
+        None if state.end().is_some() => Ok(First::Nothing),
+        None => Err("say what is to be done: gradus agent \"REQUEST\", or --chat".to_owned()),
+    }
+}
+
+fn read_request() -> Result<String, String> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(LONGEST_REQUEST + 1).read_to_string(&mut text);
+    read.map_err(|error| format!("standard input cannot be read: {error}"))?;
+    if text.len() as u64 > LONGEST_REQUEST {
+        return Err("the request on standard input is longer than 1 MB".to_owned());
+    }
+    Ok(text)
+}

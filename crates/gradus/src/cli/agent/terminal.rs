@@ -1,0 +1,142 @@
+//! An agent at work, as a person at the terminal sees it. Nothing that a model or a tool says reaches the terminal raw.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use gradus_github::agent::{Approval, Call, Confirm, Observer, Seen};
+use gradus_github::record::End;
+use gradus_github::tools::BoxFuture;
+
+use super::super::complain;
+use crate::output::{BOLD, DIM, RED, YELLOW, printable, printable_line};
+
+/// Longer texts are cut: the trace has them whole.
+const MOST_CHARS: usize = 600;
+
+/// Shows steps on standard error.
+#[derive(Debug, Default)]
+pub(super) struct Display {
+    step: usize,
+    thought: Option<String>,
+}
+
+impl Observer for Display {
+    fn see(&mut self, seen: &Seen<'_>) {
+        match seen {
+            Seen::Begun { request, model, goes_on, .. } => {
+                (self.step, self.thought) = (0, None);
+                let how = if *goes_on { "goes on with" } else { "works on" };
+                let request = shorten(&printable_line(request));
+                anstream::eprintln!("{DIM}{} {how}:{DIM:#} {request}", printable_line(model));
+            }
+            Seen::Called { call, .. } => self.called(call),
+            Seen::Returned { observation, .. } => {
+                let text = indented(&shorten(&printable(&observation.text)));
+                if observation.is_error {
+                    anstream::eprintln!("  {RED}Observation (error):{RED:#} {text}");
+                } else {
+                    anstream::eprintln!("  {DIM}Observation:{DIM:#} {text}");
+                }
+            }
+            Seen::Waits { time, .. } => {
+                anstream::eprintln!("  {YELLOW}rate limited:{YELLOW:#} waiting {} s", time.as_secs());
+            }
+            Seen::Corrected { problem } => {
+                anstream::eprintln!(
+                    "\n{YELLOW}The reply could not be used:{YELLOW:#} {}",
+                    printable_line(problem)
+                );
+            }
+            Seen::Replied { reply: Err(failure) } => {
+                anstream::eprintln!(
+                    "\n{YELLOW}The model:{YELLOW:#} {}",
+                    printable_line(&failure.to_string())
+                );
+            }
+            Seen::Finished { end, .. } => match end {
+                End::Answered => anstream::eprintln!(),
+                End::StepLimit => anstream::eprintln!("\n{RED}Stopped:{RED:#} the limit of steps is reached"),
+                End::Failed(reason) => {
+                    anstream::eprintln!("\n{RED}Stopped:{RED:#} {}", printable_line(reason));
+                }
+            },
+            Seen::Asked { .. } | Seen::Replied { .. } | Seen::Confirmed { .. } => {}
+        }
+    }
+}
+
+impl Display {
+    fn called(&mut self, call: &Call) {
+        self.step += 1;
+        anstream::eprintln!("\n{BOLD}Step {}{BOLD:#}", self.step);
+        // Calls of one reply share their thought, which is shown once.
+        if let Some(thought) = &call.thought
+            && self.thought.as_ref() != Some(thought)
+        {
+            anstream::eprintln!("  Thought: {}", indented(&shorten(&printable(thought))));
+        }
+        self.thought.clone_from(&call.thought);
+        anstream::eprintln!("  Action: {BOLD}{}{BOLD:#}", printable_line(&call.name));
+        anstream::eprintln!("  Action Input: {}", indented(&shorten(&input(call))));
+    }
+}
+
+fn input(call: &Call) -> String {
+    let text = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
+    printable(&text).into_owned()
+}
+
+/// Asks on the terminal, if there is one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prompt;
+
+impl Prompt {
+    pub(super) fn is_possible() -> bool {
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+}
+
+impl Confirm for Prompt {
+    fn confirm<'c>(&'c self, call: &'c Call) -> BoxFuture<'c, Approval> {
+        Box::pin(async move {
+            anstream::eprintln!(
+                "\n{YELLOW}This takes something away, or is hard to take back:{YELLOW:#} {BOLD}{}{BOLD:#} {}",
+                printable_line(&call.name),
+                input(call)
+            );
+            anstream::eprint!("Allow it? [y/N] ");
+            let _ = std::io::stderr().flush();
+            // In a thread of its own, so that Ctrl-C is heard meanwhile.
+            let answer = tokio::task::spawn_blocking(read_line).await.ok().flatten().unwrap_or_default();
+            if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+                Approval::Approved
+            } else {
+                Approval::Refused("the user did not allow it".to_owned())
+            }
+        })
+    }
+}
+
+/// A line of standard input; none at its end.
+pub(super) fn read_line() -> Option<String> {
+    let mut line = String::new();
+    match std::io::stdin().read_line(&mut line) {
+        Ok(0) => None,
+        Ok(_) => Some(line),
+        Err(error) => {
+            complain(&format!("standard input cannot be read: {error}"));
+            None
+        }
+    }
+}
+
+/// Further lines stand below the first, moved in: no text can pass for a label of ours.
+fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n    ")
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{} … ({} more characters)", &text[..end], text[end..].chars().count()),
+        None => text.to_owned(),
+    }
+}

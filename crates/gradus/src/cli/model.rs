@@ -1,0 +1,95 @@
+//! Which model an agent thinks with, said as `eval` is told its judge.
+
+use clap::{Args, ValueEnum};
+use gradus_llm::{Client, Endpoint, Provider, RetryPolicy};
+
+use crate::config::{Environment, File};
+use crate::judging::{JudgeChoice, JudgeOptions, Temperature, temperature};
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct ModelOptions {
+    /// The model: a name (`gpt-4o`), or `openai:MODEL` / `anthropic:MODEL`. Without it: gpt-4o if OPENAI_API_KEY or
+    /// OPENAI_BASE_URL is set, claude-sonnet-5-5 if ANTHROPIC_API_KEY is.
+    #[arg(long, value_name = "MODEL", help_heading = "Model")]
+    pub(super) model: Option<String>,
+    /// The endpoint's address; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
+    #[arg(long, value_name = "URL", help_heading = "Model")]
+    base_url: Option<String>,
+    /// The endpoint's wire form, where the model's name does not tell.
+    #[arg(long, value_enum, value_name = "FORM", help_heading = "Model")]
+    provider: Option<ProviderName>,
+    /// The variable that holds the key [default: OPENAI_API_KEY or ANTHROPIC_API_KEY].
+    #[arg(long, value_name = "VARIABLE", help_heading = "Model")]
+    api_key_env: Option<String>,
+    /// How long one reply may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120.0, help_heading = "Model")]
+    timeout: f64,
+    /// Length of one reply at most.
+    #[arg(long, value_name = "TOKENS", default_value_t = 4096, help_heading = "Model")]
+    pub(super) max_tokens: u32,
+    /// The model's context: what does not fit is shortened, and marked.
+    #[arg(long, value_name = "TOKENS", default_value_t = 100_000, help_heading = "Model")]
+    pub(super) context_tokens: usize,
+    /// The model's temperature; `none` sends none [default: 0]. Anthropic takes none.
+    #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Model")]
+    temperature: Option<Temperature>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProviderName {
+    Openai,
+    Anthropic,
+}
+
+impl ModelOptions {
+    /// The model's endpoint. `gradus.toml` has no say: what it names is a judge.
+    pub(super) fn endpoint(&self, environment: &Environment) -> Result<Endpoint, String> {
+        if self.context_tokens < 4_000 || self.context_tokens < 2 * self.max_tokens as usize {
+            return Err(format!(
+                "--context-tokens {}: an agent needs at least 4000, and twice the {} tokens of a reply",
+                self.context_tokens, self.max_tokens
+            ));
+        }
+        let mut judge = self.model.clone();
+        if let Some(provider) = self.provider {
+            let name = match provider {
+                ProviderName::Openai => "openai",
+                ProviderName::Anthropic => "anthropic",
+            };
+            judge = Some(match &self.model {
+                Some(model) if model.starts_with(&format!("{name}:")) => model.clone(),
+                Some(model) => format!("{name}:{model}"),
+                None => name.to_owned(),
+            });
+        }
+        let options = JudgeOptions {
+            judge,
+            base_url: self.base_url.clone(),
+            timeout: Some(self.timeout),
+            ..JudgeOptions::default()
+        };
+        let mut environment = environment.clone();
+        if let Some(variable) = &self.api_key_env {
+            let key = Environment::secret(variable)
+                .ok_or_else(|| format!("--api-key-env: {variable} is not set"))?;
+            (environment.openai_key, environment.anthropic_key) = (Some(key.clone()), Some(key));
+        }
+        match JudgeChoice::of(&options, &environment, &File::default()) {
+            Ok(JudgeChoice::Model(endpoint)) => Ok(endpoint),
+            Ok(JudgeChoice::Offline { .. }) => Err(
+                "there is no model to think: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name an endpoint with --base-url and a model with --model"
+                    .to_owned(),
+            ),
+            Err(reason) => Err(reason.replace(", or use --judge offline", "").replace("--judge", "--model")),
+        }
+    }
+
+    pub(super) fn client(&self, environment: &Environment, concurrency: usize) -> Result<Client, String> {
+        Client::new(self.endpoint(environment)?, concurrency, RetryPolicy::default())
+    }
+
+    pub(super) fn temperature(&self, provider: Provider) -> Option<f64> {
+        let given = self.temperature.map_or(Some(0.0), |given| given.0);
+        given.filter(|_| provider == Provider::OpenAi)
+    }
+}
