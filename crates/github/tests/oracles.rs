@@ -177,3 +177,84 @@ async fn needless_looks_are_found_and_nothing_else() {
     assert!(played > 20);
     assert!(wrong.is_empty(), "{} of {played}\n{}", wrong.len(), wrong.join("\n"));
 }
+
+fn step(tool: &str, arguments: &Value) -> Move {
+    Move {
+        thought: "So it goes.".to_owned(),
+        tool: tool.to_owned(),
+        arguments: arguments.as_object().unwrap().clone(),
+    }
+}
+
+async fn verdicts(task: &Task, script: &Script) -> (Replay, RunRecord) {
+    let (theatre, world) = Theatre::new(task);
+    let record = theatre.play(task, script, &world).await;
+    (theatre.replay(task, &record, &world).await, record)
+}
+
+/// What is done and undone, what is done for nothing, and numbers that move up when it goes.
+#[tokio::test]
+async fn detours_of_writes_are_found() {
+    let suite = Suite::built_in().unwrap();
+    let task = suite.task("comment-on-an-issue").unwrap();
+    let mut script = task.oracle.clone();
+    script.insert(0, step("star_repo", &json!({"owner": "octo", "repo": "demo"})));
+    script.insert(1, step("unstar_repo", &json!({"owner": "octo", "repo": "demo"})));
+    let (replay, _) = verdicts(task, &script).await;
+    assert!(replay.passed);
+    assert_eq!(unnecessary(&replay), [1, 2], "{replay:#?}");
+    assert_eq!(replay.shortest, [3]);
+    assert!((replay.ratio - 3.0).abs() < 1e-9);
+
+    // A branch that is made and deleted before the real one: commits have other names without it.
+    let task = suite.task("readme-through-a-pull-request").unwrap();
+    let mut script = task.oracle.clone();
+    let at = task.oracle.steps.iter().position(|step| step.tool == "create_branch").unwrap();
+    let sha = task.oracle.steps[at].arguments["sha"].clone();
+    script.insert(
+        at,
+        step("create_branch", &json!({"owner": "octo", "repo": "demo", "branch": "tmp", "sha": sha})),
+    );
+    script.insert(at + 1, step("delete_branch", &json!({"owner": "octo", "repo": "demo", "branch": "tmp"})));
+    let (replay, _) = verdicts(task, &script).await;
+    assert!(replay.passed);
+    assert_eq!(unnecessary(&replay), [at + 1, at + 2], "{replay:#?}");
+}
+
+#[tokio::test]
+async fn a_run_that_did_not_do_its_task_is_told_apart() {
+    let suite = Suite::built_in().unwrap();
+    let task = suite.task("update-a-file").unwrap();
+    let mut script = task.oracle.clone();
+    script.steps.truncate(1);
+    script.answer = "I could not do it.".to_owned();
+    let look = script.steps[0].clone();
+    script.insert(1, look);
+    let (replay, _) = verdicts(task, &script).await;
+    assert!(!replay.passed);
+    assert_eq!(unnecessary(&replay), [2]);
+    assert_eq!(replay.steps_that_are(Need::Unknown), [1]);
+}
+
+/// An agent with tools of its own is known by its requests; another world is noticed.
+#[tokio::test]
+async fn requests_are_replayed_and_other_worlds_are_noticed() {
+    let suite = Suite::built_in().unwrap();
+    let task = suite.task("update-a-file").unwrap();
+    let (theatre, world) = Theatre::new(task);
+    let mut script = task.oracle.clone();
+    script.insert(0, step("get_repo", &json!({"owner": "octo", "repo": "demo"})));
+    let mut record = theatre.play(task, &script, &world).await;
+    for step in &mut record.steps {
+        step.tool = format!("their_{}", step.tool);
+        let last = &record.exchanges[step.exchanges.end - 1];
+        step.arguments = serde_json::from_str(&last.body).unwrap_or_default();
+        step.observation.clone_from(&last.answer);
+    }
+    let replay = theatre.replay(task, &record, &world).await;
+    assert!(replay.passed);
+    assert_eq!(unnecessary(&replay), [1], "{replay:#?}");
+    let other = suite.task("create-a-repository").unwrap().world().unwrap();
+    let replay = theatre.replay(task, &record, &other).await;
+    assert_eq!(replay.steps_that_are(Need::Unknown).len(), record.steps.len(), "{replay:#?}");
+}

@@ -64,7 +64,7 @@ fn waited_before(record: &RunRecord, index: usize) -> i64 {
     let begin = record.steps[index].exchanges.start;
     let first = record.exchanges.get(begin).filter(|_| !record.steps[index].exchanges.is_empty());
     let before = begin.checked_sub(1).and_then(|one| record.exchanges.get(one));
-    first.zip(before).map_or(0, |(first, before)| (first.from.0 - before.to.0).max(0))
+    first.zip(before).map_or(0, |(first, before)| first.from.0.saturating_sub(before.to.0).max(0))
 }
 
 async fn act(

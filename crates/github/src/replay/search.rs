@@ -16,7 +16,7 @@ use crate::tools::Effect;
 fn most_replays(steps: usize) -> usize {
     40 + 4 * steps
 }
-/// A longer run is not searched, only looked at.
+/// A longer run is not looked at.
 const MOST_STEPS: usize = 500;
 
 pub(super) struct Search<'s> {
@@ -45,6 +45,11 @@ impl<'s> Search<'s> {
 
     pub(super) async fn run(mut self) -> Replay {
         let all: Kept = (0..self.record.steps.len()).collect();
+        if all.len() > MOST_STEPS {
+            let why = format!("runs of more than {MOST_STEPS} steps are not played again");
+            self.cut_short = true;
+            return self.report(false, &all, |_, _| (Need::Unknown, why.clone()));
+        }
         let Performance { checks, record } = self.perform(&all).await;
         let passed = checks.iter().all(|(_, holds)| *holds);
         if let Some(why) = self.cannot_be_told(&record) {
@@ -150,9 +155,6 @@ impl<'s> Search<'s> {
 
     /// A run that goes another way when it is played again cannot be searched.
     fn cannot_be_told(&self, again: &RunRecord) -> Option<String> {
-        if self.record.steps.len() > MOST_STEPS {
-            return Some(format!("more than {MOST_STEPS} steps are not searched"));
-        }
         let differs = self
             .record
             .steps

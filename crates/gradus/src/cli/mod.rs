@@ -7,6 +7,7 @@ mod eval;
 mod keys;
 mod model;
 mod outputs;
+mod replay;
 mod report;
 mod rubrics;
 mod serve;
@@ -59,6 +60,8 @@ enum Command {
     Agent(Box<agent::Arguments>),
     /// A GitHub to practise on: its REST API, with a known state, on this machine only.
     Simulate(simulate::Arguments),
+    /// Says which steps of a benchmark's runs were needed, by playing them again without the others.
+    Replay(replay::Arguments),
     /// Looks after a server's store: check, compact, export, import, backup.
     Store(store::Arguments),
     /// API keys of a server that others can reach.
@@ -85,6 +88,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(arguments) => Ok(serve::run(arguments)),
         Command::Agent(arguments) => agent::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
         Command::Store(arguments) => store::run(arguments),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
