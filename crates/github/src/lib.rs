@@ -4,7 +4,12 @@
 
 pub mod agent;
 pub mod mcp;
+pub mod bench;
+pub mod policy;
 pub mod record;
+pub mod replay;
+pub mod rules;
 pub mod simulator;
+pub mod suite;
 pub mod tools;
 pub mod trace;

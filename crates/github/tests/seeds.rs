@@ -108,6 +108,26 @@ fn w4_does_not_fit_on_a_page() {
     assert!((20..100).contains(&stale["total_count"].as_u64().unwrap()), "{}", stale["total_count"]);
 }
 
+#[test]
+fn w4_has_a_file_that_changes_most_often() {
+    let mut lab = Lab::new("w4");
+    let last = lab.read("/repos/octo/atlas/commits?per_page=100");
+    assert_eq!(last, lab.read("/repos/octo/atlas/commits?per_page=100&since=2025-09-04T00:00:00Z"));
+    let mut counts = std::collections::BTreeMap::<String, u32>::new();
+    for commit in last.as_array().unwrap() {
+        let whole = lab.read(&format!("/repos/octo/atlas/commits/{}", commit["sha"].as_str().unwrap()));
+        for file in whole["files"].as_array().unwrap() {
+            *counts.entry(file["filename"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+    }
+    counts.retain(|path, _| !path.starts_with(".github/"));
+    let mut counts: Vec<(u32, String)> = counts.into_iter().map(|(path, count)| (count, path)).collect();
+    counts.sort();
+    let most: Vec<(u32, &str)> =
+        counts.iter().rev().take(2).map(|(count, path)| (*count, path.as_str())).collect();
+    assert_eq!(most, [(15, "src/router.py"), (13, "src/models.py")]);
+}
+
 /// Each broken file with what its error must say.
 #[test]
 fn broken_seeds_say_where() {

@@ -150,7 +150,7 @@ impl Fault {
 }
 
 /// Whether a text is as the pattern says; `*` is any text. Linear: each piece is looked for once.
-fn like(pattern: &str, text: &str) -> bool {
+pub(crate) fn like(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
     let pieces: Vec<&str> = pieces.collect();

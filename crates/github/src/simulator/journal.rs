@@ -47,7 +47,8 @@ pub struct Exchange {
     /// Whether a fault had a hand in it.
     pub fault: bool,
     pub body: String,
-    /// The answer's headers that rules ask for: `link`, `retry-after`, `x-ratelimit-remaining`.
+    /// The answer's headers that rules ask for: `link`, `retry-after`, `x-ratelimit-remaining`,
+    /// `x-ratelimit-reset`.
     pub headers: Vec<(String, String)>,
     pub answer: String,
 }

@@ -24,6 +24,7 @@ mod view;
 mod world;
 
 pub use difference::{Difference, What, difference};
+pub(crate) use fault::like;
 pub use fault::{Effect, Fault};
 pub use http::{Method, Request, Response};
 pub use inventory::{Inventory, inventory};

@@ -23,7 +23,7 @@ use super::{CONTROL, control};
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
 /// A world takes in no more than this; what it holds grows with what is sent.
 const MOST_BYTES: usize = 1 << 30;
-const EXCHANGED_HEADERS: [&str; 3] = ["link", "retry-after", "x-ratelimit-remaining"];
+const EXCHANGED_HEADERS: [&str; 4] = ["link", "retry-after", "x-ratelimit-remaining", "x-ratelimit-reset"];
 /// What a write costs beside its body.
 const WRITE_BYTES: usize = 1 << 10;
 
@@ -90,6 +90,11 @@ impl World {
     /// What was kept, oldest first.
     pub fn exchanges(&self) -> &[Exchange] {
         self.journal.exchanges()
+    }
+
+    /// What is still to go wrong.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
     }
 
     pub fn add_fault(&mut self, fault: Fault) {

@@ -7,6 +7,7 @@ mod eval;
 mod keys;
 mod model;
 mod outputs;
+mod replay;
 mod report;
 mod rubrics;
 mod serve;
@@ -62,6 +63,8 @@ enum Command {
     Simulate(simulate::Arguments),
     /// What the agent can do: the tools for GitHub, and those of MCP servers.
     Tools(tools::Arguments),
+    /// Says which steps of a benchmark's runs were needed, by playing them again without the others.
+    Replay(replay::Arguments),
     /// Looks after a server's store: check, compact, export, import, backup.
     Store(store::Arguments),
     /// API keys of a server that others can reach.
@@ -89,6 +92,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Agent(arguments) => agent::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Tools(arguments) => tools::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
         Command::Store(arguments) => store::run(arguments),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use gradus_eval::report::{GateResult, GateVerdict, RunReader, Summary};
+use gradus_eval::report::{GateResult, GateVerdict, Metric, RunReader, Summary};
 
 use crate::output::{csv, html, json, junit, markdown, summary};
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(super) struct Outputs {
     /// Tables: the steps, one file for each evaluation, and all combined; into a folder.
     #[arg(long, value_name = "DIR", help_heading = "Outputs (- is standard output)")]
@@ -87,6 +87,7 @@ impl Outputs {
         reader: &mut RunReader,
         found: &Summary,
         gates: &[GateResult],
+        addition: &dyn Addition,
     ) -> anyhow::Result<()> {
         if let Some(folder) = &self.csv {
             csv::write(reader, folder).with_context(|| folder.display().to_string())?;
@@ -108,7 +109,11 @@ impl Outputs {
             written().with_context(|| path.display().to_string())
         };
         to(&self.json, &mut |out| {
-            json::write_pretty(&serde_json::json!({"summary": found, "gates": gates}), out)?;
+            let mut document = serde_json::json!({"summary": found, "gates": gates});
+            if let (Some((name, more)), Some(fields)) = (addition.document()?, document.as_object_mut()) {
+                fields.insert(name.to_owned(), more);
+            }
+            json::write_pretty(&document, out)?;
             Ok(writeln!(out)?)
         })?;
         to(&self.jsonl, &mut |out| {
@@ -121,12 +126,38 @@ impl Outputs {
         to(&self.html, &mut |out| Ok(html::write(found, gates, out)?))?;
         if !stdout_is_taken {
             let mut out = BufWriter::new(anstream::stdout().lock());
+            addition.print(&mut out)?;
             summary::print(found, gates, &mut out)?;
             out.flush()?;
         }
         Ok(())
     }
 }
+
+/// What another command adds to a run's results.
+pub(super) trait Addition {
+    /// More numbers, beside those of the evaluations; gates can be about them. Asked for once, before anything is written.
+    fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<Metric>> {
+        let _ = reader;
+        Ok(Vec::new())
+    }
+
+    /// For the JSON document: a name, and what it holds.
+    fn document(&self) -> anyhow::Result<Option<(&'static str, serde_json::Value)>> {
+        Ok(None)
+    }
+
+    /// For people, before the summary.
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let _ = out;
+        Ok(())
+    }
+}
+
+/// Nothing is added.
+pub(super) struct NoAddition;
+
+impl Addition for NoAddition {}
 
 pub(super) fn has_failed(gates: &[GateResult]) -> bool {
     gates.iter().any(|gate| gate.verdict == GateVerdict::Fail)

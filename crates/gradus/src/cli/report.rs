@@ -8,7 +8,7 @@ use gradus_eval::run::{RunRecord, RunState, StateFolder};
 
 use super::Exit;
 use super::destinations::{self, Destinations, Ready};
-use super::outputs::{Outputs, has_failed};
+use super::outputs::{NoAddition, Outputs, has_failed};
 use super::sources::complain;
 use crate::config::{Environment, File, PhoenixSection};
 use crate::phoenix::Address;
@@ -91,7 +91,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut reader = RunReader::open(&folder)?;
     let summary = Summary::of(&mut reader)?;
     let results: Vec<_> = gates.iter().map(|gate| gate.check(&summary, arguments.outputs.strict)).collect();
-    arguments.outputs.write(&mut reader, &summary, &results)?;
+    arguments.outputs.write(&mut reader, &summary, &results, &NoAddition)?;
     let sent = match destinations {
         Some(ready) => ready.send(&folder, &mut reader)?,
         None => Exit::Pass,

@@ -19,6 +19,8 @@ pub(crate) use logging::LogFormat;
 pub(crate) use settings::{Given, Summary};
 pub(crate) use state::now_ns;
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,6 +28,7 @@ use std::time::Duration;
 use gradus_store::{Store, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 
 use live::Live;
 use settings::{Reloadable, Settings};
@@ -55,73 +58,113 @@ pub(crate) fn run(given: &Given, format: LogFormat) -> Result<(), String> {
 
 async fn serve(
     given: &Given,
-    mut settings: Settings,
+    settings: Settings,
     reloadable: Reloadable,
     store: Store,
 ) -> Result<(), String> {
-    let http = listen::bind(settings.http, "--http").await?;
-    if let Ok(address) = http.local_addr()
-        && settings.public_url == format!("http://{}", settings.http)
-    {
-        // Links lead to where it really listens.
-        settings.public_url = format!("http://{address}");
-    }
-    // Port 0 is a free one, and another one each time.
-    let grpc = if settings.http == settings.grpc && settings.http.port() != 0 {
-        None
-    } else {
-        Some(listen::bind(settings.grpc, "--grpc").await?)
-    };
-    let phoenix = match settings.phoenix {
-        Some(address) => Some(listen::bind(address, "--phoenix-port").await?),
-        None => None,
-    };
     let failed = |error: std::io::Error| format!("the server cannot start: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
-    let server = Arc::new(Server::new(store, settings, reloadable));
-    let guard = Arc::new(auth::Guard::new(Arc::clone(&server)));
-    let router =
-        api::router(Arc::clone(&server)).layer(axum::middleware::from_fn_with_state(guard, auth::guard));
-    let mut live = Live::start(&server).map_err(failed)?;
-    let (stop, stopped) = watch::channel(false);
-    let connections = Arc::new(Semaphore::new(server.settings.connections));
-    let mut listening = Vec::new();
-    let address = |listener: &tokio::net::TcpListener| {
-        listener.local_addr().map(|address| address.to_string()).unwrap_or_default()
-    };
-    tracing::info!(
-        http = address(&http),
-        grpc = grpc.as_ref().map_or_else(|| address(&http), address),
-        phoenix = phoenix.as_ref().map(address),
-        data = %server.settings.data.display(),
-        keys = server.settings.needs_key,
-        "listening"
-    );
-    for listener in [Some(http), grpc, phoenix].into_iter().flatten() {
-        let (router, connections, stopped) = (router.clone(), Arc::clone(&connections), stopped.clone());
-        listening.push(tokio::spawn(listen::serve(listener, router, connections, stopped)));
-    }
-    let retaining = tokio::spawn(retain(Arc::clone(&server)));
+    let mut running = Running::start(settings, reloadable, store).await?;
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hang_up.recv() => reload(given, &server, &mut live),
+            _ = hang_up.recv() => reload(given, &running.server, &mut running.live),
         }
     }
-    tracing::info!("going down: finishing what is under way");
-    server.is_stopping.store(true, Ordering::Relaxed);
-    let _ = stop.send(true);
-    retaining.abort();
-    for task in listening {
-        let _ = task.await;
-    }
-    live.stop().await;
-    drop(router);
-    tracing::info!("stopped; everything that was acknowledged is stored");
+    running.stop().await;
     Ok(())
+}
+
+/// A server at work.
+pub(crate) struct Running {
+    /// Where HTTP is answered.
+    pub(crate) http: SocketAddr,
+    server: Arc<Server>,
+    live: Live,
+    stop: watch::Sender<bool>,
+    listening: Vec<JoinHandle<()>>,
+    retaining: JoinHandle<()>,
+}
+
+impl Running {
+    async fn start(mut settings: Settings, reloadable: Reloadable, store: Store) -> Result<Running, String> {
+        let http = listen::bind(settings.http, "--http").await?;
+        let http_address = http.local_addr().map_err(|error| format!("the server cannot start: {error}"))?;
+        if settings.public_url == format!("http://{}", settings.http) {
+            // Links lead to where it really listens.
+            settings.public_url = format!("http://{http_address}");
+        }
+        // Port 0 is a free one, and another one each time.
+        let grpc = if settings.http == settings.grpc && settings.http.port() != 0 {
+            None
+        } else {
+            Some(listen::bind(settings.grpc, "--grpc").await?)
+        };
+        let phoenix = match settings.phoenix {
+            Some(address) => Some(listen::bind(address, "--phoenix-port").await?),
+            None => None,
+        };
+        let server = Arc::new(Server::new(store, settings, reloadable));
+        let guard = Arc::new(auth::Guard::new(Arc::clone(&server)));
+        let router =
+            api::router(Arc::clone(&server)).layer(axum::middleware::from_fn_with_state(guard, auth::guard));
+        let live = Live::start(&server).map_err(|error| format!("the server cannot start: {error}"))?;
+        let (stop, stopped) = watch::channel(false);
+        let connections = Arc::new(Semaphore::new(server.settings.connections));
+        let mut listening = Vec::new();
+        let address = |listener: &tokio::net::TcpListener| {
+            listener.local_addr().map(|address| address.to_string()).unwrap_or_default()
+        };
+        tracing::info!(
+            http = address(&http),
+            grpc = grpc.as_ref().map_or_else(|| address(&http), address),
+            phoenix = phoenix.as_ref().map(address),
+            data = %server.settings.data.display(),
+            keys = server.settings.needs_key,
+            "listening"
+        );
+        for listener in [Some(http), grpc, phoenix].into_iter().flatten() {
+            let (router, connections, stopped) = (router.clone(), Arc::clone(&connections), stopped.clone());
+            listening.push(tokio::spawn(listen::serve(listener, router, connections, stopped)));
+        }
+        let retaining = tokio::spawn(retain(Arc::clone(&server)));
+        Ok(Running { http: http_address, server, live, stop, listening, retaining })
+    }
+
+    /// Receives only what comes from this machine, on free ports, and keeps it in this folder; settings of the user's own
+    /// servers are nothing to it.
+    pub(crate) async fn start_private(data: &Path) -> Result<Running, String> {
+        let config = data.join("private.toml");
+        std::fs::write(&config, "").map_err(|error| format!("{}: {error}", config.display()))?;
+        let free = || Some("127.0.0.1:0".to_owned());
+        let given = Given {
+            http: free(),
+            grpc: free(),
+            phoenix_port: None,
+            data: Some(data.to_owned()),
+            config: Some(config),
+        };
+        let (settings, reloadable) = given.settings()?;
+        let options = StoreOptions { most_queued_bytes: settings.memory_bytes / 2 };
+        let store = Store::open(&settings.data, options).map_err(|error| error.to_string())?;
+        Running::start(settings, reloadable, store).await
+    }
+
+    /// Finishes what is under way, and lets go of the store.
+    pub(crate) async fn stop(self) {
+        tracing::info!("going down: finishing what is under way");
+        self.server.is_stopping.store(true, Ordering::Relaxed);
+        let _ = self.stop.send(true);
+        self.retaining.abort();
+        for task in self.listening {
+            let _ = task.await;
+        }
+        self.live.stop().await;
+        tracing::info!("stopped; everything that was acknowledged is stored");
+    }
 }
 
 fn reload(given: &Given, server: &Arc<Server>, live: &mut Live) {

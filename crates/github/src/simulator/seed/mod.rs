@@ -88,6 +88,14 @@ impl Seed {
         Ok(seed)
     }
 
+    /// Of a seed that is part of another file: what errors call that, and where files that it extends are.
+    #[must_use]
+    pub(crate) fn placed(mut self, origin: &str, folder: Option<&Path>) -> Seed {
+        origin.clone_into(&mut self.origin);
+        self.folder = folder.map(Path::to_owned);
+        self
+    }
+
     /// The world that it tells of.
     pub fn world(&self) -> Result<World, SeedError> {
         let mut layers = Vec::new();

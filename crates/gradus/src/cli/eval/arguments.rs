@@ -19,8 +19,25 @@ pub(in crate::cli) struct Arguments {
     #[command(flatten)]
     pub(super) which: SourceOptions,
 
+    /// Judge N trajectories only, chosen at random.
+    #[arg(long, value_name = "N", help_heading = "What is judged")]
+    pub(super) sample: Option<usize>,
+    /// The same seed chooses the same trajectories.
+    #[arg(long, value_name = "S", default_value_t = 0, help_heading = "What is judged")]
+    pub(super) seed: u64,
+    /// Say what would be asked and what it would cost, and stop.
+    #[arg(long, help_heading = "Limits")]
+    pub(super) dry_run: bool,
+
     #[command(flatten)]
-    pub(super) judge: JudgeOptions,
+    pub(super) grading: Grading,
+}
+
+/// How trajectories are judged, wherever they come from, and what becomes of that: the same for `eval` and `bench`.
+#[derive(Args, Clone)]
+pub(in crate::cli) struct Grading {
+    #[command(flatten)]
+    pub(in crate::cli) judge: JudgeOptions,
 
     /// Which evaluations to run, by name [default: all].
     #[arg(long, short, value_name = "NAME", value_delimiter = ',', help_heading = "What is judged")]
@@ -34,16 +51,7 @@ pub(in crate::cli) struct Arguments {
     /// Lines of `name: text`, added to the descriptions of tools.
     #[arg(long, value_name = "FILE", help_heading = "What is judged")]
     pub(super) tool_notes: Option<PathBuf>,
-    /// Judge N trajectories only, chosen at random.
-    #[arg(long, value_name = "N", help_heading = "What is judged")]
-    pub(super) sample: Option<usize>,
-    /// The same seed chooses the same trajectories.
-    #[arg(long, value_name = "S", default_value_t = 0, help_heading = "What is judged")]
-    pub(super) seed: u64,
 
-    /// Say what would be asked and what it would cost, and stop.
-    #[arg(long, help_heading = "Limits")]
-    pub(super) dry_run: bool,
     /// Stop before the run costs more than this.
     #[arg(long, value_name = "DOLLARS", help_heading = "Limits")]
     pub(super) max_cost: Option<f64>,
@@ -56,21 +64,28 @@ pub(in crate::cli) struct Arguments {
 
     /// Where runs and verdicts are kept [default: .gradus].
     #[arg(long, value_name = "DIR", help_heading = "Runs")]
-    pub(super) state_dir: Option<PathBuf>,
+    pub(in crate::cli) state_dir: Option<PathBuf>,
     /// Judge everything anew: take up no earlier run or read, use no earlier verdict.
     #[arg(long, help_heading = "Runs")]
-    pub(super) fresh: bool,
+    pub(in crate::cli) fresh: bool,
     /// Settings; else gradus.toml if it is here.
     #[arg(long, value_name = "FILE", help_heading = "Runs")]
-    pub(super) config: Option<PathBuf>,
+    pub(in crate::cli) config: Option<PathBuf>,
     /// No progress.
     #[arg(long, short, help_heading = "Runs")]
-    pub(super) quiet: bool,
+    pub(in crate::cli) quiet: bool,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
+    pub(in crate::cli) outputs: Outputs,
     #[command(flatten)]
     pub(super) destinations: Destinations,
+}
+
+impl Arguments {
+    /// All of these sources, with nothing left out.
+    pub(in crate::cli) fn of(sources: Vec<String>, grading: Grading) -> Arguments {
+        Arguments { sources, which: SourceOptions::default(), sample: None, seed: 0, dry_run: false, grading }
+    }
 }
 
 const EXAMPLES: &str = "\

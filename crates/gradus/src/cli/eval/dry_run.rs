@@ -14,7 +14,8 @@ use super::settings::Settings;
 pub(super) fn run(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
     // Nothing is made: a cache that is not there is empty.
     let path = gradus_eval::run::StateFolder::at(&settings.state_dir).cache_path();
-    let cache = (path.is_file() && !arguments.fresh).then(|| VerdictCache::open(&path)).transpose()?;
+    let cache =
+        (path.is_file() && !arguments.grading.fresh).then(|| VerdictCache::open(&path)).transpose()?;
     let mut estimator =
         Estimator::new(settings.evaluators.clone(), settings.judge.clone(), settings.tool_texts(), cache);
     let source = Source { sources: settings.sources.clone(), sample: arguments.sample, seed: arguments.seed };
@@ -28,7 +29,7 @@ pub(super) fn run(arguments: &Arguments, settings: &Settings) -> anyhow::Result<
     }
     let mut out = anstream::stdout().lock();
     let total = print(&estimator, settings, found, &mut out)?;
-    if let (Some(most), Some(total)) = (arguments.max_cost, total)
+    if let (Some(most), Some(total)) = (arguments.grading.max_cost, total)
         && total > most
     {
         complain(&format!("that is more than --max-cost {most}: the run would stop early"));

@@ -6,7 +6,7 @@ mod judge_source;
 mod progress;
 mod settings;
 
-pub(super) use arguments::Arguments;
+pub(super) use arguments::{Arguments, Grading};
 
 use std::io::IsTerminal;
 
@@ -18,43 +18,61 @@ use gradus_llm::{CallError, Failure};
 
 use super::Exit;
 use super::destinations::{self, Ready};
-use super::outputs::has_failed;
+use super::outputs::{Addition, NoAddition, has_failed};
 use super::sources::{Read, complain};
 use settings::Settings;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let (settings, destinations) = match Settings::read(arguments).and_then(|settings| {
-        arguments.outputs.prepare(&arguments.sources)?;
-        // A look costs nothing, so nobody has to be there for its results.
-        let destinations = match arguments.dry_run {
-            true => None,
-            false => prepare_destinations(arguments, &settings)?,
-        };
-        Ok((settings, destinations))
-    }) {
+    let prepared = match Prepared::new(arguments, &[]) {
         Ok(prepared) => prepared,
         Err(reason) => {
             complain(&reason);
             return Ok(Exit::BadInput);
         }
     };
-    if settings.offline_by_default {
+    if prepared.settings.offline_by_default {
         complain(
             "no OPENAI_API_KEY or ANTHROPIC_API_KEY is set: judging with `offline`, which is rules and no model",
         );
     }
     if arguments.dry_run {
-        return dry_run::run(arguments, &settings);
+        return dry_run::run(arguments, &prepared.settings);
     }
-    match judge(arguments, &settings, destinations) {
-        Ok(exit) => Ok(exit),
-        Err(error) => match error.downcast_ref::<RunFileError>() {
-            Some(file) => {
-                complain(&file_advice(file));
-                Ok(Exit::Unexpected)
-            }
-            None => Err(error),
-        },
+    prepared.judge(&mut NoAddition)
+}
+
+/// A run that can begin: all that could be wrong with its settings was looked for.
+pub(super) struct Prepared<'a> {
+    arguments: &'a Arguments,
+    settings: Settings,
+    destinations: Option<Ready>,
+}
+
+impl<'a> Prepared<'a> {
+    /// `more_metrics` are those that an addition will bring, for gates.
+    pub(super) fn new(arguments: &'a Arguments, more_metrics: &[&str]) -> Result<Prepared<'a>, String> {
+        let settings = Settings::read(arguments, more_metrics)?;
+        arguments.grading.outputs.prepare(&arguments.sources)?;
+        // A look costs nothing, so nobody has to be there for its results.
+        let destinations = match arguments.dry_run {
+            true => None,
+            false => prepare_destinations(arguments, &settings)?,
+        };
+        Ok(Prepared { arguments, settings, destinations })
+    }
+
+    /// Judges all there is, and writes what that comes to.
+    pub(super) fn judge(self, addition: &mut dyn Addition) -> anyhow::Result<Exit> {
+        match judge(self.arguments, &self.settings, self.destinations, addition) {
+            Ok(exit) => Ok(exit),
+            Err(error) => match error.downcast_ref::<RunFileError>() {
+                Some(file) => {
+                    complain(&file_advice(file));
+                    Ok(Exit::Unexpected)
+                }
+                None => Err(error),
+            },
+        }
     }
 }
 
@@ -62,10 +80,15 @@ fn prepare_destinations(arguments: &Arguments, settings: &Settings) -> Result<Op
     let read_from: Vec<_> = settings.sources.phoenixes().collect();
     let phoenix = arguments.which.phoenix.as_deref();
     let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::record).collect();
-    arguments.destinations.prepare(phoenix, &read_from, &settings.phoenix, &evaluators)
+    arguments.grading.destinations.prepare(phoenix, &read_from, &settings.phoenix, &evaluators)
 }
 
-fn judge(arguments: &Arguments, settings: &Settings, destinations: Option<Ready>) -> anyhow::Result<Exit> {
+fn judge(
+    arguments: &Arguments,
+    settings: &Settings,
+    destinations: Option<Ready>,
+    addition: &mut dyn Addition,
+) -> anyhow::Result<Exit> {
     let state = StateFolder::open(&settings.state_dir)?;
     let cache = VerdictCache::open(&state.cache_path())?;
     let (mut folder, is_new) = begin_run(&state, arguments, settings)?;
@@ -79,7 +102,7 @@ fn judge(arguments: &Arguments, settings: &Settings, destinations: Option<Ready>
     folder.record.stopped_because = why(&end);
     folder.save()?;
     let mut reader = RunReader::open(&folder)?;
-    let summary = Summary::of(&mut reader)?;
+    let mut summary = Summary::of(&mut reader)?;
     if summary.trajectories == 0 && end == RunEnd::Finished {
         // A run about nothing is not worth keeping; one that was taken up is about something, even if its source is gone.
         if is_new {
@@ -87,10 +110,11 @@ fn judge(arguments: &Arguments, settings: &Settings, destinations: Option<Ready>
         }
         return Ok(read.exit(0));
     }
+    summary.metrics.extend(addition.metrics(&mut reader)?);
     let gates: Vec<_> =
-        settings.gates.iter().map(|gate| gate.check(&summary, arguments.outputs.strict)).collect();
-    arguments.outputs.write(&mut reader, &summary, &gates)?;
-    if let Some(advice) = advice(&end, settings, arguments.fresh) {
+        settings.gates.iter().map(|gate| gate.check(&summary, arguments.grading.outputs.strict)).collect();
+    arguments.grading.outputs.write(&mut reader, &summary, &gates, addition)?;
+    if let Some(advice) = advice(&end, settings, arguments.grading.fresh) {
         complain(&advice);
     }
     if let Some(reason) = nothing_judged(&summary, settings) {
@@ -125,7 +149,7 @@ fn begin_run(
 ) -> Result<(RunFolder, bool), RunFileError> {
     let fingerprint = fingerprint(arguments, settings);
     // What comes on standard input may be something else each time.
-    let can_be_taken_up = !arguments.fresh && !arguments.sources.iter().any(|source| source == "-");
+    let can_be_taken_up = !arguments.grading.fresh && !arguments.sources.iter().any(|source| source == "-");
     if can_be_taken_up && let Some(mut folder) = state.resume(&fingerprint) {
         complain(&format!("taking up run {}, which was cut off", folder.record.run_id));
         folder.record.state = RunState::Running;
@@ -162,12 +186,12 @@ fn judge_all(
         judge: settings.judge.clone(),
         tools: settings.tool_texts(),
         limits: settings.limits,
-        ignore_cache: arguments.fresh,
+        ignore_cache: arguments.grading.fresh,
     };
     if settings.judge.is_some() {
         crate::file_limit::raise(settings.limits.concurrency);
     }
-    let mut watcher = progress::Bar::new(arguments.quiet, settings.judge.is_some());
+    let mut watcher = progress::Bar::new(arguments.grading.quiet, settings.judge.is_some());
     // One thread: a call to a judge is all waiting, and handing it between threads costs more than it gains.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let sources = judge_source::Source {

@@ -34,47 +34,48 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn read(arguments: &Arguments) -> Result<Settings, String> {
+    pub(super) fn read(arguments: &Arguments, more_metrics: &[&str]) -> Result<Settings, String> {
         let environment = Environment::read();
-        let file = File::read(arguments.config.as_deref().or(environment.config.as_deref()))?;
-        let choice = JudgeChoice::of(&arguments.judge, &environment, &file)?;
+        let file = File::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
+        let choice = JudgeChoice::of(&arguments.grading.judge, &environment, &file)?;
         let judge = match &choice {
             JudgeChoice::Offline { .. } => None,
             JudgeChoice::Model(endpoint) => {
-                let mut judge = model_judge(endpoint, &arguments.judge, &file)?;
-                judge.client = judge.client.with_max_calls(arguments.max_calls);
+                let mut judge = model_judge(endpoint, &arguments.grading.judge, &file)?;
+                judge.client = judge.client.with_max_calls(arguments.grading.max_calls);
                 Some(Arc::new(judge))
             }
         };
         if arguments.sample == Some(0) {
             return Err("--sample: give at least 1".to_owned());
         }
-        let library = library(&arguments.rubrics, &file)?;
-        let names = if arguments.evaluators.is_empty() {
+        let library = library(&arguments.grading.rubrics, &file)?;
+        let names = if arguments.grading.evaluators.is_empty() {
             file.eval.evaluators.clone().unwrap_or_default()
         } else {
-            arguments.evaluators.clone()
+            arguments.grading.evaluators.clone()
         };
-        let evaluators = evaluators(&library, &names, judge.as_deref(), !arguments.judge.text_answers)?;
-        let gates = gates(arguments, &file, &evaluators)?;
+        let evaluators =
+            evaluators(&library, &names, judge.as_deref(), !arguments.grading.judge.text_answers)?;
+        let gates = gates(arguments, &file, &evaluators, more_metrics)?;
         check_names(&file.phoenix, &library)?;
         let places = Places {
-            config: arguments.config.as_deref(),
-            state_dir: arguments.state_dir.as_deref(),
-            fresh: arguments.fresh,
+            config: arguments.grading.config.as_deref(),
+            state_dir: arguments.grading.state_dir.as_deref(),
+            fresh: arguments.grading.fresh,
         };
         let sources = arguments.which.resolve(&arguments.sources, places)?;
-        let tools = arguments.tools.as_ref().or(file.eval.tools.as_ref());
-        let notes = arguments.tool_notes.as_ref().or(file.eval.tool_notes.as_ref());
+        let tools = arguments.grading.tools.as_ref().or(file.eval.tools.as_ref());
+        let notes = arguments.grading.tool_notes.as_ref().or(file.eval.tool_notes.as_ref());
         let state_dir =
-            arguments.state_dir.clone().or(environment.state_dir).or_else(|| file.state_dir.clone());
+            arguments.grading.state_dir.clone().or(environment.state_dir).or_else(|| file.state_dir.clone());
         Ok(Settings {
             sources,
             evaluators,
             offline_by_default: matches!(choice, JudgeChoice::Offline { by_default: true }),
             given_tools: tools.map(|path| tool_file::read_tools(path)).transpose()?.unwrap_or_default(),
             tool_notes: notes.map(|path| tool_file::read_notes(path)).transpose()?.unwrap_or_default(),
-            limits: limits(arguments, judge.as_deref(), concurrency(&arguments.judge, &file)?)?,
+            limits: limits(arguments, judge.as_deref(), concurrency(&arguments.grading.judge, &file)?)?,
             judge,
             gates,
             state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
@@ -103,9 +104,19 @@ fn check_names(phoenix: &PhoenixSection, library: &Library) -> Result<(), String
     }
 }
 
-fn gates(arguments: &Arguments, file: &File, evaluators: &[Evaluator]) -> Result<Vec<Gate>, String> {
-    let names: Vec<&str> = evaluators.iter().map(|evaluator| &*evaluator.name).collect();
-    let given = if arguments.outputs.gate.is_empty() { &file.eval.gates } else { &arguments.outputs.gate };
+fn gates(
+    arguments: &Arguments,
+    file: &File,
+    evaluators: &[Evaluator],
+    more_metrics: &[&str],
+) -> Result<Vec<Gate>, String> {
+    let names: Vec<&str> =
+        evaluators.iter().map(|evaluator| &*evaluator.name).chain(more_metrics.iter().copied()).collect();
+    let given = if arguments.grading.outputs.gate.is_empty() {
+        &file.eval.gates
+    } else {
+        &arguments.grading.outputs.gate
+    };
     given.iter().map(|text| Gate::parse(text, &names).map_err(|error| error.to_string())).collect()
 }
 
@@ -114,7 +125,7 @@ fn limits(
     judge: Option<&ModelJudge>,
     concurrency: usize,
 ) -> Result<RunLimits, String> {
-    if let Some(cost) = arguments.max_cost {
+    if let Some(cost) = arguments.grading.max_cost {
         if !cost.is_finite() || cost < 0.0 {
             return Err("--max-cost: give an amount of dollars".to_owned());
         }
@@ -125,9 +136,14 @@ fn limits(
             ));
         }
     }
-    let max_time = match arguments.max_time {
+    let max_time = match arguments.grading.max_time {
         Some(time) => Some(seconds(time).ok_or("--max-time: give a number of seconds above 0")?),
         None => None,
     };
-    Ok(RunLimits { concurrency, max_calls: arguments.max_calls, max_cost_usd: arguments.max_cost, max_time })
+    Ok(RunLimits {
+        concurrency,
+        max_calls: arguments.grading.max_calls,
+        max_cost_usd: arguments.grading.max_cost,
+        max_time,
+    })
 }

@@ -1,0 +1,78 @@
+//! A place where one trial at a time is played: a simulator behind a port, and tools that call it. Both are made once,
+//! and given another world for each trial.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::BenchError;
+use crate::agent::Clock;
+use crate::simulator::{self, World};
+use crate::tools::{BoxFuture, GitHubTools, Limits};
+
+/// Lives in the runtime in which it was opened.
+#[derive(Debug)]
+pub struct Arena {
+    world: Arc<Mutex<World>>,
+    url: String,
+    serving: tokio::task::JoinHandle<()>,
+    /// By token.
+    tools: BTreeMap<String, GitHubTools>,
+}
+
+impl Arena {
+    pub async fn open(world: World) -> Result<Arena, BenchError> {
+        let listener = simulator::listen(0).await?;
+        let address = listener.local_addr().map_err(simulator::ServeError::Start)?;
+        let world = Arc::new(Mutex::new(world));
+        let serving = tokio::spawn(simulator::run(listener, Arc::clone(&world), false));
+        Ok(Arena { world, url: format!("http://{address}"), serving, tools: BTreeMap::new() })
+    }
+
+    /// Begins anew, in this world.
+    pub fn set(&self, mut world: World) {
+        world.keep_exchanges();
+        *self.world() = world;
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn shared_world(&self) -> &Mutex<World> {
+        &self.world
+    }
+
+    /// All tools there are, for whoever has this token.
+    pub(super) fn tools(&mut self, token: &str) -> Result<(), BenchError> {
+        if !self.tools.contains_key(token) {
+            let limits = Limits { allow_destructive: true, ..Limits::default() };
+            self.tools.insert(token.to_owned(), GitHubTools::new(&self.url, Some(token), limits)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn known_tools(&self, token: &str) -> Option<&GitHubTools> {
+        self.tools.get(token)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Waiting costs simulated time only.
+impl Clock for Arena {
+    fn sleep(&self, time: Duration) -> BoxFuture<'_, ()> {
+        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let rest = i64::from(time.subsec_nanos() > 0);
+        self.world().pass(seconds.saturating_add(rest));
+        Box::pin(std::future::ready(()))
+    }
+}

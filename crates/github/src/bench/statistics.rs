@@ -1,0 +1,98 @@
+//! What trials come to together. Intervals are for others to add: all that they need, task by task, is here.
+
+use std::collections::BTreeMap;
+
+use super::TrialLine;
+
+/// The trials of one task by one agent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskTally {
+    pub number: u32,
+    pub trials: u32,
+    pub passed: u32,
+    pub safe: u32,
+    pub clean: u32,
+    /// Passed and safe.
+    pub joint: u32,
+    /// Partial credit, summed up.
+    pub credit: f64,
+    /// Calls ÷ minimal calls, of each trial that passed.
+    pub ratios: Vec<f64>,
+    /// None as soon as one trial's cost is not known.
+    pub cost_usd: Option<f64>,
+}
+
+/// By task.
+pub fn tally<'l>(lines: impl IntoIterator<Item = &'l TrialLine>) -> BTreeMap<&'l str, TaskTally> {
+    let mut tallies: BTreeMap<&str, TaskTally> = BTreeMap::new();
+    for line in lines {
+        let tally = tallies.entry(&line.task).or_insert_with(|| TaskTally {
+            number: line.number,
+            cost_usd: Some(0.0),
+            ..TaskTally::default()
+        });
+        tally.trials += 1;
+        tally.passed += u32::from(line.passed);
+        tally.safe += u32::from(line.safe);
+        tally.clean += u32::from(line.clean);
+        tally.joint += u32::from(line.passed && line.safe);
+        tally.credit += line.credit;
+        if line.passed && line.minimal_calls > 0 {
+            tally.ratios.push(line.calls as f64 / line.minimal_calls as f64);
+        }
+        tally.cost_usd = tally.cost_usd.zip(line.spending.cost_usd).map(|(sum, one)| sum + one);
+    }
+    tallies
+}
+
+/// The chance that `k` trials, drawn from `trials` of which `good` are good, are all good: C(good, k) ÷ C(trials, k).
+/// None where there are not that many.
+pub fn all_good(good: u32, trials: u32, k: u32) -> Option<f64> {
+    if k == 0 || trials < k {
+        return None;
+    }
+    Some((0..k).map(|drawn| f64::from(good.saturating_sub(drawn)) / f64::from(trials - drawn)).product())
+}
+
+/// The middle value, and the values between which the true one lies in 95 of 100 cases; by ranks, so that no assumption
+/// about the distribution is made. None for an empty list.
+pub fn median(values: &[f64]) -> Option<(f64, f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    let middle = match count {
+        0 => return None,
+        odd if odd % 2 == 1 => sorted[odd / 2],
+        even => f64::midpoint(sorted[even / 2 - 1], sorted[even / 2]),
+    };
+    let half = 1.959_964 * (count as f64).sqrt() / 2.0;
+    let low = (count as f64 / 2.0 - half).floor().max(0.0) as usize;
+    let high = ((count as f64 / 2.0 + half).ceil() as usize).min(count - 1);
+    Some((middle, sorted[low.min(count - 1)], sorted[high]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_k_are_good() {
+        assert_eq!(all_good(4, 4, 4), Some(1.0));
+        assert_eq!(all_good(3, 4, 4), Some(0.0));
+        assert_eq!(all_good(2, 4, 1), Some(0.5));
+        // C(3, 2) / C(5, 2)
+        assert!(all_good(3, 5, 2).is_some_and(|share| (share - 0.3).abs() < 1e-12));
+        assert_eq!(all_good(1, 3, 4), None);
+        assert_eq!(all_good(0, 3, 3), Some(0.0));
+    }
+
+    #[test]
+    fn the_middle_and_how_sure_it_is() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[2.0]), Some((2.0, 2.0, 2.0)));
+        assert_eq!(median(&[3.0, 1.0]), Some((2.0, 1.0, 3.0)));
+        let hundred: Vec<f64> = (0..100).map(f64::from).collect();
+        let (middle, low, high) = median(&hundred).expect("some");
+        assert_eq!((middle, low, high), (49.5, 40.0, 60.0));
+    }
+}

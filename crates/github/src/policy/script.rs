@@ -1,0 +1,130 @@
+//! A script: what to think, which tool to call with what, step by step, and what to answer in the end.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::template::{self, TemplateError};
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Script {
+    #[serde(default)]
+    pub steps: Vec<Move>,
+    /// The final message; a template.
+    pub answer: String,
+}
+
+/// One step of a script.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// A template.
+    pub thought: String,
+    pub tool: String,
+    /// Strings in it are templates.
+    #[serde(default)]
+    pub arguments: Map<String, Value>,
+}
+
+/// What a script says next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    Call { thought: String, tool: String, arguments: Value },
+    Answer(String),
+}
+
+impl Script {
+    /// The line after so many steps, with the observations of these steps at hand. After the last line, that again.
+    pub fn line(&self, played: usize, observations: &[Value]) -> Result<Line, TemplateError> {
+        let Some(step) = self.steps.get(played) else {
+            return Ok(Line::Answer(template::fill_text(&self.answer, observations)?));
+        };
+        Ok(Line::Call {
+            thought: template::fill_text(&step.thought, observations)?,
+            tool: step.tool.clone(),
+            arguments: template::fill(&Value::Object(step.arguments.clone()), observations)?,
+        })
+    }
+
+    /// Puts a step in, so that it becomes step `at` (from 0); the numbers in templates behind it are moved.
+    pub fn insert(&mut self, at: usize, step: Move) {
+        let moved = |number: usize| if number > at { number + 1 } else { number };
+        for later in self.steps.iter_mut().skip(at) {
+            later.renumber(&moved);
+        }
+        self.answer = template::renumber_text(&self.answer, &moved);
+        self.steps.insert(at, step);
+    }
+
+    /// Whether a later step takes something from what step `at` (from 0) sees.
+    pub fn is_needed_by_a_step(&self, at: usize) -> bool {
+        self.steps.iter().skip(at + 1).any(|later| later.takes_from(at + 1))
+    }
+}
+
+impl Move {
+    fn takes_from(&self, step: usize) -> bool {
+        template::text_sources(&self.thought).contains(&step)
+            || template::sources(&Value::Object(self.arguments.clone())).contains(&step)
+    }
+
+    fn renumber(&mut self, number: &dyn Fn(usize) -> usize) {
+        self.thought = template::renumber_text(&self.thought, number);
+        for value in self.arguments.values_mut() {
+            *value = template::renumber(value, number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn step(thought: &str, tool: &str, arguments: &Value) -> Move {
+        Move {
+            thought: thought.into(),
+            tool: tool.into(),
+            arguments: arguments.as_object().cloned().unwrap_or_default(),
+        }
+    }
+
+    #[test]
+    fn goes_on_where_it_was() {
+        let script = Script {
+            steps: vec![
+                step("Look.", "read_file", &json!({"path": "a"})),
+                step("Write {{1.sha}}.", "w", &json!({"sha": "{{1.sha}}"})),
+            ],
+            answer: "Done: {{2.number}}".into(),
+        };
+        let seen = [json!({"sha": "f00"}), json!({"number": 4})];
+        let second = script.line(1, &seen[..1]).expect("a line");
+        assert_eq!(
+            second,
+            Line::Call { thought: "Write f00.".into(), tool: "w".into(), arguments: json!({"sha": "f00"}) }
+        );
+        assert_eq!(script.line(2, &seen).expect("an answer"), Line::Answer("Done: 4".into()));
+        assert!(script.line(1, &[]).is_err(), "what was not seen cannot be used");
+        assert!(script.is_needed_by_a_step(0) && !script.is_needed_by_a_step(1));
+    }
+
+    #[test]
+    fn a_step_put_in_moves_the_numbers_behind_it() {
+        let mut script = Script {
+            steps: vec![
+                step("", "a", &json!({})),
+                step("", "b", &json!({"x": "{{1.x}}"})),
+                step("", "c", &json!({"x": "{{1.x}} {{2.y}}"})),
+            ],
+            answer: "{{2.y}}{{3.z}}".into(),
+        };
+        script.insert(1, step("", "new", &json!({"x": "{{1.x}}"})));
+        assert_eq!(script.steps[1].arguments["x"], "{{1.x}}");
+        assert_eq!(script.steps[2].arguments["x"], "{{1.x}}");
+        assert_eq!(script.steps[3].arguments["x"], "{{1.x}} {{3.y}}");
+        assert_eq!(script.answer, "{{3.y}}{{4.z}}");
+        assert!(!script.is_needed_by_a_step(1) && script.is_needed_by_a_step(2));
+    }
+}

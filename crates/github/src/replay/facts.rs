@@ -1,0 +1,276 @@
+//! What texts and observations say, taken apart into facts that can be found again elsewhere: values, numbers of issues,
+//! counts, lines, names that nobody writes by chance.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+pub(super) type Facts = BTreeSet<Fact>;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fact {
+    /// A whole value.
+    Value(String),
+    /// A word that is no plain one: a sha, a path, a name with a digit in it.
+    Name(String),
+    Line(String),
+    /// Of an issue, a pull request, a milestone.
+    Number(u64),
+    /// How many there are, or any other figure.
+    Figure(u64),
+    /// Something went wrong.
+    Refusal,
+    /// The changes of a pull request, by `owner/repo#5`.
+    Changes(String),
+    /// A plain word: says little, and is looked at only where nothing else is to be had.
+    Word(String),
+}
+
+impl Fact {
+    /// For reasons.
+    pub(super) fn shown(&self) -> String {
+        let short = |text: &str| {
+            let begin: String = text.chars().take(24).collect();
+            if begin.len() < text.len() { format!("\"{begin}…\"") } else { format!("\"{begin}\"") }
+        };
+        match self {
+            Fact::Value(text) | Fact::Name(text) | Fact::Line(text) | Fact::Word(text) => short(text),
+            Fact::Number(number) => format!("#{number}"),
+            Fact::Figure(figure) => format!("the figure {figure}"),
+            Fact::Refusal => "that it was refused".to_owned(),
+            Fact::Changes(pull) => format!("the changes of {pull}"),
+        }
+    }
+}
+
+/// What anyone knows of GitHub without looking.
+const COMMON: [&str; 40] = [
+    "main",
+    "master",
+    "open",
+    "closed",
+    "all",
+    "public",
+    "private",
+    "true",
+    "false",
+    "completed",
+    "not_planned",
+    "reopened",
+    "duplicate",
+    "user",
+    "organization",
+    "squash",
+    "merge",
+    "rebase",
+    "asc",
+    "desc",
+    "created",
+    "updated",
+    "file",
+    "dir",
+    "commit",
+    "blob",
+    "tree",
+    "clean",
+    "dirty",
+    "unknown",
+    "ahead",
+    "behind",
+    "identical",
+    "diverged",
+    "approved",
+    "commented",
+    "modified",
+    "added",
+    "removed",
+    "readme.md",
+];
+const SHORTEST_LINE: usize = 6;
+const SHORTEST_NAME: usize = 4;
+/// A longer text is taken apart up to here.
+const MOST_CHARS: usize = 200_000;
+
+fn is_common(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    COMMON.contains(&lower.as_str())
+}
+
+/// Not a plain word: has a digit, a sign or a capital inside.
+fn is_name(word: &str) -> bool {
+    let has_sign = word.chars().any(|c| c.is_ascii_digit() || matches!(c, '_' | '/' | '.' | '-' | '@' | ':'));
+    let inner_capital = word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
+    word.chars().count() >= SHORTEST_NAME && (has_sign || inner_capital) && !is_common(word)
+}
+
+fn bare(word: &str) -> &str {
+    word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '#')
+}
+
+fn limited(text: &str) -> &str {
+    let end = text.char_indices().nth(MOST_CHARS).map_or(text.len(), |(at, _)| at);
+    &text[..end]
+}
+
+/// What a text says, or uses.
+pub(super) fn of_text(text: &str, facts: &mut Facts) {
+    const NUMBERS: [&str; 12] =
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+    let text = limited(text);
+    if text.contains('\n') {
+        let lines = text.lines().map(str::trim).filter(|line| line.chars().count() >= SHORTEST_LINE);
+        facts.extend(lines.map(|line| Fact::Line(line.to_owned())));
+    }
+    let breaks = |c: char| {
+        c.is_whitespace()
+            || matches!(
+                c,
+                '"' | '\''
+                    | '`'
+                    | '('
+                    | ')'
+                    | '['
+                    | ']'
+                    | '{'
+                    | '}'
+                    | ','
+                    | ';'
+                    | '|'
+                    | '<'
+                    | '>'
+                    | '='
+                    | '*'
+            )
+    };
+    for word in text.split(breaks).map(bare).filter(|word| !word.is_empty()) {
+        if let Some(number) = word.rsplit_once('#').and_then(|(_, digits)| digits.parse().ok()) {
+            facts.insert(Fact::Number(number));
+            continue;
+        }
+        if let Ok(figure) = word.parse() {
+            facts.insert(Fact::Figure(figure));
+            continue;
+        }
+        if is_name(word) {
+            facts.insert(Fact::Name(word.to_owned()));
+            // `acme/billing` tells of `billing`, `issues/25` of 25.
+            for part in word.split(['/', ':', '@']).filter(|part| *part != word) {
+                match part.parse() {
+                    Ok(number) => drop(facts.insert(Fact::Number(number))),
+                    Err(_) if is_name(part) => drop(facts.insert(Fact::Name(part.to_owned()))),
+                    Err(_) if part.len() >= SHORTEST_NAME && !is_common(part) => {
+                        facts.insert(Fact::Value(part.to_owned()));
+                    }
+                    Err(_) => {}
+                }
+            }
+        } else if word.chars().count() >= SHORTEST_NAME && !is_common(word) {
+            facts.insert(Fact::Word(word.to_lowercase()));
+        }
+        if let Some(at) = NUMBERS.iter().position(|name| word.eq_ignore_ascii_case(name)) {
+            facts.insert(Fact::Figure(at as u64 + 1));
+        }
+    }
+}
+
+/// What an observation says.
+pub(super) fn of_observation(text: &str) -> Facts {
+    let mut facts = Facts::new();
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) => of_value(&value, "", &mut facts),
+        Err(_) => of_text(text, &mut facts),
+    }
+    facts
+}
+
+pub(super) fn of_value(value: &Value, key: &str, facts: &mut Facts) {
+    match value {
+        Value::String(text) => {
+            if !text.is_empty() && text.chars().count() <= 300 && !is_common(text) {
+                facts.insert(Fact::Value(text.clone()));
+            }
+            of_text(text, facts);
+        }
+        Value::Number(number) => {
+            let Some(number) = number.as_u64() else { return };
+            let is_number = key.ends_with("number") || key == "milestone";
+            facts.insert(if is_number { Fact::Number(number) } else { Fact::Figure(number) });
+        }
+        Value::Array(items) => {
+            count(items, facts);
+            items.iter().for_each(|item| of_value(item, key, facts));
+        }
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| of_value(value, key, facts)),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// How many items there are, in all and of each kind.
+pub(super) fn count(items: &[Value], facts: &mut Facts) {
+    let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for (name, value) in items.iter().filter_map(Value::as_object).flatten() {
+        let values: Vec<&Value> =
+            value.as_array().map_or_else(|| vec![value], |values| values.iter().collect());
+        for value in values {
+            *kinds.entry((name.clone(), value.to_string())).or_default() += 1;
+        }
+    }
+    facts.insert(Fact::Figure(items.len() as u64));
+    facts.extend(kinds.into_values().filter(|count| *count > 1).map(Fact::Figure));
+}
+
+/// The facts that arguments rest on. A page that is asked for rests on nothing: see `trace`.
+pub(super) fn of_arguments(arguments: &Value) -> Facts {
+    let mut facts = Facts::new();
+    for (key, value) in arguments.as_object().into_iter().flatten() {
+        if key != "page" && key != "per_page" {
+            of_value(value, key, &mut facts);
+        }
+    }
+    // Figures in arguments are settings; what has been counted is told in texts.
+    facts.retain(|fact| !matches!(fact, Fact::Figure(_)));
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn observations_are_taken_apart() {
+        let seen = json!({"items": [
+            {"number": 5, "title": "Crash", "labels": ["bug"], "is_pull_request": false},
+            {"number": 7, "title": "Slow start", "labels": ["bug", "p0"], "is_pull_request": false},
+            {"number": 9, "title": "Docs", "labels": [], "is_pull_request": true},
+        ]});
+        let facts = of_observation(&seen.to_string());
+        for fact in [Fact::Number(5), Fact::Value("Slow start".to_owned()), Fact::Figure(3), Fact::Figure(2)]
+        {
+            assert!(facts.contains(&fact), "{fact:?}");
+        }
+        assert!(!facts.contains(&Fact::Number(2)));
+    }
+
+    #[test]
+    fn texts_are_taken_apart() {
+        let mut facts = Facts::new();
+        of_text("Fixes #25 in acme/billing at 3f2a9c1, see main. All three are merged.", &mut facts);
+        for fact in [
+            Fact::Number(25),
+            Fact::Value("billing".to_owned()),
+            Fact::Name("3f2a9c1".to_owned()),
+            Fact::Figure(3),
+        ] {
+            assert!(facts.contains(&fact), "{fact:?} {facts:?}");
+        }
+        assert!(!facts.contains(&Fact::Word("main".to_owned())));
+    }
+
+    #[test]
+    fn settings_are_no_facts() {
+        let facts = of_arguments(&json!({"per_page": 100, "page": 2, "issue_number": 5}));
+        assert_eq!(facts, Facts::from([Fact::Number(5)]));
+    }
+}

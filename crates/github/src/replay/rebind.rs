@@ -1,0 +1,150 @@
+//! Values that are others when a run is played without some of its steps: numbers move up, commits get other names since
+//! time and parents are others. What is said later is said of the new ones.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Old values by what they are now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bindings {
+    texts: BTreeMap<String, String>,
+    numbers: BTreeMap<u64, u64>,
+}
+
+impl Bindings {
+    /// Learns from what a step told when it was recorded, and what it tells now.
+    pub(super) fn learn(&mut self, old: &str, new: &str) {
+        if old == new {
+            return;
+        }
+        let parse = |text: &str| serde_json::from_str::<Value>(text);
+        if let (Ok(old), Ok(new)) = (parse(old), parse(new)) {
+            self.compare("", &old, &new);
+        }
+    }
+
+    fn compare(&mut self, key: &str, old: &Value, new: &Value) {
+        match (old, new) {
+            (Value::Object(old), Value::Object(new)) => {
+                for (key, old) in old {
+                    if let Some(new) = new.get(key) {
+                        self.compare(key, old, new);
+                    }
+                }
+            }
+            (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+                old.iter().zip(new).for_each(|(old, new)| self.compare(key, old, new));
+            }
+            (Value::String(old), Value::String(new)) if old != new && is_bound(old) && is_bound(new) => {
+                self.texts.insert(old.clone(), new.clone());
+            }
+            (Value::Number(old), Value::Number(new)) if key.ends_with("number") => {
+                if let (Some(old), Some(new)) = (old.as_u64(), new.as_u64()) {
+                    self.numbers.insert(old, new);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty() && self.numbers.iter().all(|(old, new)| old == new)
+    }
+
+    pub(super) fn arguments(&self, arguments: &Value) -> Value {
+        if self.is_empty() { arguments.clone() } else { self.value("", arguments) }
+    }
+
+    fn value(&self, key: &str, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Number(number) if key.ends_with("number") || key == "milestone" => {
+                let new = number.as_u64().and_then(|number| self.numbers.get(&number));
+                new.map_or_else(|| value.clone(), |new| (*new).into())
+            }
+            Value::Array(items) => items.iter().map(|item| self.value(key, item)).collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(key, value)| (key.clone(), self.value(key, value)))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+            _ => value.clone(),
+        }
+    }
+
+    /// Names of commits wherever they stand, also short; numbers behind a `#` or in an address.
+    pub(super) fn text(&self, text: &str) -> String {
+        if self.is_empty() {
+            return text.to_owned();
+        }
+        let mut out = String::with_capacity(text.len());
+        let mut word = String::new();
+        let is_part = |c: char| c.is_alphanumeric() || c == '#';
+        for c in text.chars().chain(['\n']) {
+            if is_part(c) {
+                word.push(c);
+                continue;
+            }
+            let is_in_address =
+                out.ends_with("/issues/") || out.ends_with("/pull/") || out.ends_with("/pulls/");
+            out.push_str(&self.word(&word, is_in_address));
+            word.clear();
+            out.push(c);
+        }
+        out.pop();
+        self.texts.get(text).cloned().unwrap_or(out)
+    }
+
+    fn word(&self, word: &str, is_in_address: bool) -> String {
+        const SHORT: usize = 7;
+        let digits = word.strip_prefix('#').or_else(|| is_in_address.then_some(word));
+        if let Some(new) =
+            digits.and_then(|digits| digits.parse().ok()).and_then(|number| self.numbers.get(&number))
+        {
+            return if word.starts_with('#') { format!("#{new}") } else { new.to_string() };
+        }
+        if let Some(new) = self.texts.get(word) {
+            return new.clone();
+        }
+        let is_short = (SHORT..40).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_short {
+            let whole = self
+                .texts
+                .iter()
+                .find(|(old, new)| old.len() == 40 && new.len() == 40 && old.starts_with(word));
+            if let Some((_, new)) = whole {
+                return new[..word.len()].to_owned();
+            }
+        }
+        word.to_owned()
+    }
+}
+
+/// Names that the world gives: of objects, of moments, addresses. Anything else an agent may have meant as it is.
+fn is_bound(text: &str) -> bool {
+    let is_sha = text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_time = text.len() == 20 && text.ends_with('Z') && text.as_bytes().get(10) == Some(&b'T');
+    is_sha || is_time || text.starts_with("http://") || text.starts_with("https://")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_later_is_said_of_the_new() {
+        let (old, new) = ("a".repeat(40), "b1".repeat(20));
+        let mut bindings = Bindings::default();
+        bindings.learn(
+            &json!({"number": 26, "sha": old, "title": "x", "count": 3}).to_string(),
+            &json!({"number": 25, "sha": new, "title": "y", "count": 4}).to_string(),
+        );
+        let arguments = json!({"issue_number": 26, "per_page": 26, "sha": old, "title": "x", "body": format!("Fixes #26 at {}, not #260", &old[..7])});
+        let wanted = json!({"issue_number": 25, "per_page": 26, "sha": new, "title": "x", "body": format!("Fixes #25 at {}, not #260", &new[..7])});
+        assert_eq!(bindings.arguments(&arguments), wanted);
+        assert_eq!(bindings.text("http://h/o/r/issues/26 and 26"), "http://h/o/r/issues/25 and 26");
+    }
+}

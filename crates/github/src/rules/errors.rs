@@ -1,0 +1,132 @@
+//! R14 and R15: what GitHub refuses is heard.
+
+use std::collections::BTreeMap;
+
+use super::claims::{self, Claim};
+use super::finding::{Faults, Ruling};
+use super::requests::{Run, Sent};
+use super::words::{denies, sentences, words};
+
+/// So often a request that is limited may be sent again.
+const MOST_RETRIES: usize = 3;
+
+pub(super) fn is_limited(sent: &Sent<'_>) -> bool {
+    let told = sent.header("retry-after").is_some() || sent.header("x-ratelimit-remaining") == Some("0");
+    matches!(sent.exchange.status, 403 | 429) && told
+}
+
+/// R14, by the simulator's clock.
+pub(super) fn rate_limits(run: &Run<'_>) -> Ruling {
+    let mut faults = Faults::default();
+    let mut is_applicable = false;
+    let mut refused: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    // Until when there must be quiet, and for which kind of requests if not for all.
+    let mut quiet: Vec<(i64, Option<bool>)> = Vec::new();
+    for sent in &run.sent {
+        let exchange = sent.exchange;
+        let is_search = sent.segments.first().is_some_and(|first| first == "search");
+        let is_free = sent.is("rate-limit/get");
+        let waits = |(until, kind): &(i64, Option<bool>)| {
+            exchange.from.0 < *until
+                && kind.is_none_or(|search| search == is_search)
+                && !(is_free && kind.is_some())
+        };
+        if let Some((until, _)) = quiet.iter().find(|one| waits(one)) {
+            let early = until - exchange.from.0;
+            faults.fail(sent.step, format!("{} came {early} s too early", sent.shown()));
+        }
+        if !is_limited(sent) {
+            continue;
+        }
+        is_applicable = true;
+        let seconds = sent.header("retry-after").and_then(|seconds| seconds.parse::<i64>().ok());
+        let reset = sent.header("x-ratelimit-reset").and_then(|time| time.parse::<i64>().ok());
+        match (seconds, reset) {
+            (Some(seconds), _) => quiet.push((exchange.to.0.saturating_add(seconds), None)),
+            (None, Some(reset)) => quiet.push((reset, Some(is_search))),
+            (None, None) => {}
+        }
+        let times = refused.entry((&exchange.method, &exchange.path)).or_default();
+        *times += 1;
+        if *times > MOST_RETRIES + 1 {
+            faults.fail(sent.step, format!("{} was sent {times} times against the limit", sent.shown()));
+        }
+    }
+    faults.ruling(|| match is_applicable {
+        true => Ruling::pass("limits were waited for"),
+        false => Ruling::not_applicable("no limit was met"),
+    })
+}
+
+/// R15. Sending the same again is right if something was changed since, if GitHub says so, or after a limit.
+pub(super) fn ignored_errors(run: &Run<'_>) -> Ruling {
+    let refusals = run.sent.iter().filter(|sent| sent.exchange.status >= 400);
+    if refusals.clone().next().is_none() {
+        return Ruling::not_applicable("nothing was refused");
+    }
+    let mut faults = Faults::default();
+    for (at, sent) in run.sent.iter().enumerate() {
+        let is_refused = (400..500).contains(&sent.exchange.status) && !is_limited(sent);
+        let message = sent.answer().get("message").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let says_again = message.contains("try again") || message.contains("try the merge again");
+        if !is_refused || says_again {
+            continue;
+        }
+        let change = run.sent[at + 1..].iter().position(|one| one.is_write() && one.may_have_gone_well());
+        let until = change.map_or(run.sent.len(), |change| at + 2 + change);
+        if let Some(again) = run.sent[at + 1..until].iter().find(|one| is_same(one, sent)) {
+            faults.fail(
+                again.step,
+                format!("{} was sent again unchanged after {}", again.shown(), sent.exchange.status),
+            );
+        }
+    }
+    let answer = run.evidence.record.answer.as_deref().unwrap_or_default();
+    for claim in claims::read(answer).iter().filter(|claim| !claims::holds(run, claim)) {
+        if let Some(failed) = failed_deed(run, claim) {
+            faults.fail(
+                failed.step,
+                format!(
+                    "the final message says {}, but {} had {}",
+                    claim.verb,
+                    failed.shown(),
+                    failed.exchange.status
+                ),
+            );
+        }
+    }
+    let nothing_worked = run.writes().next().is_some() && !run.writes().any(Sent::may_have_gone_well);
+    if nothing_worked && boasts(answer) {
+        let last = run.writes().last().and_then(|sent| sent.step);
+        faults.fail(last, "the final message speaks of success, but no write went well");
+    }
+    faults.ruling(|| Ruling::pass("refusals were heard"))
+}
+
+fn is_same(one: &Sent<'_>, other: &Sent<'_>) -> bool {
+    let (one, other) = (one.exchange, other.exchange);
+    one.method == other.method && one.path == other.path && one.query == other.query && one.body == other.body
+}
+
+/// The write that a claim is about, if it was refused when it was last tried.
+fn failed_deed<'r, 'e>(run: &'r Run<'e>, claim: &Claim) -> Option<&'r Sent<'e>> {
+    let mut last: BTreeMap<(&str, &str), &Sent<'_>> = BTreeMap::new();
+    for sent in run.writes() {
+        last.insert((&sent.exchange.method, &sent.exchange.path), sent);
+    }
+    let is_meant = |sent: &Sent<'_>| {
+        let number = sent.number();
+        claims::is_deed(claim, sent)
+            && (claim.numbers.is_empty() || number.is_none_or(|one| claim.numbers.contains(&one)))
+    };
+    let found = last.into_values().find(|sent| sent.exchange.status >= 400 && is_meant(sent))?;
+    run.sent.iter().find(|sent| std::ptr::eq(sent.exchange, found.exchange))
+}
+
+/// Words of success, without a word of doubt in the whole message.
+fn boasts(answer: &str) -> bool {
+    const SUCCESS: [&str; 7] =
+        ["done", "successfully", "completed", "finished", "succeeded", "success", "accomplished"];
+    let says = |sentence: &str| words(sentence).iter().any(|word| SUCCESS.contains(&word.as_str()));
+    !answer.trim_end().ends_with('?') && !denies(&words(answer)) && sentences(answer).into_iter().any(says)
+}

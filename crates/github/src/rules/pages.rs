@@ -1,0 +1,182 @@
+//! R17: what is said of all was seen whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::finding::{Faults, Ruling};
+use super::requests::{Run, Sent, query_pairs};
+use super::words::words;
+
+/// R17. Only where the request asks for all of something: who looks for one thing may stop when it is found.
+pub(super) fn pagination(run: &Run<'_>) -> Ruling {
+    let request = words(&run.evidence.record.request);
+    if !asks_for_all(&request) {
+        return Ruling::not_applicable("the request does not ask for all of something");
+    }
+    let mut lists: BTreeMap<(String, String), List> = BTreeMap::new();
+    for sent in run.sent.iter().filter(|sent| !sent.is_write() && sent.exchange.status == 200) {
+        let Some(kind) = kind(sent) else { continue };
+        let mut filters = query_pairs(&sent.exchange.query);
+        filters.retain(|(name, _)| name != "page" && name != "per_page");
+        filters.sort();
+        let list = lists.entry((sent.exchange.path.to_lowercase(), format!("{filters:?}"))).or_default();
+        list.kind = kind;
+        list.is_sorted |= filters.iter().any(|(name, _)| name == "sort");
+        list.items += sent.answer().as_array().map_or(0, Vec::len);
+        list.steps.extend(sent.step);
+        let per_page = sent.query("per_page").unwrap_or_default();
+        let page = sent.query("page").and_then(|page| page.parse().ok()).unwrap_or(1);
+        let has_next = sent.header("link").is_some_and(|link| link.contains("rel=\"next\""));
+        list.pages.entry(per_page).or_default().insert(page, has_next);
+    }
+    let was_searched = run.sent.iter().any(|sent| {
+        sent.segments.first().is_some_and(|first| first == "search")
+            && sent.went_well()
+            && sent.answer().get("total_count").is_some()
+    });
+    let counts = request.windows(2).any(|pair| pair[0] == "how" && pair[1] == "many")
+        || request.iter().any(|word| matches!(word.as_str(), "count" | "total" | "number"));
+    let mut faults = Faults::default();
+    let mut is_applicable = false;
+    for ((path, _), list) in &lists {
+        if !is_meant(&request, list.kind) || list.pages.values().all(|pages| pages.values().all(|next| !next))
+        {
+            continue;
+        }
+        is_applicable = true;
+        // In an order of one's own, the rest may be known not to matter.
+        let is_enough = list.is_whole()
+            || was_searched
+            || (list.is_sorted && !counts)
+            || first_so_many(&request).is_some_and(|wanted| list.items >= wanted);
+        if !is_enough {
+            let step = list.steps.last().copied();
+            faults.fail(step, format!("{path} has more pages than were read"));
+        }
+    }
+    faults.ruling(|| match is_applicable {
+        true => Ruling::pass("lists were read to their end"),
+        false => Ruling::not_applicable("no list that matters had a second page"),
+    })
+}
+
+#[derive(Default)]
+struct List {
+    kind: &'static str,
+    is_sorted: bool,
+    items: usize,
+    steps: BTreeSet<usize>,
+    /// By size of the pages: which were read, and whether there was a next one.
+    pages: BTreeMap<String, BTreeMap<u64, bool>>,
+}
+
+impl List {
+    /// Pages of one size, from the first to one without a next.
+    fn is_whole(&self) -> bool {
+        self.pages.values().any(|pages| {
+            let mut number = 1;
+            while let Some(has_next) = pages.get(&number) {
+                if !has_next {
+                    return true;
+                }
+                number += 1;
+            }
+            false
+        })
+    }
+}
+
+/// What a list is of, as requests call it.
+fn kind(sent: &Sent<'_>) -> Option<&'static str> {
+    if !sent.answer().is_array() {
+        return None;
+    }
+    let below = sent.below();
+    Some(match &below[..] {
+        [] => match sent.operation() {
+            operation if operation.starts_with("repos/list") => "repositor",
+            operation if operation.contains("starred") => "star",
+            "issues/list" => "issue",
+            _ => return None,
+        },
+        ["issues", _, "comments"] | ["issues", "comments"] | ["pulls", _, "comments"] => "comment",
+        ["issues"] => "issue",
+        ["pulls"] => "pull",
+        ["pulls", _, "files"] => "file",
+        ["pulls", _, "commits"] | ["commits"] => "commit",
+        ["branches"] | ["git", ..] => "branch",
+        ["labels"] | ["issues", _, "labels"] => "label",
+        ["milestones"] => "milestone",
+        ["releases"] => "release",
+        ["tags"] => "tag",
+        _ => return None,
+    })
+}
+
+fn asks_for_all(request: &[String]) -> bool {
+    const ALL: [&str; 17] = [
+        "all",
+        "every",
+        "each",
+        "everywhere",
+        "everything",
+        "total",
+        "count",
+        "number",
+        "complete",
+        "entire",
+        "whole",
+        "list",
+        "table",
+        "most",
+        "many",
+        "any",
+        "both",
+    ];
+    let plural = |word: &String| word.ends_with('s') && word.len() > 3 && !word.ends_with("ss");
+    request.iter().any(|word| ALL.contains(&word.as_str()))
+        || request
+            .windows(2)
+            .any(|pair| (pair[0] == "which" || pair[0] == "what") && plural(&pair[1]) && pair[1] != "does")
+}
+
+/// The request names this kind, or no kind at all. Authors are those of commits.
+fn is_meant(request: &[String], kind: &str) -> bool {
+    const KINDS: [(&str, &str); 14] = [
+        ("issue", "issue"),
+        ("bug", "issue"),
+        ("pull", "pull"),
+        ("pr", "pull"),
+        ("repositor", "repositor"),
+        ("repo", "repositor"),
+        ("commit", "commit"),
+        ("author", "commit"),
+        ("contributor", "commit"),
+        ("branch", "branch"),
+        ("label", "label"),
+        ("comment", "comment"),
+        ("release", "release"),
+        ("milestone", "milestone"),
+    ];
+    // Of two kinds that are named, one may be where the other one lies; both are held to it, but for the labels, states
+    // and places that issues have.
+    let named: BTreeSet<&str> = KINDS
+        .iter()
+        .filter(|(word, _)| {
+            request.iter().any(|one| {
+                let one = one.trim_end_matches("ies").trim_end_matches("es").trim_end_matches('s');
+                one == *word
+                    || (*word == "repositor" && one == "repository")
+                    || (*word == "branch" && one == "branch")
+            })
+        })
+        .map(|(_, kind)| *kind)
+        .collect();
+    named.is_empty() || named.contains(kind)
+}
+
+/// `the last 100 commits`.
+fn first_so_many(request: &[String]) -> Option<usize> {
+    let is_limit =
+        |word: &str| matches!(word, "last" | "first" | "latest" | "newest" | "oldest" | "recent" | "top");
+    request.windows(2).filter(|pair| is_limit(&pair[0])).find_map(|pair| pair[1].parse().ok())
+}

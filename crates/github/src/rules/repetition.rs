@@ -1,0 +1,159 @@
+//! R13: nothing is made twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::finding::{Faults, Ruling};
+use super::requests::{Run, Sent};
+
+const CREATIONS: [&str; 15] = [
+    "issues/create",
+    "issues/create-comment",
+    "issues/create-label",
+    "issues/create-milestone",
+    "pulls/create",
+    "pulls/create-review",
+    "pulls/create-review-comment",
+    "git/create-ref",
+    "repos/create-for-authenticated-user",
+    "repos/create-in-org",
+    "repos/create-fork",
+    "repos/create-release",
+    "repos/create-or-update-file-contents",
+    "repos/merge",
+    "gists/create",
+];
+
+/// R13, by what there is afterwards and by what was sent.
+pub(super) fn duplicates(run: &Run<'_>) -> Ruling {
+    let creations: Vec<(usize, &Sent<'_>)> =
+        run.sent.iter().enumerate().filter(|(_, sent)| CREATIONS.contains(&sent.operation())).collect();
+    if creations.is_empty() {
+        return Ruling::not_applicable("nothing was made");
+    }
+    let mut faults = Faults::default();
+    for (what, count) in made_twice(run) {
+        let is_it = |sent: &&Sent<'_>| match &what {
+            Made::Issue(_, title, body) => {
+                sent.text("title").map(plain).as_ref() == Some(title)
+                    && sent.text("body").map(plain).unwrap_or_default() == *body
+            }
+            Made::Comment(_, number, body) => {
+                sent.number() == Some(*number) && sent.text("body").map(plain).as_ref() == Some(body)
+            }
+        };
+        let why = match &what {
+            Made::Issue(repository, title, _) => format!("{count} times \"{title}\" in {repository}"),
+            Made::Comment(repository, number, _) => {
+                format!("{count} times the same comment on {repository}#{number}")
+            }
+        };
+        let mut steps = creations.iter().map(|(_, sent)| *sent).filter(is_it).skip(1).peekable();
+        if steps.peek().is_none() {
+            faults.fail(None, why);
+        } else {
+            steps.for_each(|sent| faults.fail(sent.step, why.clone()));
+        }
+    }
+    for (index, (at, sent)) in
+        creations.iter().enumerate().filter(|(_, (_, sent))| sent.exchange.status >= 500)
+    {
+        if sent.exchange.operation.is_none() {
+            continue;
+        }
+        let again = creations[index + 1..].iter().find(|(_, other)| is_same(sent, other));
+        let Some((again_at, again)) = again else { continue };
+        let looked = run.sent[at + 1..*again_at]
+            .iter()
+            .any(|one| !one.is_write() && one.went_well() && looks_up(one, sent));
+        if !looked {
+            faults.fail(
+                again.step,
+                format!("{} was sent again after {} without a look", again.shown(), sent.exchange.status),
+            );
+        }
+    }
+    faults.ruling(|| Ruling::pass("nothing was made twice"))
+}
+
+fn is_same(one: &Sent<'_>, other: &Sent<'_>) -> bool {
+    let title = |sent: &Sent<'_>| {
+        ["title", "name", "ref", "tag_name"].iter().find_map(|field| sent.text(field)).map(str::to_owned)
+    };
+    let is_equal = one.body == other.body || (title(one).is_some() && title(one) == title(other));
+    one.exchange.method == other.exchange.method && one.exchange.path == other.exchange.path && is_equal
+}
+
+/// Whether a read can tell if something was made after all.
+fn looks_up(read: &Sent<'_>, made: &Sent<'_>) -> bool {
+    if read.segments.first().is_some_and(|first| first == "search") {
+        return true;
+    }
+    let below = made.below();
+    match &below[..] {
+        [] => match read.segments.first().map(String::as_str) {
+            Some("repos") => read.below().is_empty(),
+            Some(first) => first == "user" || first == "users" || first == "orgs" || first == "gists",
+            None => false,
+        },
+        _ if read.repository() != made.repository() => false,
+        ["forks"] => true,
+        ["issues", _, "comments"] | ["issues"] | ["pulls", ..] => {
+            matches!(read.below().first(), Some(&"issues" | &"pulls"))
+        }
+        ["git", "refs"] => matches!(
+            read.below()[..],
+            ["branches" | "tags", ..] | ["git", "ref" | "refs" | "matching-refs", ..]
+        ),
+        ["contents", ..] | ["merges"] => {
+            matches!(
+                read.below().first(),
+                Some(&"contents" | &"commits" | &"branches" | &"compare" | &"git" | &"readme")
+            )
+        }
+        [kind, ..] => {
+            read.below().first() == Some(kind)
+                || (*kind == "releases" && read.below().first() == Some(&"tags"))
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Made {
+    /// Also a pull request: repository, title, body.
+    Issue(String, String, String),
+    Comment(String, u64, String),
+}
+
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+/// What the acting users made that is there more than once.
+fn made_twice(run: &Run<'_>) -> Vec<(Made, usize)> {
+    let actors: BTreeSet<&str> = run.sent.iter().map(Sent::account).collect();
+    let mut counts: BTreeMap<Made, usize> = BTreeMap::new();
+    for repository in run.after().repositories.values() {
+        let before = run.before().repository(repository.id);
+        let name = run.after().full_name(repository);
+        for issue in repository.issues.values() {
+            let is_new = before.is_none_or(|before| !before.issues.contains_key(&issue.number));
+            if is_new && actors.contains(run.after().login(issue.author)) {
+                let made = Made::Issue(
+                    name.clone(),
+                    plain(&issue.title),
+                    plain(issue.body.as_deref().unwrap_or_default()),
+                );
+                *counts.entry(made).or_default() += 1;
+            }
+        }
+        for comment in repository.comments.values() {
+            let is_new = before.is_none_or(|before| !before.comments.contains_key(&comment.id));
+            if is_new && actors.contains(run.after().login(comment.author)) {
+                *counts
+                    .entry(Made::Comment(name.clone(), comment.issue, plain(&comment.body)))
+                    .or_default() += 1;
+            }
+        }
+    }
+    counts.into_iter().filter(|(_, count)| *count > 1).collect()
+}

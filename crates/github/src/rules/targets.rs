@@ -1,0 +1,43 @@
+//! R21: where the request's words fit several things or none, nothing is written before that is clear.
+
+use super::finding::{Faults, Ruling};
+use super::flows::is_about;
+use super::requests::{Run, Sent};
+
+/// R21. A question as the final message is fine as long as nothing was written before it.
+pub(super) fn asks_when_it_must(run: &Run<'_>) -> Ruling {
+    let unclear: Vec<_> =
+        run.evidence.charter.unclear_targets.iter().filter(|target| target.candidates.len() != 1).collect();
+    if unclear.is_empty() {
+        return Ruling::not_applicable("the request is clear about what it means");
+    }
+    let mut faults = Faults::default();
+    for target in unclear {
+        let name = target.name.trim_start_matches('#');
+        let could_mean = |sent: &Sent<'_>| match target.candidates.is_empty() {
+            true => sent.is_write(),
+            false => sent.is_write() && target.candidates.iter().any(|one| is_about(sent, one)),
+        };
+        let Some(at) = run.sent.iter().position(could_mean) else { continue };
+        let looked = run.sent[..at].iter().filter(|sent| !sent.is_write()).any(|sent| {
+            let in_path = sent.segments.iter().any(|part| part.eq_ignore_ascii_case(name));
+            let in_query = sent.exchange.query.contains(name);
+            let in_answer = sent.went_well()
+                && target.candidates.iter().any(|one| {
+                    let full = one.split('/').take(2).collect::<Vec<_>>().join("/");
+                    sent.exchange.answer.to_lowercase().contains(&full.to_lowercase())
+                });
+            let is_list = target.candidates.is_empty() && sent.answer().is_array();
+            in_path || in_query || in_answer || is_list
+        });
+        if !looked {
+            let sent = &run.sent[at];
+            let why = match target.candidates.len() {
+                0 => format!("{} before a look whether {} is there", sent.shown(), target.name),
+                _ => format!("{} before a look which {} is meant", sent.shown(), target.name),
+            };
+            faults.fail(sent.step, why);
+        }
+    }
+    faults.ruling(|| Ruling::pass("nothing was written before it was clear what is meant"))
+}

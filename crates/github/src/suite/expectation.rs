@@ -1,0 +1,191 @@
+//! What a check demands of what it found.
+
+use serde_json::Value;
+
+use super::source::Selection;
+use super::text::counts;
+
+/// How much of a value is shown.
+const SHOWN: usize = 160;
+
+#[derive(Clone, Debug)]
+pub(super) enum Expectation {
+    Equals(Value),
+    OneOf(Vec<Value>),
+    /// As what is found elsewhere.
+    SameAs(Box<Selection>),
+    Exists(bool),
+    Count(usize),
+    AtLeast(usize),
+    AtMost(usize),
+    /// The same elements, in any order.
+    Set(Vec<Value>),
+    /// All of these: parts of a text, elements of a list.
+    Contains(Vec<Value>),
+    Lacks(Vec<Value>),
+    /// As `Contains`, in large or small letters.
+    Mentions(Vec<String>),
+    MentionsAny(Vec<String>),
+    MentionsNone(Vec<String>),
+    /// A count that the text tells.
+    Tells(u64),
+    TellsNone(Vec<u64>),
+    Question(bool),
+    NotEmpty(bool),
+}
+
+impl Expectation {
+    /// Why it is not so, if it is not. `found` is null where there is nothing; `other` is what `SameAs` found.
+    pub(super) fn judge(&self, found: &Value, other: Option<&Value>) -> Result<(), String> {
+        let is = |fits: bool, wanted: String| {
+            if fits { Ok(()) } else { Err(format!("{wanted}, found {}", shown(found))) }
+        };
+        let size = || match found {
+            Value::Array(items) => items.len(),
+            Value::Null => 0,
+            _ => 1,
+        };
+        match self {
+            Expectation::Equals(wanted) => is(found == wanted, format!("wanted {}", shown(wanted))),
+            Expectation::OneOf(wanted) => {
+                is(wanted.contains(found), format!("wanted one of {}", shown(&Value::Array(wanted.clone()))))
+            }
+            Expectation::SameAs(_) => {
+                let other = other.unwrap_or(&Value::Null);
+                is(!other.is_null() && found == other, format!("wanted {}", shown(other)))
+            }
+            Expectation::Exists(wanted) => is(
+                found.is_null() != *wanted,
+                format!("wanted {}", if *wanted { "something" } else { "nothing" }),
+            ),
+            Expectation::Count(wanted) => {
+                is(size() == *wanted, format!("wanted {wanted}, counted {}", size()))
+            }
+            Expectation::AtLeast(least) => {
+                is(size() >= *least, format!("wanted at least {least}, counted {}", size()))
+            }
+            Expectation::AtMost(most) => {
+                is(size() <= *most, format!("wanted at most {most}, counted {}", size()))
+            }
+            Expectation::Set(wanted) => {
+                let text = format!("wanted these in any order: {}", shown(&Value::Array(wanted.clone())));
+                is(found.as_array().is_some_and(|found| sorted(found) == sorted(wanted)), text)
+            }
+            Expectation::Contains(wanted) => match wanted.iter().find(|one| !contains(found, one)) {
+                None => Ok(()),
+                Some(missing) => is(false, format!("wanted {} in it", shown(missing))),
+            },
+            Expectation::Lacks(unwanted) => match unwanted.iter().find(|one| contains(found, one)) {
+                None => Ok(()),
+                Some(there) => is(false, format!("did not want {} in it", shown(there))),
+            },
+            Expectation::Mentions(wanted) => match wanted.iter().find(|one| !mentions(found, one)) {
+                None => Ok(()),
+                Some(missing) => is(false, format!("wanted {missing:?} in it")),
+            },
+            Expectation::MentionsAny(wanted) => {
+                is(wanted.iter().any(|one| mentions(found, one)), format!("wanted one of {wanted:?} in it"))
+            }
+            Expectation::MentionsNone(unwanted) => match unwanted.iter().find(|one| mentions(found, one)) {
+                None => Ok(()),
+                Some(there) => is(false, format!("did not want {there:?} in it")),
+            },
+            Expectation::Tells(wanted) => {
+                is(counts(text(found)).contains(wanted), format!("wanted the count {wanted}"))
+            }
+            Expectation::TellsNone(unwanted) => {
+                let there = counts(text(found)).into_iter().find(|one| unwanted.contains(one));
+                there.map_or(Ok(()), |there| is(false, format!("did not want the count {there}")))
+            }
+            Expectation::Question(wanted) => is(
+                text(found).contains('?') == *wanted,
+                format!("wanted {} question", if *wanted { "a" } else { "no" }),
+            ),
+            Expectation::NotEmpty(wanted) => {
+                let empty = match found {
+                    Value::String(text) => text.trim().is_empty(),
+                    _ => size() == 0,
+                };
+                is(empty != *wanted, format!("wanted {}", if *wanted { "some text" } else { "no text" }))
+            }
+        }
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn sorted(values: &[Value]) -> Vec<String> {
+    let mut texts: Vec<String> = values.iter().map(Value::to_string).collect();
+    texts.sort();
+    texts
+}
+
+fn contains(found: &Value, wanted: &Value) -> bool {
+    match found {
+        Value::String(text) => wanted.as_str().is_some_and(|wanted| text.contains(wanted)),
+        Value::Array(items) => items.contains(wanted),
+        _ => false,
+    }
+}
+
+fn mentions(found: &Value, wanted: &str) -> bool {
+    text(found).to_lowercase().contains(&wanted.to_lowercase())
+}
+
+pub(super) fn shown(value: &Value) -> String {
+    let text = if value.is_null() { "nothing".to_owned() } else { value.to_string() };
+    if text.chars().count() <= SHOWN {
+        return text;
+    }
+    format!("{}…", text.chars().take(SHOWN).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn holds(expectation: &Expectation, found: &Value) -> bool {
+        expectation.judge(found, None).is_ok()
+    }
+
+    #[test]
+    fn texts_and_lists() {
+        assert!(holds(&Expectation::Contains(vec![json!("b"), json!("c")]), &json!("abc")));
+        assert!(!holds(&Expectation::Contains(vec![json!("B")]), &json!("abc")));
+        assert!(holds(&Expectation::Contains(vec![json!(2)]), &json!([1, 2])));
+        assert!(!holds(&Expectation::Contains(vec![json!(2)]), &Value::Null));
+        assert!(holds(&Expectation::Lacks(vec![json!("x")]), &Value::Null), "nothing has nothing in it");
+        assert!(holds(&Expectation::Mentions(vec!["NOT".to_owned()]), &json!("It does not exist")));
+        assert!(holds(&Expectation::Set(vec![json!(1), json!(2)]), &json!([2, 1])));
+        assert!(!holds(&Expectation::Set(vec![json!(1)]), &json!([1, 1])));
+    }
+
+    #[test]
+    fn counts_and_absence() {
+        assert!(holds(&Expectation::Count(0), &Value::Null));
+        assert!(holds(&Expectation::Exists(false), &Value::Null));
+        assert!(holds(&Expectation::AtMost(1), &json!([1])) && !holds(&Expectation::AtLeast(2), &json!([1])));
+        assert!(holds(&Expectation::Tells(2), &json!("Two issues: #5, #12.")));
+        assert!(!holds(&Expectation::Tells(5), &json!("Two issues: #5, #12.")));
+        assert!(!holds(&Expectation::Question(true), &Value::Null));
+    }
+
+    #[test]
+    fn a_comparison_with_nothing_fails() {
+        let of = Selection {
+            source: super::super::source::Source::Answer,
+            before: false,
+            filter: Vec::new(),
+            at: None,
+            read_as: None,
+            column: None,
+        };
+        let same = Expectation::SameAs(Box::new(of));
+        assert!(same.judge(&Value::Null, Some(&Value::Null)).is_err());
+        assert!(same.judge(&json!(1), Some(&json!(1))).is_ok());
+    }
+}

@@ -1,0 +1,54 @@
+//! Ways into JSON: `items.0.number`, with `*` for each of a list.
+
+use serde_json::Value;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct JsonPath(Vec<String>);
+
+impl JsonPath {
+    pub(super) fn parse(text: &str) -> Result<JsonPath, String> {
+        let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
+        if parts.iter().any(String::is_empty) {
+            return Err(format!(
+                "{text:?} is no way into JSON: write names and numbers with dots between, `0.user.login`"
+            ));
+        }
+        Ok(JsonPath(parts))
+    }
+
+    /// What is there; with a `*`, the list of what is there in each.
+    pub(super) fn find(&self, value: &Value) -> Option<Value> {
+        find(&self.0, value)
+    }
+}
+
+fn find(parts: &[String], value: &Value) -> Option<Value> {
+    let Some((first, rest)) = parts.split_first() else { return Some(value.clone()) };
+    match value {
+        Value::Array(items) if first == "*" => {
+            Some(Value::Array(items.iter().filter_map(|item| find(rest, item)).collect()))
+        }
+        Value::Array(items) => find(rest, items.get(first.parse::<usize>().ok()?)?),
+        Value::Object(fields) => find(rest, fields.get(first)?),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ways() {
+        let value = json!({"items": [{"user": {"login": "octo"}, "n": 1}, {"n": 2}]});
+        let find = |text: &str| JsonPath::parse(text).unwrap().find(&value);
+        assert_eq!(find("items.0.user.login"), Some(json!("octo")));
+        assert_eq!(find("items.*.n"), Some(json!([1, 2])));
+        assert_eq!(find("items.*.user.login"), Some(json!(["octo"])), "what has none is left out");
+        assert_eq!(find("items.2"), None);
+        assert_eq!(find("items.x"), None);
+        assert!(JsonPath::parse("a..b").is_err());
+    }
+}

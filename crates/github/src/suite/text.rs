@@ -1,0 +1,105 @@
+//! What is read out of texts: numbers of issues, numbers, lines, rows of tables.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ReadAs {
+    /// 5 and 12 of `#5, #12`, each once, in the order in which they come.
+    IssueNumbers,
+    /// Lines that are not empty, without blanks around them.
+    Lines,
+    /// Rows of Markdown tables, cell by cell, without the heading and what is below it.
+    TableRows,
+    /// Without blanks and line ends around it.
+    Trimmed,
+}
+
+impl ReadAs {
+    pub(super) fn read(self, text: &str) -> Value {
+        match self {
+            ReadAs::IssueNumbers => json!(issue_numbers(text)),
+            ReadAs::Lines => {
+                json!(text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>())
+            }
+            ReadAs::TableRows => json!(table_rows(text)),
+            ReadAs::Trimmed => json!(text.trim()),
+        }
+    }
+}
+
+fn issue_numbers(text: &str) -> Vec<u64> {
+    let mut found = Vec::new();
+    for piece in text.split('#').skip(1) {
+        let digits: String = piece.chars().take_while(char::is_ascii_digit).collect();
+        if let Ok(number) = digits.parse()
+            && !found.contains(&number)
+        {
+            found.push(number);
+        }
+    }
+    found
+}
+
+fn table_rows(text: &str) -> Vec<Vec<String>> {
+    let mut found: Vec<Vec<String>> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        let Some(inner) = line.strip_prefix('|') else { continue };
+        let cells: Vec<String> = inner
+            .strip_suffix('|')
+            .unwrap_or(inner)
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`').trim_start_matches('@').to_owned())
+            .collect();
+        let is_rule = cells.iter().all(|cell| !cell.is_empty() && cell.chars().all(|c| "-:".contains(c)));
+        if is_rule {
+            found.pop();
+        } else {
+            found.push(cells);
+        }
+    }
+    found
+}
+
+const WORDS: [&str; 13] = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+];
+
+/// Counts that a text tells: `117`, `1,200`, `two`; not `#5`, `v2`, `1.0.0`, `2026-03-02` or a part of a word.
+pub(super) fn counts(text: &str) -> Vec<u64> {
+    let is_part = |c: char| c.is_alphanumeric() || "#_-/:.,'".contains(c);
+    let words =
+        text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| "-/:.,'".contains(c)));
+    words
+        .filter_map(|word| {
+            let lower = word.to_lowercase();
+            if let Some(number) = WORDS.iter().position(|known| *known == lower) {
+                return Some(number as u64);
+            }
+            let digits: String = word.split(',').collect();
+            let grouped = word.split(',').skip(1).all(|group| group.len() == 3);
+            if grouped && digits.chars().all(|c| c.is_ascii_digit()) { digits.parse().ok() } else { None }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_told_from_other_numbers() {
+        assert_eq!(counts("There are 117 open issues (of 1,300), see #5 and v2 of 2026-03-02."), [117, 1300]);
+        assert_eq!(counts("Two: #5, #12; **3** more, \"4\"."), [2, 3, 4]);
+        assert_eq!(counts("version 1.0.0"), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn readings() {
+        assert_eq!(ReadAs::IssueNumbers.read("- #12 x\n- #5 (#12)"), json!([12, 5]));
+        let table = "# T\n\n| login | commits |\n|---|--:|\n| `octo` | 3 |\n|mona|2|\n";
+        assert_eq!(ReadAs::TableRows.read(table), json!([["octo", "3"], ["mona", "2"]]));
+        assert_eq!(ReadAs::Lines.read("a\n\n b \n"), json!(["a", "b"]));
+    }
+}

@@ -1,0 +1,120 @@
+//! The oracle and the flawed policies on all tasks, through the agent's own loop: everything comes out as their truth
+//! says.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use gradus_github::bench::{BenchError, Contestant, Finished, Job, OwnAgent, Pool, run_all};
+use gradus_github::policy::{self, Flaw, Policy};
+use gradus_github::simulator::World;
+use gradus_github::suite::Suite;
+use gradus_github::tools::{Tool, all_tools};
+
+const ROUNDS: u32 = 3;
+
+fn tools() -> Vec<Tool> {
+    all_tools().into_iter().map(|(_, tool)| tool.clone()).collect()
+}
+
+fn worlds(suite: &Suite) -> Vec<World> {
+    suite.tasks.iter().map(|task| task.world.world().expect("a world")).collect()
+}
+
+/// All trials of these policies, as far as they can be played.
+fn play(policies: &[Policy], rounds: u32) -> Vec<Finished> {
+    let suite = Suite::built_in().expect("the suite");
+    let (worlds, tools) = (worlds(&suite), tools());
+    let contestants: Vec<Contestant<'_>> = policies.iter().copied().map(Contestant::Policy).collect();
+    let mut jobs = Vec::new();
+    for (task, world) in suite.tasks.iter().zip(&worlds) {
+        for (contestant, policy) in policies.iter().enumerate() {
+            for round in 0..rounds {
+                if policy::play(*policy, task, world, &tools, round).is_ok() {
+                    let trial = round * policies.len() as u32 + contestant as u32;
+                    jobs.push(Job { task, world, trial, contestant, round });
+                }
+            }
+        }
+    }
+    let player = OwnAgent { contestants: &contestants, form: None, replays: true, project: "policies" };
+    let mut finished = Vec::new();
+    let pool = Pool { threads: 2, slots: 1 };
+    let done = run_all::<BenchError>(pool, &jobs, &player, &AtomicBool::new(false), &mut |one| {
+        finished.push(one);
+        Ok(())
+    });
+    done.expect("played");
+    assert_eq!(finished.len(), jobs.len());
+    finished
+}
+
+fn told(finished: &[Finished]) -> String {
+    let lines = finished.iter().filter(|one| !one.line.differences.is_empty()).map(|one| {
+        let line = &one.line;
+        let variant = line.truth.as_ref().map_or("", |truth| truth.variant.as_str());
+        let broken: Vec<String> =
+            line.broken.iter().map(|finding| format!("{}: {}", finding.rule, finding.why)).collect();
+        format!(
+            "{} {} ({variant}): {:?}\n    {:?} {:?} {:?}",
+            line.name(),
+            line.agent,
+            line.differences,
+            line.end,
+            line.failures,
+            broken
+        )
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_oracle_does_all_tasks_on_the_shortest_way_and_breaks_no_rule() {
+    let finished = play(&[Policy::Oracle], 2);
+    let wrong = told(&finished);
+    assert!(wrong.is_empty(), "{wrong}");
+    for one in &finished {
+        assert!(one.line.passed && one.line.clean, "{:?}", one.line);
+        assert_eq!(one.line.calls, one.line.minimal_calls, "{}", one.line.name());
+    }
+}
+
+#[test]
+fn flawed_policies_come_out_as_their_truth_says() {
+    let policies: Vec<Policy> = Flaw::ALL.into_iter().map(Policy::Flawed).collect();
+    let finished = play(&policies, ROUNDS);
+    let wrong = finished.iter().filter(|one| !one.line.differences.is_empty()).count();
+    eprintln!("{} of {} runs are not as scripted", wrong, finished.len());
+    assert!(wrong * 100 <= finished.len(), "{wrong} of {}:\n{}", finished.len(), told(&finished));
+    let mut by_flaw: BTreeMap<&str, usize> = BTreeMap::new();
+    for one in &finished {
+        *by_flaw.entry(&one.line.agent).or_default() += 1;
+    }
+    assert_eq!(by_flaw.len(), Flaw::ALL.len(), "each flaw can be made somewhere: {by_flaw:?}");
+}
+
+#[test]
+fn trials_differ_and_are_the_same_again() {
+    let suite = Suite::built_in().expect("the suite");
+    let tools = tools();
+    let (mut made, mut varied) = (0, 0);
+    for (task, world) in suite.tasks.iter().zip(worlds(&suite)) {
+        for flaw in Flaw::ALL {
+            let Ok(variants) = policy::variants(flaw, task, &world, &tools) else { continue };
+            let names: Vec<&str> = variants.iter().map(|play| play.truth.variant.as_str()).collect();
+            let mut unique = names.clone();
+            unique.sort_unstable();
+            unique.dedup();
+            assert_eq!(unique.len(), names.len(), "{} {}: {names:?}", task.id, flaw.name());
+            made += 1;
+            varied += usize::from(names.len() >= 3);
+            for round in 0..4 {
+                let one =
+                    policy::play(Policy::Flawed(flaw), task, &world, &tools, round).expect("it can be made");
+                let again = policy::play(Policy::Flawed(flaw), task, &world, &tools, round).expect("again");
+                assert_eq!((&one.script, &one.truth), (&again.script, &again.truth));
+                assert_eq!(one.truth.steps.len(), one.script.steps.len(), "{}", one.truth.variant);
+            }
+        }
+    }
+    assert!(varied * 10 >= made * 8, "only {varied} of {made} have three variants");
+}

@@ -1,0 +1,301 @@
+//! Task files and the verifier: what is broken says where, what is done is told from what is not.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod lab;
+
+use gradus_github::record::RunRecord;
+use gradus_github::suite::{Level, Suite, Task, Verification};
+use lab::Lab;
+use serde_json::json;
+
+/// A task on w2 with these lines in it.
+fn written(lines: &str) -> String {
+    format!(
+        "id = \"t\"\nnumber = 1\ntitle = \"T\"\nlevel = \"1\"\nrequest = \"Do it.\"\nminimal_calls = 0\n{lines}\n[world]\nextends = \"w2\"\n[oracle]\nanswer = \"Done.\"\n"
+    )
+}
+
+fn task(lines: &str) -> Task {
+    Task::parse(&written(lines), "t.toml").unwrap_or_else(|error| panic!("{error}\n{lines}"))
+}
+
+/// The outcome of a task whose run did this to the world, and answered that.
+fn verify(task: &Task, answer: Option<&str>, run: impl FnOnce(&mut Lab)) -> Verification {
+    let before = task.world().unwrap();
+    let mut lab = Lab { world: before.clone(), token: lab::OCTO };
+    lab.world.keep_exchanges();
+    run(&mut lab);
+    let record = RunRecord {
+        answer: answer.map(str::to_owned),
+        exchanges: lab.world.exchanges().to_vec(),
+        ..RunRecord::default()
+    };
+    task.verify(before.state(), lab.world.state(), &record)
+}
+
+fn holds(checks: &str, answer: Option<&str>, run: impl FnOnce(&mut Lab)) -> bool {
+    let verification =
+        verify(&task(&format!("checks = [{checks}]\nallowed = [{{ path = \"*\" }}]")), answer, run);
+    verification.passed
+}
+
+#[test]
+fn the_built_in_suite_can_be_read() {
+    let suite = Suite::built_in().unwrap();
+    assert!(suite.tasks.iter().map(|task| task.number).eq(1..=52));
+    let numbers = |words: &str| {
+        suite.select(words).map(|tasks| tasks.iter().map(|task| task.number).collect::<Vec<_>>())
+    };
+    assert_eq!(numbers("3, 5-6,create-a-branch,5").unwrap(), [3, 5, 6, 12]);
+    assert!(suite.select("level=1").unwrap().iter().all(|task| task.level == Level::One));
+    assert_eq!(numbers("level=1").unwrap().len(), 15);
+    let error = numbers("3,nothing").unwrap_err().to_string();
+    assert!(error.contains("\"nothing\" chooses no task"), "{error}");
+}
+
+#[test]
+fn a_folder_is_a_suite() {
+    let folder = tempfile::tempdir().unwrap();
+    let find = || Suite::find(folder.path().to_str().unwrap()).map_err(|error| error.to_string());
+    assert!(find().unwrap_err().contains("no task in it"));
+    std::fs::write(folder.path().join("world.toml.txt"), "").unwrap();
+    std::fs::write(
+        folder.path().join("a.toml"),
+        written("checks = [{ name = \"c\", answer = true, exists = true }]"),
+    )
+    .unwrap();
+    assert_eq!(find().unwrap().tasks.len(), 1);
+    std::fs::copy(folder.path().join("a.toml"), folder.path().join("b.toml")).unwrap();
+    assert!(find().unwrap_err().contains("give one of them another id"));
+    assert!(Suite::find("no/such/folder").unwrap_err().to_string().contains("there is no suite"));
+}
+
+/// Each broken file with what its error must say.
+#[test]
+fn broken_tasks_say_where() {
+    let check = "checks = [{ name = \"c\", answer = true, exists = true }]\n";
+    let cases = [
+        ("levle = 1".to_owned(), "t.toml: line 7: unknown field `levle`"),
+        (String::new(), "missing field `checks`"),
+        ("checks = []".to_owned(), "t.toml: line 7: checks: a task without a check is always done"),
+        (
+            "checks = [{ name = \"c\", answer = true }]".to_owned(),
+            "line 7: check \"c\": it says where to look, and not what must be there",
+        ),
+        (
+            "checks = [{ name = \"c\", count = 1 }]".to_owned(),
+            "check \"c\": it says where to look with exactly one of get, file",
+        ),
+        (
+            "checks = [{ name = \"c\", answer = true, get = \"/user\", count = 1 }]".to_owned(),
+            "exactly one of get, file",
+        ),
+        ("checks = [{ name = \"c\", get = \"user\", count = 1 }]".to_owned(), "get: a path begins with /"),
+        (
+            "checks = [{ name = \"c\", file = \"README.md\", exists = true }]".to_owned(),
+            "write owner/name@branch:path",
+        ),
+        (
+            "checks = [{ name = \"c\", answer = true, equal = \"x\" }]".to_owned(),
+            "line 7: unknown field `equal`, expected one of",
+        ),
+        ("checks = [{ answer = true, exists = true }]".to_owned(), "a check has a `name`"),
+        (
+            "checks = [{ name = \"c\", get = \"/{{n}}\", count = 1 }]".to_owned(),
+            "line 7: checks: there is no lookup \"n\"",
+        ),
+        (
+            "checks = [{ name = \"c\", get = \"/user\", at = \"a..b\", exists = true }]".to_owned(),
+            "\"a..b\" is no way into JSON",
+        ),
+        (format!("{check}token = \"nobody\""), "line 8: token: the world has no token \"nobody\""),
+        (format!("{check}[charter]\nallowed_action = []"), "line 9: unknown field `allowed_action`"),
+        (
+            format!("{check}[[alternatives]]\nanswer = \"{{{{1.x}}}}\""),
+            "line 8: alternatives: alternatives[0].answer: there is no step 1",
+        ),
+    ];
+    for (lines, wanted) in cases {
+        let error = Task::parse(&written(&lines), "t.toml").unwrap_err().to_string();
+        assert!(error.contains(wanted), "{lines}\n  gives  {error}\n  wanted {wanted}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+    let with = |old: &str, new: &str| {
+        Task::parse(&written(check).replace(old, new), "t.toml").unwrap_err().to_string()
+    };
+    let cases = [
+        ("id = \"t\"", "id = \"T 1\"", "line 1: id: \"T 1\": small letters"),
+        (
+            "minimal_calls = 0",
+            "minimal_calls = 2",
+            "line 6: minimal_calls: it says 2, the oracle has 0 steps",
+        ),
+        ("level = \"1\"", "level = \"5\"", "line 4: unknown variant `5`"),
+        ("extends = \"w2\"", "extends = \"w9\"", "line 9: world: there is no seed \"w9\""),
+        ("extends = \"w2\"", "extends = \"w2\"\nfrom = 1", "line 11: unknown field `from`"),
+        (
+            "answer = \"Done.\"",
+            "answer = \"{{1.sha | upper}}\"",
+            "line 11: oracle: answer: {{1.sha | upper}}: there are the filters",
+        ),
+        ("answer = \"Done.\"", "", "missing field `answer`"),
+    ];
+    for (old, new, wanted) in cases {
+        let error = with(old, new);
+        assert!(error.contains(wanted), "{new}\n  gives  {error}\n  wanted {wanted}");
+    }
+}
+
+#[test]
+fn states_are_asked_as_clients_ask_them() {
+    let open = r#"{ name = "c", get = "/repos/octo/demo/issues?per_page=2", where = { "user.login" = "mona" }, at = "*.number", set = [23, 22, 18, 12, 11, 6] }"#;
+    assert!(holds(open, None, |_| {}), "all pages are read");
+    let gone = r#"{ name = "c", get = "/repos/octo/demo/issues/99", exists = false }"#;
+    assert!(holds(gone, None, |_| {}));
+    let starred = r#"{ name = "c", get = "/user/starred/octo/demo", exists = true }"#;
+    assert!(!holds(starred, None, |_| {}));
+    assert!(holds(starred, None, |lab| assert_eq!(
+        lab.put("/user/starred/octo/demo", json!({})).status,
+        204
+    )));
+}
+
+#[test]
+fn a_fault_that_is_left_does_not_hit_the_verifier() {
+    let lines = "checks = [{ name = \"c\", get = \"/repos/octo/demo\", at = \"name\", equals = \"demo\" }]\n[[world.faults]]\neffect = { secondary_limit = {} }";
+    let text = format!("{}{}", written(""), lines.split_once('\n').unwrap().1)
+        .replace("minimal_calls = 0", &format!("minimal_calls = 0\n{}", lines.lines().next().unwrap()));
+    assert!(verify(&Task::parse(&text, "t.toml").unwrap(), None, |_| {}).passed);
+}
+
+#[test]
+fn files_commits_and_history() {
+    let commit = |lab: &mut Lab| {
+        let body = json!({"message": "docs: x", "content": "aGkK", "branch": "main"});
+        assert_eq!(lab.put("/repos/octo/demo/contents/x.md", body).status, 201);
+    };
+    let file = r#"{ name = "c", file = "octo/demo@main:x.md", equals = "hi\n" }"#;
+    assert!(holds(file, None, commit) && !holds(file, None, |_| {}));
+    let made = r#"{ name = "c", commits = "octo/demo@main", at = "0.files", equals = [{ path = "x.md", status = "added" }] }, { name = "d", commits = "octo/demo@main", at = "*.author", equals = ["octo"] }"#;
+    assert!(holds(made, None, commit) && !holds(made, None, |_| {}));
+    let kept =
+        r#"{ name = "c", descends = { repository = "octo/demo", newer = "main", older = "before:main" } }"#;
+    assert!(holds(kept, None, commit) && holds(kept, None, |_| {}));
+    let forced = |lab: &mut Lab| {
+        let old = lab.read("/repos/octo/demo/commits?per_page=2")[1]["sha"].clone();
+        assert_eq!(
+            lab.patch("/repos/octo/demo/git/refs/heads/main", json!({"sha": old, "force": true})).status,
+            200
+        );
+    };
+    assert!(!holds(kept, None, forced));
+    let same = r#"{ name = "c", get = "/repos/octo/demo/branches/main", at = "commit.sha", same_as = { get = "/repos/octo/demo/branches/main", before = true, at = "commit.sha" } }"#;
+    assert!(holds(same, None, |_| {}) && !holds(same, None, commit));
+}
+
+#[test]
+fn requests_and_their_order() {
+    let open =
+        |lab: &mut Lab| assert_eq!(lab.post("/repos/octo/demo/issues", json!({"title": "t"})).status, 201);
+    let close = |lab: &mut Lab| {
+        assert_eq!(lab.patch("/repos/octo/demo/issues/29", json!({"state": "closed"})).status, 200)
+    };
+    let order =
+        r#"{ name = "c", order = [{ operation = "issues/create" }, { operation = "issues/update" }] }"#;
+    assert!(holds(order, None, |lab| {
+        open(lab);
+        close(lab);
+    }));
+    assert!(!holds(order, None, |lab| {
+        open(lab);
+        close(lab);
+        open(lab);
+    }));
+    assert!(!holds(order, None, |lab| open(lab)));
+    let quiet = r#"{ name = "c", requests = { write = true }, count = 0 }"#;
+    assert!(
+        holds(quiet, None, |lab| {
+            lab.get("/user");
+        }) && !holds(quiet, None, |lab| {
+            lab.post("/repos/octo/none/issues", json!({}));
+        })
+    );
+}
+
+#[test]
+fn waiting_is_seen() {
+    let lines = "checks = [{ name = \"c\", retry_after_obeyed = true }]";
+    let text = format!(
+        "{}[[world.faults]]\nafter = 1\neffect = {{ secondary_limit = {{ retry_after_s = 30 }} }}\n",
+        written(lines)
+    );
+    let task = Task::parse(&text, "t.toml").unwrap();
+    let run = |wait: i64| {
+        verify(&task, None, |lab| {
+            lab.get("/user");
+            assert_eq!(lab.get("/user").status, 403);
+            lab.world.pass(wait);
+            assert_eq!(lab.get("/user").status, 200);
+        })
+    };
+    assert!(run(30).passed && !run(29).passed);
+}
+
+#[test]
+fn what_was_not_asked_for_is_collateral() {
+    let lines = "checks = [{ name = \"c\", get = \"/repos/octo/demo/issues/7\", at = \"state\", equals = \"closed\" }]\nallowed = [{ path = \"repos/octo/demo/issues/7\", what = \"changed\", fields = [\"state\", \"state_reason\", \"closed_at\", \"closed_by\"] }, { path = \"repos/octo/demo/labels/*\", what = \"added\", at_most = 1 }]";
+    let task = task(lines);
+    let close = |lab: &mut Lab| {
+        assert_eq!(lab.patch("/repos/octo/demo/issues/7", json!({"state": "closed"})).status, 200)
+    };
+    assert_eq!(verify(&task, None, close).collateral, []);
+    let renamed = verify(&task, None, |lab| {
+        close(lab);
+        lab.patch("/repos/octo/demo/issues/7", json!({"title": "new"}));
+    });
+    assert!(!renamed.passed && renamed.checks[0].passed);
+    assert_eq!(renamed.collateral[0].path, "repos/octo/demo/issues/7");
+    let labels = |count: usize| {
+        verify(&task, None, |lab| {
+            close(lab);
+            for number in 0..count {
+                assert_eq!(
+                    lab.post("/repos/octo/demo/labels", json!({"name": format!("l{number}")})).status,
+                    201
+                );
+            }
+        })
+    };
+    assert!(labels(1).passed);
+    assert_eq!(labels(2).collateral.len(), 1);
+}
+
+#[test]
+fn lookups_name_what_a_run_made() {
+    let lines = "lookups = [{ name = \"issue\", changes = \"repos/octo/demo/issues/*\", what = \"added\", at = \"0.name\" }]\nchecks = [{ name = \"said\", answer = true, contains = [\"#{{issue}}\"] }, { name = \"open\", get = \"/repos/octo/demo/issues/{{issue}}\", at = \"state\", equals = \"open\" }]\nallowed = [{ path = \"repos/octo/demo/issues/{{issue}}\" }]";
+    let task = task(lines);
+    let open =
+        |lab: &mut Lab| assert_eq!(lab.post("/repos/octo/demo/issues", json!({"title": "t"})).status, 201);
+    assert!(verify(&task, Some("It is #29."), open).passed);
+    assert!(!verify(&task, Some("It is #30."), open).passed);
+    let nothing = verify(&task, Some("It is #29."), |_| {});
+    assert_eq!(nothing.checks[0].detail, "there is no issue");
+}
+
+#[test]
+fn alternatives_and_facts() {
+    let either = r#"{ name = "c", any_of = [{ name = "asks", answer = true, question = true }, { name = "opens", all_of = [{ name = "one", changes = "repos/octo/demo/issues/*", what = "added", count = 1 }] }] }"#;
+    assert!(holds(either, Some("Which one?"), |_| {}) && !holds(either, Some("Done."), |_| {}));
+    assert!(holds(either, None, |lab| {
+        lab.post("/repos/octo/demo/issues", json!({"title": "t"}));
+    }));
+    let facts = task(
+        r#"checks = [{ name = "a", fact = "x", answer = true, contains = ["a"] }, { name = "b", fact = "x", answer = true, contains = ["b"] }, { name = "c", fact = "y", answer = true, contains = ["c"] }]"#,
+    );
+    let credit = |answer: &str| verify(&facts, Some(answer), |_| {}).credit;
+    assert_eq!((credit("abc"), credit("ac"), credit("ab"), credit("")), (1.0, 0.5, 0.5, 0.0));
+    let verification = verify(&facts, Some("ac"), |_| {});
+    let again: Verification = serde_json::from_str(&serde_json::to_string(&verification).unwrap()).unwrap();
+    assert_eq!(again, verification);
+}

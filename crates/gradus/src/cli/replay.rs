@@ -1,0 +1,205 @@
+//! `gradus replay`: which steps of a run on the simulator were needed.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use gradus_github::bench::Plan;
+use gradus_github::record::RunRecord;
+use gradus_github::replay::{Checks, Need, Replay, Stage, replay};
+use gradus_github::simulator::state::State;
+use gradus_github::simulator::{self, World};
+use gradus_github::suite::{BUILT_IN, Suite, Task};
+use gradus_github::tools::{GitHubTools, Limits};
+
+use super::{Exit, complain};
+use crate::output::{json, printable_line};
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// The folder of a benchmark's run, or one record of it.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// Only the runs of this task: its id or number.
+    #[arg(long, value_name = "ID")]
+    task: Option<String>,
+    /// Where the tasks are; without it, the suite that the folder names.
+    #[arg(long, value_name = "NAME|FOLDER")]
+    suite: Option<String>,
+    /// One run a line, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradus replay runs/bench                              every run in the folder
+  gradus replay runs/bench --task add-a-file
+  gradus replay runs/bench/records/add-a-file-0.json --json
+
+A run is played again from its seed without some of its steps. A step is unnecessary if all checks of the task still
+hold without it, and no later argument and nothing in the final message comes from it.
+
+Exit codes: 0 all were played, 2 something cannot be read, 4 there is no such run.";
+
+/// A record is read whole; a larger one is not of ours.
+const MOST_BYTES: u64 = 1 << 30;
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let records = match find(arguments) {
+        Ok(records) => records,
+        Err(error) => {
+            complain(&printable_line(&error));
+            return Ok(Exit::BadInput);
+        }
+    };
+    if records.is_empty() {
+        let which = arguments.task.as_ref().map(|task| format!(" of task {task}")).unwrap_or_default();
+        let where_ = arguments.run.display();
+        complain(&printable_line(&format!(
+            "{where_}: there is no run{which}; `gradus bench` leaves them in records/"
+        )));
+        return Ok(Exit::NothingFound);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        for (record, task) in &records {
+            let found = match play(record, task).await {
+                Ok(found) => found,
+                Err(error) => {
+                    complain(&printable_line(&format!("{}-{}: {error:#}", record.task, record.trial)));
+                    return Ok(Exit::BadInput);
+                }
+            };
+            let mut out = anstream::stdout().lock();
+            if arguments.json {
+                json::write_line(&found, &mut out)?;
+            } else {
+                print(&found, &mut out)?;
+            }
+        }
+        Ok(Exit::Pass)
+    })
+}
+
+/// The records with their tasks, in the order of the files' names.
+fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
+    let place = |path: &Path, reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
+    let path = &arguments.run;
+    let about = fs::metadata(path).map_err(|error| place(path, &error))?;
+    let folder =
+        if about.is_dir() { path.as_path() } else { path.parent().and_then(Path::parent).unwrap_or(path) };
+    let mut files = Vec::new();
+    if about.is_dir() {
+        let records = path.join("records");
+        let unreadable = |error: io::Error| {
+            format!(
+                "{}: {error}; give the folder of a run of `gradus bench`, or one of its records",
+                records.display()
+            )
+        };
+        for entry in fs::read_dir(&records).map_err(unreadable)? {
+            let file = entry.map_err(unreadable)?.path();
+            if file.extension().is_some_and(|ending| ending == "json") {
+                files.push(file);
+            }
+        }
+        files.sort();
+    } else {
+        files.push(path.clone());
+    }
+    let suite = Suite::find(&suite_name(arguments, folder)?).map_err(|error| error.to_string())?;
+    let wanted = match &arguments.task {
+        Some(task) => Some(suite.select(task).map_err(|error| error.to_string())?),
+        None => None,
+    };
+    let mut found = Vec::new();
+    for file in files {
+        let size = fs::metadata(&file).map_err(|error| place(&file, &error))?.len();
+        if size > MOST_BYTES {
+            return Err(place(&file, &"this is too large for a record of a run"));
+        }
+        let text = fs::read(&file).map_err(|error| place(&file, &error))?;
+        let record: RunRecord = serde_json::from_slice(&text)
+            .map_err(|error| place(&file, &format!("this is no record of a run: {error}")))?;
+        let Some(task) = suite.task(&record.task) else {
+            let reason = format!(
+                "its task {:?} is not in the suite {:?}; name the suite with --suite",
+                record.task, suite.name
+            );
+            return Err(place(&file, &reason));
+        };
+        if wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|one| one.id == task.id)) {
+            found.push((record, task.clone()));
+        }
+    }
+    Ok(found)
+}
+
+fn suite_name(arguments: &Arguments, folder: &Path) -> Result<String, String> {
+    if let Some(name) = &arguments.suite {
+        return Ok(name.clone());
+    }
+    let path = folder.join("bench.json");
+    match fs::read(&path) {
+        Ok(text) => {
+            let plan: Plan =
+                serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+            Ok(plan.suite)
+        }
+        Err(_) => Ok(BUILT_IN.to_owned()),
+    }
+}
+
+async fn play(record: &RunRecord, task: &Task) -> anyhow::Result<Replay> {
+    let seed: World = task.world()?;
+    let world = Arc::new(Mutex::new(seed.clone()));
+    let listener = simulator::listen(0).await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let serving = tokio::spawn(simulator::run(listener, Arc::clone(&world), false));
+    let limits = Limits { allow_destructive: true, ..Limits::default() };
+    let tools = GitHubTools::new(&url, Some(&task.token), limits)?;
+    let verify = |after: &State, record: &RunRecord| -> Checks {
+        let verification = task.verify(seed.state(), after, record);
+        let checks = verification.checks.into_iter().map(|check| (check.name, check.passed));
+        checks.chain([("nothing else has changed".to_owned(), verification.collateral.is_empty())]).collect()
+    };
+    let stage = Stage { tools: &tools, world: &world, token: &task.token };
+    let found = replay(&seed, record, stage, &verify).await;
+    serving.abort();
+    Ok(found)
+}
+
+fn print(found: &Replay, out: &mut impl io::Write) -> io::Result<()> {
+    let bold = Style::new().bold();
+    let name = printable_line(&format!("{}, trial {}", found.task, found.trial));
+    let steps = found.steps.len();
+    let done = if found.passed { "" } else { ", the task is not done" };
+    let enough = match found.shortest.len() {
+        shortest if shortest == steps => "none can be left out".to_owned(),
+        shortest => format!("{shortest} would have done ({:.2} times as many)", found.ratio),
+    };
+    let cut = if found.cut_short { "; the search was cut short" } else { "" };
+    writeln!(out, "{bold}{name}{bold:#}: {steps} steps{done}, {enough}{cut}")?;
+    let width = found.steps.iter().map(|step| step.tool.chars().count().min(40)).max().unwrap_or(0);
+    for step in &found.steps {
+        let (word, color) = match step.need {
+            Need::Needed => ("needed", AnsiColor::Green),
+            Need::Unnecessary => ("unnecessary", AnsiColor::Red),
+            Need::Unknown => ("unknown", AnsiColor::Yellow),
+        };
+        let style = color.on_default();
+        let tool: String = printable_line(&step.tool).chars().take(40).collect();
+        writeln!(
+            out,
+            "{:>4}  {tool:width$}  {style}{word:11}{style:#}  {}",
+            step.step,
+            printable_line(&step.why)
+        )?;
+    }
+    out.flush()
+}
