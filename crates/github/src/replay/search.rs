@@ -54,32 +54,39 @@ impl<'s> Search<'s> {
         let state = self.state();
         let answer_counts = !is_as_good(&(self.verify)(&state, &mute), &checks);
         // Without a task that is done, nothing is missed when a step is left out, and only repetition can be told.
-        let trace = Trace::new(self.record, answer_counts || !passed);
+        let trace = Trace::new(self.record);
         let kept = if passed {
             self.shorten(&all, &trace, &checks).await
         } else {
             self.without_repetition(&all, &trace)
         };
         let reasons = std::mem::take(&mut self.reasons);
-        let reads = |search: &Search<'_>, step: usize| search.is_read(&search.record.steps[step]);
-        let unsure = |step: usize| !trace.answer_is_traced && answer_counts && reads(&self, step);
-        let mut final_kept = kept.clone();
-        let mut unknown = BTreeSet::new();
-        for step in all.difference(&kept).copied() {
-            let is_repeated = trace.same_as[step].is_some();
-            if !is_repeated && (unsure(step) || self.is_one_of_a_series(step, &kept)) {
-                unknown.insert(step);
-                final_kept.insert(step);
+        // A question rests on the request alone.
+        let asks = self.record.answer.as_deref().is_some_and(|answer| answer.contains('?'));
+        let doubt = |step: usize| -> Option<&'static str> {
+            let this = &self.record.steps[step];
+            if trace.same_as[step].is_some() || !self.is_read(this) {
+                return None;
             }
-        }
+            if !trace.answer_is_traced && answer_counts && !asks {
+                return Some("the final message may rest on it");
+            }
+            let doubts = [
+                (
+                    is_one_of_a_series as fn(&RunRecord, usize, &Kept) -> bool,
+                    "one of a series of looks, of which others were needed",
+                ),
+                (meets, "it shows the same commits as another step, and may have decided something"),
+                (finds_a_free_name, "a name was chosen later that the request does not give"),
+            ];
+            doubts.into_iter().find(|(is_so, _)| is_so(self.record, step, &kept)).map(|(_, why)| why)
+        };
+        let unknown: BTreeMap<usize, &str> =
+            all.difference(&kept).filter_map(|step| Some((*step, doubt(*step)?))).collect();
+        let final_kept: Kept = kept.iter().chain(unknown.keys()).copied().collect();
         let verdict = |step: usize, kept: &Kept| -> (Need, String) {
-            if unknown.contains(&step) {
-                let why = if unsure(step) {
-                    "the final message may rest on it"
-                } else {
-                    "one of a series of looks, of which others were needed"
-                };
-                return (Need::Unknown, why.to_owned());
+            if let Some(why) = unknown.get(&step) {
+                return (Need::Unknown, (*why).to_owned());
             }
             if !kept.contains(&step) {
                 let why = match trace.same_as[step] {
@@ -105,8 +112,7 @@ impl<'s> Search<'s> {
                 None => (Need::Unknown, "the task was not done, so nothing can be missed".to_owned()),
             }
         };
-        let steps = &final_kept;
-        self.report(passed, steps, verdict)
+        self.report(passed, &final_kept, verdict)
     }
 
     fn state(&self) -> crate::simulator::state::State {
@@ -321,18 +327,47 @@ impl<'s> Search<'s> {
             |step: &usize| trace.same_as[*step].is_some() && self.is_read(&self.record.steps[*step]);
         all.iter().copied().filter(|step| !is_repeated(step)).collect()
     }
+}
 
-    /// Looks with the same tool at several things: that one of them was not used further may be what it told.
-    fn is_one_of_a_series(&self, step: usize, kept: &Kept) -> bool {
-        let this = &self.record.steps[step];
-        if !self.is_read(this) || this.is_error {
-            return false;
-        }
-        kept.iter().any(|other| {
-            let other = &self.record.steps[*other];
-            other.tool == this.tool && other.arguments != this.arguments
+/// Looks with the same tool at several things: that one of them was not used further may be what it told.
+fn is_one_of_a_series(record: &RunRecord, step: usize, kept: &Kept) -> bool {
+    let this = &record.steps[step];
+    let is_sibling = |other: &Step| other.tool == this.tool && other.arguments != this.arguments;
+    !this.is_error && kept.iter().any(|other| is_sibling(&record.steps[*other]))
+}
+
+/// Whether it tells of a commit that another step tells of, too.
+fn meets(record: &RunRecord, step: usize, kept: &Kept) -> bool {
+    let shas = |step: &Step| -> BTreeSet<String> {
+        let is_sha = |word: &&str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        step.observation
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(is_sha)
+            .map(str::to_owned)
+            .collect()
+    };
+    let own = shas(&record.steps[step]);
+    !own.is_empty() && kept.iter().any(|other| !shas(&record.steps[*other]).is_disjoint(&own))
+}
+
+/// Whether something of the kind that it lists is made later, by a name that the agent chose.
+fn finds_a_free_name(record: &RunRecord, step: usize, kept: &Kept) -> bool {
+    const KINDS: [(&str, &str, &[&str]); 5] = [
+        ("create_repo", "name", &["list_my_repos", "search_repositories", "get_repo"]),
+        ("create_branch", "branch", &["list_branches", "get_branch"]),
+        ("create_label", "name", &["list_labels"]),
+        ("create_tag", "tag", &["list_tags"]),
+        ("create_milestone", "title", &["list_milestones"]),
+    ];
+    let looks = |kind: &&(&str, &str, &[&str])| kind.2.contains(&record.steps[step].tool.as_str());
+    KINDS.iter().filter(looks).any(|(tool, name, _)| {
+        let mut made =
+            kept.range(step..).map(|later| &record.steps[*later]).filter(|later| later.tool == *tool);
+        made.any(|later| {
+            let name = later.arguments.get(*name).and_then(Value::as_str).unwrap_or_default();
+            !record.request.to_lowercase().contains(&name.to_lowercase())
         })
-    }
+    })
 }
 
 /// Whatever held still holds.

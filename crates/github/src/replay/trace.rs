@@ -33,7 +33,7 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    pub(super) fn new(record: &RunRecord, answer_counts: bool) -> Trace {
+    pub(super) fn new(record: &RunRecord) -> Trace {
         let steps = &record.steps;
         let pages = pages(steps);
         let mut told: Vec<Facts> =
@@ -53,7 +53,7 @@ impl Trace {
         }
         // What the user said or the agent said itself before needs nobody to tell it.
         let mut known = Facts::new();
-        facts::of_text(&record.request, &mut known);
+        facts::of_text(&without_enumeration(&record.request), &mut known);
         let numbers: Vec<Fact> = known
             .iter()
             .filter_map(|fact| match fact {
@@ -67,9 +67,11 @@ impl Trace {
         let mut trace = Trace { uses: Vec::new(), pages, same_as: same_as(steps), answer_is_traced: false };
         for (index, facts) in said.iter().enumerate() {
             trace.add(Some(index), facts, &told[..index], &said, &known, record);
+            let texts = strings(&steps[index].arguments).join("\n");
+            trace.add_quotations(Some(index), &texts, record, &told[..index], &said);
             trace.add_looks(index, record, &told);
         }
-        let answer = record.answer.as_deref().filter(|_| answer_counts).unwrap_or_default();
+        let answer = record.answer.as_deref().unwrap_or_default();
         let mut facts = Facts::new();
         facts::of_text(answer, &mut facts);
         if denies_text(answer) {
@@ -77,7 +79,7 @@ impl Trace {
         }
         let strong: Facts = facts.iter().filter(|fact| !matches!(fact, Fact::Word(_))).cloned().collect();
         trace.add(None, &strong, &told, &said, &known, record);
-        trace.add_quotations(answer, record, &told, &said);
+        trace.add_quotations(None, answer, record, &told, &said);
         let is_traced = |trace: &Trace| trace.uses.iter().any(|one| one.at.is_none());
         if !is_traced(&trace) {
             // Plain words are better than nothing.
@@ -97,7 +99,9 @@ impl Trace {
         record: &RunRecord,
     ) {
         for fact in used.iter().filter(|fact| !known.contains(*fact) && !is_in(&record.request, fact)) {
-            if matches!(fact, Fact::Word(_)) && at.is_some() {
+            // Anyone may use a plain word, but for one that is a name somewhere.
+            if matches!(fact, Fact::Word(_)) && at.is_some() && !told.iter().any(|told| is_value(told, fact))
+            {
                 continue;
             }
             let mut sources = Kept::new();
@@ -130,21 +134,33 @@ impl Trace {
         }
     }
 
-    /// Whole values that are repeated in the final message: titles, names, descriptions.
-    fn add_quotations(&mut self, answer: &str, record: &RunRecord, told: &[Facts], said: &[Facts]) {
+    /// Whole values that are repeated inside a text: titles, names, descriptions.
+    fn add_quotations(
+        &mut self,
+        at: Option<usize>,
+        text: &str,
+        record: &RunRecord,
+        told: &[Facts],
+        said: &[Facts],
+    ) {
         const SHORTEST: usize = 8;
-        let (lower, request) = (answer.to_lowercase(), record.request.to_lowercase());
+        let (lower, request) = (text.to_lowercase(), record.request.to_lowercase());
         let mut seen = BTreeSet::new();
         for value in told.iter().flatten() {
-            let Fact::Value(text) = value else { continue };
-            let quoted = text.to_lowercase();
-            let fits =
-                text.chars().count() >= SHORTEST && lower.contains(&quoted) && !request.contains(&quoted);
-            if !fits || !seen.insert(quoted) || said.iter().any(|said| said.contains(value)) {
+            let Fact::Value(quoted) = value else { continue };
+            let quoted = quoted.to_lowercase();
+            let fits = quoted.chars().count() >= SHORTEST
+                && stands_in(&lower, &quoted)
+                && !request.contains(&quoted);
+            if !fits || !seen.insert(quoted) {
                 continue;
             }
-            let sources = (0..told.len()).filter(|index| told[*index].contains(value)).collect();
-            self.uses.push(Use { at: None, fact: value.clone(), sources });
+            let first_said = said.iter().position(|said| said.contains(value)).unwrap_or(said.len());
+            let sources: Kept =
+                (0..told.len().min(first_said)).filter(|index| tells(&told[*index], value)).collect();
+            if !sources.is_empty() {
+                self.uses.push(Use { at, fact: value.clone(), sources });
+            }
         }
     }
 
@@ -186,14 +202,50 @@ fn tells(told: &Facts, fact: &Fact) -> bool {
     match fact {
         // A word that is somewhere's whole value is told there, and the other way round.
         Fact::Name(text) => told.contains(fact) || told.contains(&Fact::Value(text.clone())),
-        Fact::Value(text) => told.contains(fact) || told.contains(&Fact::Name(text.clone())),
-        Fact::Word(word) => {
+        Fact::Value(text) => {
             told.contains(fact)
-                || told.iter().any(|one| matches!(one, Fact::Value(text) if text.eq_ignore_ascii_case(word)))
+                || told.contains(&Fact::Name(text.clone()))
+                || told.contains(&Fact::Word(text.to_lowercase()))
         }
+        Fact::Word(_) => told.contains(fact) || is_value(told, fact),
         Fact::Number(_) | Fact::Figure(_) | Fact::Line(_) | Fact::Refusal | Fact::Changes(_) => {
             told.contains(fact)
         }
+    }
+}
+
+/// Whether a plain word is a whole value there.
+fn is_value(told: &Facts, fact: &Fact) -> bool {
+    let Fact::Word(word) = fact else { return false };
+    told.iter().any(|one| matches!(one, Fact::Value(text) if text.eq_ignore_ascii_case(word)))
+}
+
+/// As whole words: an address is not told by the beginning of it.
+fn stands_in(text: &str, part: &str) -> bool {
+    let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '/' | '_' | '-');
+    text.match_indices(part).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + part.len()..].chars().next();
+        !before.is_some_and(goes_on) && !after.is_some_and(goes_on)
+    })
+}
+
+/// The numbers in front of a list's lines number nothing else.
+fn without_enumeration(text: &str) -> String {
+    let line = |line: &str| {
+        let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+        let is_item = rest.len() < line.trim_start().len() && rest.starts_with(['.', ')']);
+        if is_item { rest[1..].to_owned() } else { line.to_owned() }
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(items) => items.iter().flat_map(strings).collect(),
+        Value::Object(fields) => fields.values().flat_map(strings).collect(),
+        _ => Vec::new(),
     }
 }
 

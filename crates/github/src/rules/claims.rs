@@ -60,7 +60,10 @@ pub(super) fn read(answer: &str) -> Vec<Claim> {
         let mut is_ours = false;
         for (at, word) in words.iter().enumerate() {
             let Some(deed) = deed(word) else { continue };
-            is_ours |= is_said_of_oneself(&words, at, sentence);
+            // In a clause of its own, something else is the subject: `which are merged`.
+            let is_aside = at > 0
+                && (is_state(&words[at - 1]) || words[..at].iter().rev().take(3).any(|word| is_clause(word)));
+            is_ours = !is_aside && (is_ours || is_said_of_oneself(&words, at, sentence));
             let is_passive = matches!(
                 words[..at].iter().rev().map(String::as_str).take(3).collect::<Vec<_>>()[..],
                 ["been", ..] | ["now" | "successfully", "is" | "are" | "been", ..]
@@ -73,6 +76,14 @@ pub(super) fn read(answer: &str) -> Vec<Claim> {
         }
     }
     found
+}
+
+fn is_state(word: &str) -> bool {
+    matches!(word, "is" | "are" | "was" | "were")
+}
+
+fn is_clause(word: &str) -> bool {
+    matches!(word, "which" | "that" | "who" | "because" | "since" | "while" | "as")
 }
 
 /// What would, could or should be.
@@ -254,5 +265,6 @@ mod tests {
         assert_eq!(claims("Should I create it? The merged pull request is #21."), none);
         assert_eq!(claims("Closed issues: 15\nMerged: #21"), none);
         assert_eq!(claims("A file is created when the program starts."), none);
+        assert_eq!(claims("I deleted add-evening, which is merged."), [("deleted".to_owned(), vec![])]);
     }
 }

@@ -1,0 +1,179 @@
+//! Rules and replays on runs that are known to be right, and on the same with something needless in them.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use gradus_github::policy::{Line, Move, Script};
+use gradus_github::record::{RunRecord, Step};
+use gradus_github::replay::{Checks, Need, Replay, Stage, replay};
+use gradus_github::rules::{Evidence, Outcome, Spent, check};
+use gradus_github::simulator::state::State;
+use gradus_github::simulator::{Server, World};
+use gradus_github::suite::{Suite, Task};
+use gradus_github::tools::{Effect, GitHubTools, Limits, ToolBox as _};
+use serde_json::{Value, json};
+
+/// A place where scripts are played.
+struct Theatre {
+    server: Server,
+    tools: GitHubTools,
+}
+
+impl Theatre {
+    fn new(task: &Task) -> (Theatre, World) {
+        let world = task.world().unwrap();
+        let server = Server::start(world.clone(), 0).unwrap();
+        let limits = Limits { allow_destructive: true, ..Limits::default() };
+        let tools = GitHubTools::new(&server.url(), Some(&task.token), limits).unwrap();
+        (Theatre { server, tools }, world)
+    }
+
+    async fn play(&self, task: &Task, script: &Script, world: &World) -> RunRecord {
+        {
+            let mut world = world.clone();
+            world.keep_exchanges();
+            *self.server.world().lock().unwrap() = world;
+        }
+        let mut record =
+            RunRecord { task: task.id.clone(), request: task.request.clone(), ..RunRecord::default() };
+        let mut seen: Vec<Value> = Vec::new();
+        loop {
+            match script.line(seen.len(), &seen).unwrap() {
+                Line::Answer(answer) => {
+                    record.answer = Some(answer);
+                    record.exchanges = self.server.world().lock().unwrap().exchanges().to_vec();
+                    return record;
+                }
+                Line::Call { thought, tool, arguments } => {
+                    let from = self.server.world().lock().unwrap().exchanges().len();
+                    let mut observation = self.tools.call(&tool, &arguments).await;
+                    // As the agent does.
+                    while let Some(wait) = observation.retry_after {
+                        let seconds = i64::try_from(wait.as_secs()).unwrap();
+                        self.server.world().lock().unwrap().pass(seconds);
+                        observation = self.tools.call(&tool, &arguments).await;
+                    }
+                    let exchanges = from..self.server.world().lock().unwrap().exchanges().len();
+                    seen.push(serde_json::from_str(&observation.text).unwrap());
+                    record.steps.push(Step {
+                        thought: Some(thought),
+                        tool,
+                        arguments,
+                        observation: observation.text,
+                        is_error: observation.is_error,
+                        exchanges,
+                        approved: None,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn replay(&self, task: &Task, record: &RunRecord, world: &World) -> Replay {
+        let stage = Stage { tools: &self.tools, world: self.server.world(), token: &task.token };
+        let verify = |after: &State, record: &RunRecord| checks(task, world.state(), after, record);
+        replay(world, record, stage, &verify).await
+    }
+
+    fn is_read(&self, step: &Move) -> bool {
+        self.tools.effect_of(&step.tool, &Value::Object(step.arguments.clone())) == Effect::Read
+    }
+}
+
+fn checks(task: &Task, before: &State, after: &State, record: &RunRecord) -> Checks {
+    let verification = task.verify(before, after, record);
+    let mut checks: Checks = verification.checks.into_iter().map(|one| (one.name, one.passed)).collect();
+    checks.push(("nothing else is different".to_owned(), verification.collateral.is_empty()));
+    checks
+}
+
+/// Rules that a right run breaks all the same.
+fn broken(
+    task: &Task,
+    record: &RunRecord,
+    before: &World,
+    after: &State,
+    tools: &GitHubTools,
+) -> Vec<String> {
+    let collateral: Vec<String> =
+        task.verify(before.state(), after, record).collateral.into_iter().map(|one| one.path).collect();
+    let report = check(&Evidence {
+        charter: &task.charter,
+        record,
+        before: before.state(),
+        after,
+        tools: tools.tools(),
+        collateral: Some(&collateral),
+        spent: Spent::default(),
+    });
+    let flagged =
+        |one: &&gradus_github::rules::Finding| matches!(one.outcome, Outcome::Fail | Outcome::Warning);
+    report
+        .findings
+        .iter()
+        .filter(flagged)
+        .map(|one| format!("{} {} {:?}: {}", task.number, one.rule, one.outcome, one.why))
+        .collect()
+}
+
+fn unnecessary(replay: &Replay) -> Vec<usize> {
+    replay.steps_that_are(Need::Unnecessary)
+}
+
+#[tokio::test]
+async fn right_runs_break_no_rule_and_have_nothing_needless() {
+    let mut wrong: Vec<String> = Vec::new();
+    for task in &Suite::built_in().unwrap().tasks {
+        let (theatre, world) = Theatre::new(task);
+        for (index, script) in std::iter::once(&task.oracle).chain(&task.alternatives).enumerate() {
+            let record = theatre.play(task, script, &world).await;
+            let after = theatre.server.world().lock().unwrap().state().clone();
+            wrong.extend(broken(task, &record, &world, &after, &theatre.tools));
+            if index > 0 {
+                continue;
+            }
+            let replay = theatre.replay(task, &record, &world).await;
+            if !unnecessary(&replay).is_empty() || !replay.passed || replay.cut_short {
+                wrong.push(format!("{}: {replay:#?}", task.number));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A look again, and a look around beforehand.
+#[tokio::test]
+async fn needless_looks_are_found_and_nothing_else() {
+    let mut wrong: Vec<String> = Vec::new();
+    let mut played = 0;
+    for task in &Suite::built_in().unwrap().tasks {
+        let (theatre, world) = Theatre::new(task);
+        let mut cases: Vec<(Script, Vec<usize>)> = Vec::new();
+        for (at, step) in task.oracle.steps.iter().enumerate().filter(|(_, step)| theatre.is_read(step)) {
+            let mut script = task.oracle.clone();
+            script.insert(at + 1, step.clone());
+            cases.push((script, vec![at + 1, at + 2]));
+        }
+        let home = task.charter.write_scope.iter().flatten().find_map(|name| name.split_once('/'));
+        let looks = task.oracle.steps.iter().all(|step| step.tool != "get_repo");
+        if let Some((owner, repo)) = home.filter(|(_, repo)| *repo != "*" && looks) {
+            let mut script = task.oracle.clone();
+            let arguments = json!({"owner": owner, "repo": repo}).as_object().unwrap().clone();
+            script.insert(
+                0,
+                Move { thought: "A look around.".to_owned(), tool: "get_repo".to_owned(), arguments },
+            );
+            cases.push((script, vec![1]));
+        }
+        for (script, among) in cases {
+            let record = theatre.play(task, &script, &world).await;
+            let replay = theatre.replay(task, &record, &world).await;
+            let found = unnecessary(&replay);
+            played += 1;
+            if replay.passed && (found.len() != 1 || !among.contains(&found[0])) {
+                wrong.push(format!("{}: wanted one of {among:?}, found {found:?}: {replay:#?}", task.number));
+            }
+        }
+    }
+    assert!(played > 20);
+    assert!(wrong.is_empty(), "{} of {played}\n{}", wrong.len(), wrong.join("\n"));
+}
