@@ -15,8 +15,8 @@ use crate::replay::{self, Need};
 use crate::rules::Spent;
 use crate::simulator::World;
 use crate::suite::Task;
-use crate::trace::{Ids, Origin, Traces};
 use crate::tools::{BoxFuture, GitHubTools, ToolBox as _};
+use crate::trace::{Ids, Origin, Traces};
 
 /// Who thinks.
 pub enum Contestant<'c> {
@@ -131,7 +131,11 @@ impl OwnAgent<'_> {
         let tools = arena
             .known_tools(&task.token)
             .ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?;
-        let traces = Traces::new(&Origin { service: "gradus bench", project: self.project, ids: Ids::counted(&session) });
+        let traces = Traces::new(&Origin {
+            service: "gradus bench",
+            project: self.project,
+            ids: Ids::counted(&session),
+        });
         let mut spans = traces.observer();
         let mut recorder = Recorder::new(|| arena.world().exchanges().len());
         let form = settings.form;
