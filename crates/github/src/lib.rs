@@ -3,8 +3,8 @@
 //! the traces it emits, like anyone else's.
 
 pub mod agent;
-pub mod mcp;
 pub mod bench;
+pub mod mcp;
 pub mod policy;
 pub mod record;
 pub mod replay;
