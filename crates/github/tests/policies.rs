@@ -13,7 +13,7 @@ use gradus_github::tools::{Tool, all_tools};
 const ROUNDS: u32 = 3;
 
 fn tools() -> Vec<Tool> {
-    all_tools().into_iter().map(|(_, tool)| tool.clone()).collect()
+    all_tools().map(|(_, tool)| tool.clone()).collect()
 }
 
 fn worlds(suite: &Suite) -> Vec<World> {
