@@ -96,7 +96,7 @@ fn form(arguments: &Arguments) -> Form {
 
 /// Which tools there are. What is destructive is among them: whether it may be done is asked when it is wanted.
 fn limits(arguments: &Arguments) -> Result<Limits, String> {
-    let known = all_tools();
+    let known: Vec<_> = all_tools().collect();
     let mut allowed: Vec<String> = Vec::new();
     for name in &arguments.tools {
         let family = name.parse::<Family>().ok();
