@@ -229,6 +229,9 @@ impl<'t> Machine<'t> {
         let exists = self.toolbox.tools().iter().any(|tool| *tool.definition.name == *call.name);
         let names = || self.offered.iter().map(|tool| &*tool.definition.name);
         if !exists {
+            if let Some(reason) = self.toolbox.kept_back(&call.name) {
+                return refused(json!({ "error": format!("not carried out: {reason}") }));
+            }
             let near = nearest::nearest(&call.name, names());
             let error = format!("there is no tool {:?}", call.name);
             return refused(if near.is_empty() {

@@ -33,6 +33,10 @@ fn what_is_wrong_is_said_in_one_line() {
         (vec!["Hi", "--context-tokens", "100"], "--context-tokens 100: an agent needs at least 4000"),
         (vec!["Hi", "--api-key-env", "NO_SUCH_KEY"], "--api-key-env: NO_SUCH_KEY is not set"),
         (vec!["Hi", "--otlp", "somewhere"], "--otlp: write it as http://HOST:4318"),
+        (
+            vec!["Hi", "--mcp", "/no/such/server --stdio"],
+            "--mcp: the MCP server \"/no/such/server\" cannot be started",
+        ),
         (vec!["  "], "the request is empty"),
         (vec![], "the request is empty"),
     ] {

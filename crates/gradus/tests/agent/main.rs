@@ -6,6 +6,7 @@
 mod bad_input;
 mod lab;
 #[path = "../place/mod.rs"]
+#[allow(dead_code, reason = "not all of it is needed here")]
 mod place;
 mod sessions;
 mod traced;

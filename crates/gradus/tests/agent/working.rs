@@ -152,3 +152,30 @@ fn a_run_without_an_answer_is_no_success() {
     let ran = lab.ask(&refuses, &["Who am I?", "--quiet"]).exits_with(1);
     assert!(ran.err.contains("no answer: HTTP 401: bad key"), "{}", ran.err);
 }
+
+/// A server that speaks just enough of the protocol.
+const MCP_SERVER: &str = r#"
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"method":"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-03-26","capabilities":{"tools":{}},"serverInfo":{"name":"clock","version":"1"}}}\n' "$id" ;;
+    *'"method":"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"tell_time","description":"Tells the time.","inputSchema":{"type":"object","properties":{"zone":{"type":"string"}}},"annotations":{"readOnlyHint":true}}]}}\n' "$id" ;;
+    *'"method":"tools/call"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"It is noon."}]}}\n' "$id" ;;
+  esac
+done
+"#;
+
+#[test]
+fn tools_of_an_mcp_server_can_be_used_beside_githubs() {
+    let lab = Lab::new("w1");
+    lab.write("server.sh", MCP_SERVER);
+    let model = model(vec![
+        call("I ask the clock.", "tell_time", json!({"zone": "UTC"})),
+        call("I look who I am.", "get_me", json!({})),
+        answer("It is noon, octo."),
+    ]);
+    let ran = lab.ask(&model, &["What time is it?", "--mcp", "sh server.sh", "--read-only"]).exits_with(0);
+    assert!(ran.err.contains("Observation: It is noon."), "{}", ran.err);
+    assert!(ran.err.contains("\"login\":\"octo\""), "{}", ran.err);
+    assert_eq!(ran.out, "It is noon, octo.\n");
+}

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use gradus_github::agent::Form;
+use gradus_github::mcp::McpServer;
 
 use super::super::model::ModelOptions;
 
@@ -49,6 +50,10 @@ pub(in crate::cli) struct Arguments {
     /// Only these tools: families (repos, files, branches, commits, issues, labels, pulls, search, releases) or names.
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Tools")]
     pub(super) tools: Vec<String>,
+
+    /// Also the tools of this MCP server: a command to start, or an address; may be given several times.
+    #[arg(long, value_name = "COMMAND|URL", help_heading = "Tools")]
+    pub(super) mcp: Vec<McpServer>,
 
     /// Send the trace there, OTLP over HTTP; else OTEL_EXPORTER_OTLP_ENDPOINT.
     #[arg(long, value_name = "URL", help_heading = "Trace")]

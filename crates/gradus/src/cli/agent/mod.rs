@@ -8,12 +8,15 @@ mod tracing;
 pub(super) use arguments::Arguments;
 
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
 
 use gradus_github::agent::{
     Confirm, Driver, Keeper, Machine, Nobody, Observer, RealClock, Recorder, SessionError, SessionFile,
 };
+use gradus_github::mcp::{MCP_TIMEOUT, McpTools};
 use gradus_github::record::{End, Step};
-use gradus_github::tools::ToolBox;
+use gradus_github::tools::{Boxes, GitHubTools, Limits, ToolBox};
+use gradus_llm::Client;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -67,7 +70,16 @@ async fn work(arguments: &Arguments, settings: Settings) -> anyhow::Result<Exit>
             return Ok(Exit::BadInput);
         }
     };
-    let exit = converse(arguments, settings, traced.as_ref()).await?;
+    let tools = match tool_boxes(arguments, settings.tools).await {
+        Ok(tools) => tools,
+        Err(reason) => {
+            complain(&printable_line(&reason));
+            return Ok(Exit::BadInput);
+        }
+    };
+    let machine = Machine::new(settings.agent, &*tools, settings.state);
+    let exit =
+        converse(arguments, machine, &*tools, &settings.client, settings.first, traced.as_ref()).await?;
     if let Some(traced) = traced
         && let Err(reason) = traced.end(exit == Exit::Interrupted).await
     {
@@ -77,21 +89,37 @@ async fn work(arguments: &Arguments, settings: Settings) -> anyhow::Result<Exit>
     Ok(exit)
 }
 
+/// GitHub's tools, and those of the MCP servers that were named.
+async fn tool_boxes(arguments: &Arguments, github: GitHubTools) -> Result<Arc<dyn ToolBox>, String> {
+    if arguments.mcp.is_empty() {
+        return Ok(Arc::new(github));
+    }
+    let limits = Limits { read_only: arguments.read_only, allow_destructive: true, ..Limits::default() };
+    let mut boxes: Vec<(String, Arc<dyn ToolBox>)> = vec![("github".to_owned(), Arc::new(github))];
+    for server in &arguments.mcp {
+        let tools = McpTools::connect(server, limits.clone(), MCP_TIMEOUT).await;
+        let tools = tools.map_err(|error| format!("--mcp: {error}"))?;
+        boxes.push((tools.name().to_owned(), Arc::new(tools)));
+    }
+    Ok(Arc::new(Boxes::new(boxes)))
+}
+
 /// Works on the first request, and on those after it in a conversation.
 async fn converse(
     arguments: &Arguments,
-    settings: Settings,
+    mut machine: Machine<'_>,
+    tools: &dyn ToolBox,
+    model: &Client,
+    first: First,
     traced: Option<&Tracing>,
 ) -> anyhow::Result<Exit> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let tools: &dyn ToolBox = &settings.tools;
-    let mut machine = Machine::new(settings.agent, tools, settings.state);
     let mut spans = traced.map(Tracing::observer);
     let mut display = (!arguments.quiet).then(Display::default);
     let mut file = arguments.session.as_deref().map(SessionFile::new);
     let confirm: &dyn Confirm = if Prompt::is_possible() { &Prompt } else { &Nobody };
     let mut exit = Exit::Pass;
-    let mut next = settings.first;
+    let mut next = first;
     loop {
         let request = match next {
             First::Request(request) => Some(request),
@@ -113,7 +141,7 @@ async fn converse(
         observers.extend(display.as_mut().map(|display| display as &mut dyn Observer));
         observers.extend(spans.as_mut().map(|spans| spans as &mut dyn Observer));
         let mut driver = Driver {
-            model: &settings.client,
+            model,
             tools,
             clock: &RealClock,
             confirm,
