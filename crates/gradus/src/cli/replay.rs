@@ -1,7 +1,7 @@
 //! `gradus replay`: which steps of a run on the simulator were needed.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
