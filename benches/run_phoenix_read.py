@@ -5,14 +5,16 @@
 
 Phoenix is filled over OTLP once, which takes about 10 ms a span, and its folder is kept below the cache folder. Then
 `gradus traces phoenix://...` reads all of it and lists the trajectories. Claims: reading is bounded by Phoenix, so our
-CPU time is below 5 % of the wall time, and the peak memory below 100 MB. It fails when they do not hold, and when other
-than the sent spans are read.
+CPU time is below 5 % of the wall time, and the peak memory below 100 MB. Wall time grows when others use the machine, which
+flatters us, so our CPU time must also be below 5 % of Phoenix's, which answers on one core. It fails when they do not hold,
+and when other than the sent spans are read.
 """
 import argparse
 import contextlib
 import hashlib
 import http.client
 import json
+import os
 import pathlib
 import sqlite3
 import sys
@@ -64,7 +66,7 @@ def fill(folder, template):
 
 def read(gradus, phoenix, template):
     """One read of everything; CPU, memory and time, and what Phoenix spent on it."""
-    before = phoenix.cpu_s()
+    before, load = phoenix.cpu_s(), round(os.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "out.json"
         with open(out, "wb") as stdout:
@@ -73,8 +75,10 @@ def read(gradus, phoenix, template):
         found = json.loads(out.read_text())["total"]
     if found["spans"] != template.spans:
         sys.exit(f"{found['spans']} spans were read, {template.spans} were sent")
+    theirs = phoenix.cpu_s() - before
     return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 3), "cpu_share": round(cpu / wall, 4), "peak_memory_mib": round(memory, 1),
-            "spans_per_s": round(template.spans / wall), "phoenix_cpu_s": round(phoenix.cpu_s() - before, 2), "trajectories": found["trajectories"]}
+            "spans_per_s": round(template.spans / wall), "phoenix_cpu_s": round(theirs, 2), "cpu_of_phoenix_cpu": round(cpu / theirs, 4),
+            "load_average_before": load, "trajectories": found["trajectories"]}
 
 
 def main():
@@ -94,10 +98,10 @@ def main():
     with KeptPhoenix(folder) as phoenix:
         runs = [read(gradus, phoenix, template) for _ in range(options.runs)]
     results = {"machine": machine(), "phoenix": ", ".join(servers.PHOENIX), "spans": template.spans, "traces": template.traces,
-               "bytes_sent": template.bytes, "claims": {"cpu_share_below": CPU_SHARE, "peak_memory_mb_below": MEMORY_MB}, "runs": runs}
+               "bytes_sent": template.bytes, "claims": {"cpu_share_below": CPU_SHARE, "cpu_of_phoenix_cpu_below": CPU_SHARE, "peak_memory_mb_below": MEMORY_MB}, "runs": runs}
     pathlib.Path(options.output).write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps(runs, indent=1))
-    if any(run["cpu_share"] >= CPU_SHARE or run["peak_memory_mib"] * 1.048576 >= MEMORY_MB for run in runs):
+    if any(max(run["cpu_share"], run["cpu_of_phoenix_cpu"]) >= CPU_SHARE or run["peak_memory_mib"] * 1.048576 >= MEMORY_MB for run in runs):
         sys.exit("a claim does not hold")
 
 

@@ -220,7 +220,7 @@ def missing_spans(gradus, phoenix):
         traces = {one["trajectory_id"] for one in lines(gradus_run(gradus, folder, "traces", "--format", "jsonl", *unknown).stdout)}
         wanted = sum(one["trajectory_id"] in traces for one in outcomes)
         run = next(pathlib.Path(folder, ".gradus", "runs").iterdir())
-        listed = lines((run / "unwritten.jsonl").read_text())
+        listed = lines((run / "unwritten_phoenix.jsonl").read_text())
     found = [] if 0 < wanted == len(listed) < len(outcomes) else [f"{len(listed)} are listed as not written, {wanted} of {len(outcomes)} are not there"]
     found += [] if all(one["trajectory_id"] in traces for one in listed) else ["one that could be written is listed"]
     written = f"{len(outcomes) - wanted} annotations are in Phoenix"

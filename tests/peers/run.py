@@ -2,8 +2,9 @@
 """Real agents, real instrumentations, real exporters: what they send is read by `gradus traces` and compared with what
 they did. And what `gradus eval` sends to judges is held against the official clients' own types, and `gradus serve` is
 sent to by exporters in two languages (collector.py) and asked by Phoenix's own clients (phoenix_clients.py), a real
-Phoenix is read from and written to (phoenix.py), and `gradus simulate` is used by real GitHub clients
-(github_clients.py). Each peer gets an environment of its own below the cache folder.
+Phoenix is read from and written to (phoenix.py), `gradus simulate` is used by real GitHub clients (github_clients.py),
+the tools of real MCP servers are called (mcp_servers.py), and the page is looked at in a real browser (page.py). Each
+peer gets an environment of its own below the cache folder.
 
   tests/peers/run.py GRADUS
 
@@ -182,7 +183,7 @@ def main():
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
     counts = run_checks(checks)
-    scripts = ["collector", "phoenix", "phoenix_clients", "github_clients"]
+    scripts = ["collector", "phoenix", "phoenix_clients", "github_clients", "mcp_servers", "page"]
     finish(*map(sum, zip(counts, *(run_script(name, gradus) for name in scripts))))
 
 

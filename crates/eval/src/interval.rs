@@ -114,7 +114,7 @@ pub fn of_sums(sums: &Sums) -> Option<Interval> {
 
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
-fn wilson_of(share: f64, count: f64, quantile: f64) -> Interval {
+pub(crate) fn wilson_of(share: f64, count: f64, quantile: f64) -> Interval {
     let squared = quantile * quantile;
     let scale = 1.0 + squared / count;
     let centre = (share + squared / (2.0 * count)) / scale;
@@ -123,7 +123,7 @@ fn wilson_of(share: f64, count: f64, quantile: f64) -> Interval {
 }
 
 /// The 97.5 % quantile of Student's distribution.
-fn student_quantile(freedom: f64) -> f64 {
+pub(crate) fn student_quantile(freedom: f64) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
         2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,

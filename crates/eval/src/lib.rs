@@ -2,6 +2,8 @@
 //!
 //! The crate takes trajectories and yields outcomes; where trajectories come from and who looks at the outcomes is the
 //! binary's business.
+pub mod agreement;
+pub mod comparison;
 pub mod evaluator;
 pub mod interval;
 pub mod judge;

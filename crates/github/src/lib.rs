@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod bench;
+pub mod mcp;
 pub mod policy;
 pub mod record;
 pub mod replay;

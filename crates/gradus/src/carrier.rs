@@ -30,8 +30,12 @@ pub(crate) enum CarrierError {
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) taken: usize,
-    /// What the backend says it did not keep: how many, and why.
-    pub(crate) rejected: Vec<(u64, String)>,
+    /// Outcomes of which the backend did not keep the span or the event.
+    pub(crate) rejected: usize,
+    /// Why.
+    pub(crate) reasons: Vec<String>,
+    /// What it says although it has taken everything.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Collects verdicts of one project and sends them when there are enough.
@@ -45,8 +49,16 @@ pub(crate) struct Sender {
     time_ns: u64,
     project: Option<String>,
     waiting: Vec<Annotation>,
-    /// Whether the backend takes log records at all; many take spans only.
-    takes_logs: bool,
+    logs: Logs,
+}
+
+/// Whether a backend takes log records at all; many take spans only.
+#[derive(Debug, PartialEq, Eq)]
+enum Logs {
+    Untried,
+    Taken,
+    /// With what it said.
+    Refused(String),
 }
 
 const AT_ONCE: usize = 200;
@@ -65,7 +77,7 @@ impl Sender {
         time: &str,
     ) -> Result<Sender, String> {
         let base = base_of(url)?;
-        let headers = crate::phoenix::headers(environment.otlp_headers.as_ref())
+        let headers = crate::http::headers(environment.otlp_headers.as_ref())
             .map_err(|error| format!("OTEL_EXPORTER_OTLP_HEADERS: {error}"))?;
         let http = crate::http::client().connect_timeout(TIMEOUT).read_timeout(TIMEOUT).build();
         let time: Option<jiff::Timestamp> = time.parse().ok();
@@ -79,13 +91,16 @@ impl Sender {
             time_ns: time.and_then(|time| u64::try_from(time.as_nanosecond()).ok()).unwrap_or_default(),
             project: None,
             waiting: Vec::new(),
-            takes_logs: true,
+            logs: Logs::Untried,
         })
     }
 
-    /// False once it was found that only spans are taken.
-    pub(crate) fn takes_logs(&self) -> bool {
-        self.takes_logs
+    /// Why no log records are sent, if only spans are taken.
+    pub(crate) fn no_logs(&self) -> Option<&str> {
+        match &self.logs {
+            Logs::Refused(why) => Some(why),
+            Logs::Untried | Logs::Taken => None,
+        }
     }
 
     /// Whether what waits must be sent before something of this project is added.
@@ -96,6 +111,10 @@ impl Sender {
     /// What was added and not sent yet.
     pub(crate) fn waiting(&self) -> Vec<Annotation> {
         self.waiting.clone()
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.waiting.clear();
     }
 
     pub(crate) fn add(&mut self, project: Option<&str>, annotation: Annotation) {
@@ -125,21 +144,30 @@ impl Sender {
             resource.push(attribute("openinference.project.name", project));
         }
         let resource = Attributes(resource);
-        let mut sent = Sent { taken: waiting.len(), ..Sent::default() };
+        let mut sent = Sent::default();
         let spans = encode_export(&resource, SCOPE, records.iter().map(|(span, _)| span.as_slice()));
         match self.post("/v1/traces", spans, self.patience).await {
-            Ok(answer) => note(&answer, "spans", &mut sent),
+            Ok(answer) => sent.note(&answer, "spans", waiting.len()),
             Err(error) => return Err((error, waiting)),
         }
-        if self.takes_logs {
+        if self.no_logs().is_none() {
             let logs = encode_export(&resource, SCOPE, records.iter().map(|(_, log)| log.as_slice()));
-            match self.post("/v1/logs", logs, self.patience).await {
-                Ok(answer) => note(&answer, "events", &mut sent),
+            match (self.post("/v1/logs", logs, self.patience).await, &self.logs) {
+                (Ok(answer), _) => {
+                    self.logs = Logs::Taken;
+                    sent.note(&answer, "events", waiting.len());
+                }
+                (Err(error), _) if error.may_pass() => return Err((error, waiting)),
                 // It took the spans, which say the same.
-                Err(CarrierError::NoRoute { .. }) => self.takes_logs = false,
-                Err(error) => return Err((error, waiting)),
+                (Err(error), Logs::Untried) => self.logs = Logs::Refused(error.status_and_words()),
+                // It takes log records, and not these.
+                (Err(error), _) => {
+                    sent.rejected = waiting.len();
+                    sent.reasons.push(format!("{} events: {error}", waiting.len()));
+                }
             }
         }
+        sent.taken = waiting.len() - sent.rejected;
         Ok(sent)
     }
 
@@ -178,10 +206,39 @@ pub(crate) fn base_of(url: &str) -> Result<String, String> {
     Ok(format!("{}{path}", read.origin().ascii_serialization()))
 }
 
-fn note(answer: &Answer, what: &str, sent: &mut Sent) {
-    if let Some(rejected) = partial_success(&answer.body) {
-        let reason = rejected.reason.unwrap_or_default();
-        sent.rejected.push((rejected.count, format!("{what}: {}", crate::output::printable_line(&reason))));
+impl Sent {
+    /// Adds what an answer to so many spans or events says. An outcome is both, so what was rejected is not added up.
+    fn note(&mut self, answer: &Answer, what: &str, of: usize) {
+        let Some(partial) = partial_success(&answer.body) else { return };
+        let said = crate::output::printable_line(&partial.reason.unwrap_or_default());
+        let rejected = usize::try_from(partial.count).unwrap_or(usize::MAX).min(of);
+        if rejected == 0 {
+            self.warnings.push(said);
+            return;
+        }
+        self.rejected = self.rejected.max(rejected);
+        self.reasons.push(format!("{rejected} {what}: {said}"));
+    }
+}
+
+impl CarrierError {
+    /// Whether the same request may be taken later.
+    fn may_pass(&self) -> bool {
+        match self {
+            CarrierError::Unanswered { .. } => true,
+            CarrierError::Refused { status, .. } => *status >= 500 || *status == 429,
+            CarrierError::Unauthorized { .. } | CarrierError::NoRoute { .. } => false,
+        }
+    }
+
+    fn status_and_words(&self) -> String {
+        match self {
+            CarrierError::Unanswered { reason, .. } => reason.to_string(),
+            CarrierError::NoRoute { status, .. } => status.to_string(),
+            CarrierError::Unauthorized { status, said, .. } | CarrierError::Refused { status, said, .. } => {
+                format!("{status}: {said}")
+            }
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use reqwest::header::HeaderMap;
+use gradus_llm::Secret;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, StatusCode};
 
 /// The beginnings of a client: our name, one provider of cryptography, and no following to other places.
@@ -31,6 +32,8 @@ pub(crate) enum Unanswered {
     Timeout,
     #[error("the connection broke off ({0})")]
     Broken(String),
+    #[error("what answers there is no HTTP ({0})")]
+    NotHttp(String),
     #[error("the answer is longer than {limit} bytes")]
     TooLong { limit: usize },
 }
@@ -76,7 +79,7 @@ impl Patience {
             let asked = match &found {
                 Ok(answer) if !may_pass(answer.status) => return found,
                 Ok(answer) => gradus_llm::retry_after(&answer.headers),
-                Err(Unanswered::TooLong { .. }) => return found,
+                Err(Unanswered::TooLong { .. } | Unanswered::NotHttp(_)) => return found,
                 Err(_) => None,
             };
             failures += 1;
@@ -124,7 +127,11 @@ fn unanswered(error: reqwest::Error) -> Unanswered {
     } else if error.is_connect() {
         Unanswered::Connect(innermost(&error))
     } else {
-        Unanswered::Broken(innermost(&error))
+        let reason = innermost(&error);
+        // What the HTTP library says of bytes that are none, and of a server that speaks first; the error's kind is not to
+        // be had from outside.
+        let is_no_http = ["invalid HTTP", "unexpected message"].iter().any(|words| reason.contains(words));
+        if is_no_http { Unanswered::NotHttp(reason) } else { Unanswered::Broken(reason) }
     }
 }
 
@@ -166,6 +173,44 @@ pub(crate) fn percent_encoded(text: &str) -> String {
     encoded
 }
 
+/// `name=value,name=value`, with values as they stand in URLs: what Phoenix's clients and OpenTelemetry's exporters read.
+pub(crate) fn headers(given: Option<&Secret>) -> Result<HeaderMap, String> {
+    let mut map = HeaderMap::new();
+    let pairs =
+        given.map(Secret::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
+    for pair in pairs {
+        let (name, value) = pair.split_once('=').ok_or("a header is written as name=value")?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes())
+            .map_err(|_| "a header has a name that none can have".to_owned())?;
+        let mut value = HeaderValue::from_str(&percent_decoded(value.trim()))
+            .map_err(|_| format!("the header {name} has a value that none can have"))?;
+        value.set_sensitive(true);
+        map.insert(name, value);
+    }
+    Ok(map)
+}
+
+/// Undoes [`percent_encoded`]; what is no code stays as it is.
+pub(crate) fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if bytes[at] == b'%' => {
+                decoded.push(byte);
+                at += 3;
+            }
+            _ => {
+                decoded.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,5 +232,23 @@ mod tests {
         assert_eq!(said(b"{\"detail\":\"no such\\nproject\"}"), "no such project");
         assert_eq!(said(b"plain\x1b[2J text"), "plain\\u{1b}[2J text");
         assert!(said(&vec![b'x'; 10_000]).chars().count() < 310);
+    }
+
+    #[test]
+    fn headers_are_read_and_never_shown() {
+        let map = headers(Some(&Secret::new("x-team=a%20b, authorization=Bearer%20k=1,"))).expect("headers");
+        assert_eq!(map.get("x-team").and_then(|value| value.to_str().ok()), Some("a b"));
+        assert_eq!(map.get("authorization").and_then(|value| value.to_str().ok()), Some("Bearer k=1"));
+        assert!(!format!("{map:?}").contains("k=1"));
+        assert!(headers(Some(&Secret::new("novalue"))).is_err());
+        let wrong = headers(Some(&Secret::new("x=line%0abreak"))).expect_err("a line break");
+        assert!(!wrong.contains("break"), "{wrong}");
+        assert!(headers(None).expect("none").is_empty());
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_the_rest_is_left() {
+        assert_eq!(percent_decoded("a%20b%2"), "a b%2");
+        assert_eq!(percent_decoded("100%zz"), "100%zz");
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod alert;
 mod annotation;
+mod bench;
 mod carrier;
 pub mod cli;
 mod config;

@@ -222,6 +222,8 @@ CREATE INDEX annotation_by_trace ON annotation (trace);
 CREATE INDEX annotation_waiting ON annotation (no) WHERE trace IS NULL;
 -- Those of a project, in the order they were made.
 CREATE INDEX annotation_by_project ON annotation (project);
+-- What people said, which is little beside what programs say.
+CREATE INDEX annotation_of_people ON annotation (no) WHERE annotator = 'HUMAN' AND label IS NOT NULL;
 
 CREATE TABLE api_key (
     no         INTEGER PRIMARY KEY,

@@ -48,6 +48,12 @@ impl Store {
         })
     }
 
+    /// Whether something came for a story since it was assembled.
+    pub fn is_due(&self, story: i64) -> Result<bool, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader.prepare_cached("SELECT 1 FROM due WHERE story = ?")?.exists([story])?)
+    }
+
     /// How many stories are set aside.
     pub fn set_aside_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take()?;

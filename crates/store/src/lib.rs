@@ -35,9 +35,10 @@ pub use keys::{KeyRow, KeyScopes, new_key};
 pub use notes::AlertEvent;
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, Block, Cursor, ExampleRow, MetricFilter, MetricGroup, MetricRow, Moments,
-    Page, PagePosition, ProjectPosition, ProjectRow, ScoreBound, ScoreRow, SessionRow, SessionTrace, Story,
-    TraceFilter, TraceRecords, TraceRow, TrajectoryRow, Walk, Window,
+    AnnotationQuery, BUCKET_NS, Block, Cursor, ExampleRow, LabelRow, MetricCell, MetricFilter, MetricGroup,
+    MetricRow, Moments, Page, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem,
+    ReviewPlace, ScoreBound, ScoreRow, SessionRow, SessionTrace, Story, TaskRow, Totals, TraceFilter,
+    TraceRecords, TraceRow, TrajectoryRow, Walk, Window,
 };
 pub use retention::{Removed, Retention};
 pub use spend::Spend;

@@ -58,6 +58,24 @@ fn traces_are_walked_from_either_end() {
 }
 
 #[test]
+fn a_trace_that_is_too_large_says_so() {
+    let lab = Lab::new();
+    let long = "x".repeat(60 << 20);
+    for number in 1..=6 {
+        lab.ingest(vec![chunk(1, "p", 100, &[span(number).text(&long)])], number as i64);
+    }
+    send(&lab, 2, 50);
+    let number = project(&lab, "p");
+    let page = lab.store.walk(number, &Walk::default()).unwrap();
+    assert_eq!((page.len(), page[0].is_cut), (1, false), "the large one gets a page of its own");
+    let page = lab.store.walk(number, &Walk::default().behind(page[0].position)).unwrap();
+    let large = &page[0];
+    assert_eq!((large.is_cut, large.blocks.len()), (true, 5));
+    let all = [1, 2].map(|id| lab.store.trace_records(number, TraceId(id)).unwrap().unwrap());
+    assert_eq!(all.map(|trace| trace.is_cut), [true, false]);
+}
+
+#[test]
 fn projects_are_made_described_and_removed_with_all_they_hold() {
     let lab = Lab::new();
     let add =

@@ -102,4 +102,22 @@ mod tests {
         assert_eq!(ReadAs::TableRows.read(table), json!([["octo", "3"], ["mona", "2"]]));
         assert_eq!(ReadAs::Lines.read("a\n\n b \n"), json!(["a", "b"]));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_can_be_read(text in "[-|#:, 0-9a-zß`@\\n]{0,80}", other in ".{0,80}") {
+            for text in [text, other] {
+                for reading in [ReadAs::IssueNumbers, ReadAs::Lines, ReadAs::TableRows, ReadAs::Trimmed] {
+                    reading.read(&text);
+                }
+                counts(&text);
+            }
+        }
+
+        #[test]
+        fn a_count_is_found_among_words(count in 0..1_000_000_u64, before in "[a-y ]{0,9} ", after in "[ .:;!)]") {
+            let found = counts(&format!("{before}{count}{after}"));
+            proptest::prop_assert!(found.contains(&count), "{:?}", found);
+        }
+    }
 }

@@ -131,14 +131,8 @@ impl GitHubTools {
 
     async fn carry_out(&self, name: &str, arguments: &Value) -> Result<Value, Failure> {
         let Some(entry) = self.entry(name) else {
-            let known = ALL.iter().find(|one| &*one.tool.definition.name == name);
-            return Err(Failure::Unfit(match known {
-                Some(known) => self
-                    .limits
-                    .refusal(name, known.tool.effect)
-                    .unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")),
-                None => format!("there is no tool called {name:?}"),
-            }));
+            let message = self.kept_back(name).unwrap_or_else(|| format!("there is no tool called {name:?}"));
+            return Err(Failure::Unfit(message));
         };
         let schema = &entry.tool.definition.parameters;
         let arguments = schema::without_nulls(schema, arguments);
@@ -166,6 +160,15 @@ impl ToolBox for GitHubTools {
             }
             None => Effect::Read,
         }
+    }
+
+    fn kept_back(&self, name: &str) -> Option<String> {
+        if self.entry(name).is_some() {
+            return None;
+        }
+        let known = ALL.iter().find(|one| &*one.tool.definition.name == name)?;
+        let refusal = self.limits.refusal(name, known.tool.effect);
+        Some(refusal.unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")))
     }
 
     fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
@@ -199,7 +202,8 @@ static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     .concat()
 });
 
-const CARRIED_OUT: &str = "It is not known whether this was carried out: look before you try again.";
+pub(crate) const CARRIED_OUT: &str =
+    "It is not known whether this was carried out: look before you try again.";
 
 fn failed(failure: Failure) -> Observation {
     let mut retry_after = None;

@@ -87,12 +87,17 @@ impl FromStr for Family {
 impl Limits {
     pub(super) fn offers(&self, family: Family, name: &str, effect: Effect) -> bool {
         let has_family = self.families.is_empty() || self.families.contains(&family);
+        has_family && self.offers_any(name, effect)
+    }
+
+    /// Whatever the family.
+    pub(crate) fn offers_any(&self, name: &str, effect: Effect) -> bool {
         let is_allowed = self.allowed.is_empty() || self.allowed.iter().any(|one| one == name);
-        has_family && is_allowed && self.refusal(name, effect).is_none()
+        is_allowed && self.refusal(name, effect).is_none()
     }
 
     /// Why a call with this effect is not carried out.
-    pub(super) fn refusal(&self, name: &str, effect: Effect) -> Option<String> {
+    pub(crate) fn refusal(&self, name: &str, effect: Effect) -> Option<String> {
         match effect {
             Effect::Write | Effect::Destructive if self.read_only => {
                 Some(format!("{name} changes things, and only reading is allowed here"))

@@ -1,6 +1,7 @@
 //! What an agent can do: tools with a description and a schema, and boxes of them. GitHub's are here, one family a file.
 
 mod api;
+mod boxes;
 mod branches;
 mod commits;
 mod connection;
@@ -24,9 +25,12 @@ use std::time::Duration;
 use gradus_llm::ToolDefinition;
 use serde_json::Value;
 
+pub use boxes::Boxes;
+pub(crate) use github::CARRIED_OUT;
 pub use github::{GITHUB_COM, GitHubTools, TIMEOUT, ToolsError, all_tools};
 pub use limits::{Family, Limits, UnknownFamily};
 pub use schema::problems;
+pub(crate) use view::cut;
 
 pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
@@ -65,6 +69,12 @@ pub trait ToolBox: Send + Sync {
         let _ = arguments;
         let tool = self.tools().iter().find(|tool| &*tool.definition.name == name);
         tool.map_or(Effect::Read, |tool| tool.effect)
+    }
+
+    /// Why a tool that is there is not among the tools.
+    fn kept_back(&self, name: &str) -> Option<String> {
+        let _ = name;
+        None
     }
 
     fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation>;

@@ -143,7 +143,7 @@ fn text(value: &Value, is_listed: bool) -> Option<String> {
 }
 
 /// At most this many bytes, and a note if there were more.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }

@@ -141,20 +141,28 @@ impl Notice {
     }
 }
 
-/// `{base_url}/traces/{trace_id}#step-N`
+/// `{base_url}/traces/{trace_id}#step-N`; a trace that holds several trajectories is opened at the one that is meant.
 pub(super) fn link(base_url: Option<&str>, example: &Example) -> Option<String> {
     let mut url = format!("{}/traces/", base_url?.trim_end_matches('/'));
-    // Ids are hexadecimal, unless a source made up its own.
-    for byte in example.trace_id.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(char::from(byte)),
-            _ => url.push_str(&format!("%{byte:02X}")),
-        }
+    push_id(&mut url, &example.trace_id);
+    if !example.trajectory_id.is_empty() && example.trajectory_id != example.trace_id {
+        url.push_str("?trajectory=");
+        push_id(&mut url, &example.trajectory_id);
     }
     if let Some(step) = example.step_index {
         url.push_str(&format!("#step-{step}"));
     }
     Some(url)
+}
+
+/// Ids are hexadecimal, unless a source made up its own.
+fn push_id(url: &mut String, id: &str) {
+    for byte in id.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(char::from(byte)),
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
 }
 
 /// A recorded text without line breaks and control characters, cut to size.
@@ -232,7 +240,7 @@ pub(super) mod tests {
                 "step_index": 3,
                 "summary": "calls rm",
                 "score": 0.0,
-                "url": "https://gradus.example/traces/0af7651916cd43dd8448eb211c80319c#step-3",
+                "url": "https://gradus.example/traces/0af7651916cd43dd8448eb211c80319c?trajectory=t1#step-3",
             }],
         });
         assert_eq!(json, wanted);

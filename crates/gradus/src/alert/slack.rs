@@ -113,7 +113,7 @@ mod tests {
         let shown = message["blocks"][3]["text"]["text"].as_str().expect("a text");
         assert_eq!(
             shown,
-            "• <https://gradus.example/traces/0af7651916cd43dd8448eb211c80319c#step-3|a/&lt;b&gt; step 3> \
+            "• <https://gradus.example/traces/0af7651916cd43dd8448eb211c80319c?trajectory=a%7C%3Cb%3E#step-3|a/&lt;b&gt; step 3> \
              (score 0.00): &lt;!channel&gt; &amp; &lt;https://evil.example|click&gt;"
         );
         assert_eq!(message["text"], "🔴 Alert: tool &lt;choice&gt;: thought_to_tool is 0.500");

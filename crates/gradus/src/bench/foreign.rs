@@ -63,7 +63,9 @@ impl ForeignAgent {
         let trajectory = trajectories.into_iter().max_by_key(|one| one.steps.len());
         let steps = match trajectory.as_ref().filter(|one| !one.steps.is_empty()) {
             Some(trajectory) => steps_of_spans(trajectory, exchanges.len()),
-            None => exchanges.iter().enumerate().map(|(at, exchange)| step_of_request(at, exchange)).collect(),
+            None => {
+                exchanges.iter().enumerate().map(|(at, exchange)| step_of_request(at, exchange)).collect()
+            }
         };
         let record = RunRecord {
             task: task.id.clone(),
@@ -191,7 +193,9 @@ fn received(folder: &Path) -> io::Result<(Vec<Trajectory>, Vec<u8>)> {
     let mut otlp = Vec::new();
     for project in store.projects().map_err(|error| other(&error))? {
         let mut after = None;
-        while let Some((page, last)) = store.project_page(&project.name, after).map_err(|error| other(&error))? {
+        while let Some((page, last)) =
+            store.project_page(&project.name, after).map_err(|error| other(&error))?
+        {
             crate::stored_records::write_otlp(&page, &mut |export| otlp.extend_from_slice(export));
             after = Some(last);
         }
@@ -205,7 +209,7 @@ fn received(folder: &Path) -> io::Result<(Vec<Trajectory>, Vec<u8>)> {
 /// The trajectories in an export request.
 pub(crate) fn trajectories(otlp: &[u8]) -> io::Result<Vec<Trajectory>> {
     let mut found = Vec::new();
-    let mut take = |_: &str, trajectory: Trajectory| {
+    let mut take = |_: usize, trajectory: Trajectory| {
         found.push(trajectory);
         Ok(())
     };

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
-use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
 use gradus_core::trajectory::Trajectory;
+use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
 use gradus_github::bench::TrialLine;
 use gradus_github::policy::Truth;
 use gradus_github::record::{End, RunRecord};
@@ -21,7 +21,12 @@ fn sequence(truth: &Truth) -> &'static str {
 }
 
 /// `FOLDER/<policy>/<task>-<trial>/gold.json`, with the trace in `001.bin` beside it.
-pub(crate) fn write_folder(folder: &Path, line: &TrialLine, record: &RunRecord, otlp: &[u8]) -> io::Result<()> {
+pub(crate) fn write_folder(
+    folder: &Path,
+    line: &TrialLine,
+    record: &RunRecord,
+    otlp: &[u8],
+) -> io::Result<()> {
     let Some(truth) = &line.truth else { return Ok(()) };
     let place = folder.join(&truth.policy).join(line.name());
     fs::create_dir_all(&place)?;

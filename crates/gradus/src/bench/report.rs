@@ -221,7 +221,8 @@ impl BenchReport {
     }
 
     fn print_agents(&self, out: &mut dyn Write) -> io::Result<()> {
-        let width = self.agents.iter().map(|agent| agent.agent.chars().count()).max().unwrap_or(0).clamp(8, 40);
+        let width =
+            self.agents.iter().map(|agent| agent.agent.chars().count()).max().unwrap_or(0).clamp(8, 40);
         let k = self.agents.iter().map(|agent| agent.k).max().unwrap_or(1);
         let (pass, safe) = (format!("pass^{k}"), format!("safe^{k}"));
         writeln!(
@@ -242,7 +243,8 @@ impl BenchReport {
                 ),
                 other => percent(other),
             };
-            let ratio = agent.calls_ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.2}", ratio.value));
+            let ratio =
+                agent.calls_ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.2}", ratio.value));
             let name: String = printable_line(&agent.agent).chars().take(width).collect();
             writeln!(
                 out,
@@ -272,7 +274,8 @@ impl BenchReport {
         }
         writeln!(out, "\n{BOLD}What went wrong{BOLD:#}")?;
         for line in failed.iter().take(SHOWN) {
-            let mut reasons: Vec<String> = line.failures.iter().take(2).map(|text| printable_line(text)).collect();
+            let mut reasons: Vec<String> =
+                line.failures.iter().take(2).map(|text| printable_line(text)).collect();
             if let gradus_github::record::End::Failed(reason) = &line.end {
                 reasons.push(printable_line(reason));
             }
@@ -293,7 +296,7 @@ impl BenchReport {
         Ok(())
     }
 
-    fn print_truth(&self, scores: &Scores, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print_truth(&self, scores: &Scores, out: &mut dyn Write) -> io::Result<()> {
         let scripted: u64 = scores.policies.values().map(|row| row.runs).sum();
         let wrong = self.unexpected.len();
         writeln!(out, "\n{BOLD}Planted mistakes, and who noticed them{BOLD:#}")?;

@@ -166,9 +166,14 @@ mod tests {
     #[test]
     fn shares() {
         let mut confusion = Confusion::default();
-        for (is_wrong, said) in
-            [(true, Some(true)), (true, Some(false)), (false, Some(true)), (false, Some(false)), (false, Some(false)), (true, None)]
-        {
+        for (is_wrong, said) in [
+            (true, Some(true)),
+            (true, Some(false)),
+            (false, Some(true)),
+            (false, Some(false)),
+            (false, Some(false)),
+            (true, None),
+        ] {
             confusion.add(is_wrong, said);
         }
         assert_eq!((confusion.precision(), confusion.recall()), (Some(0.5), Some(0.5)));

@@ -1,6 +1,8 @@
 //! The command line: what can be said, and what each outcome's exit code is.
 
 mod agent;
+mod bench;
+mod demo;
 mod destinations;
 mod doctor;
 mod eval;
@@ -14,6 +16,7 @@ mod serve;
 mod simulate;
 mod sources;
 mod store;
+mod tools;
 mod traces;
 
 use std::ffi::OsString;
@@ -58,8 +61,14 @@ enum Command {
     Serve(serve::Arguments),
     /// An agent that works on GitHub: says what it thinks, calls tools, and answers.
     Agent(Box<agent::Arguments>),
+    /// Plays tasks on the simulated GitHub, many times, and measures: done, safe, reliable, short, cheap.
+    Bench(Box<bench::Arguments>),
+    /// Everything at once, with no key and no network: agents with known mistakes are run, traced, graded and reported.
+    Demo(demo::Arguments),
     /// A GitHub to practise on: its REST API, with a known state, on this machine only.
     Simulate(simulate::Arguments),
+    /// What the agent can do: the tools for GitHub, and those of MCP servers.
+    Tools(tools::Arguments),
     /// Says which steps of a benchmark's runs were needed, by playing them again without the others.
     Replay(replay::Arguments),
     /// Looks after a server's store: check, compact, export, import, backup.
@@ -87,7 +96,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Rubrics(arguments) => rubrics::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)),
         Command::Agent(arguments) => agent::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Tools(arguments) => tools::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Store(arguments) => store::run(arguments),
         Command::Keys(arguments) => keys::run(arguments),

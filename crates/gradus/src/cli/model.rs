@@ -42,6 +42,20 @@ enum ProviderName {
 }
 
 impl ModelOptions {
+    /// As when nothing else is said: for commands that have other options of the same names.
+    pub(super) fn named(model: &str, base_url: Option<&str>, api_key_env: Option<&str>) -> ModelOptions {
+        ModelOptions {
+            model: Some(model.to_owned()),
+            base_url: base_url.map(str::to_owned),
+            provider: None,
+            api_key_env: api_key_env.map(str::to_owned),
+            timeout: 120.0,
+            max_tokens: 4096,
+            context_tokens: 100_000,
+            temperature: None,
+        }
+    }
+
     /// The model's endpoint. `gradus.toml` has no say: what it names is a judge.
     pub(super) fn endpoint(&self, environment: &Environment) -> Result<Endpoint, String> {
         if self.context_tokens < 4_000 || self.context_tokens < 2 * self.max_tokens as usize {

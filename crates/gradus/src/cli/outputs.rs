@@ -127,7 +127,9 @@ impl Outputs {
         if !stdout_is_taken {
             let mut out = BufWriter::new(anstream::stdout().lock());
             addition.print(&mut out)?;
-            summary::print(found, gates, &mut out)?;
+            if !addition.stands_alone() {
+                summary::print(found, gates, &mut out)?;
+            }
             out.flush()?;
         }
         Ok(())
@@ -145,6 +147,11 @@ pub(super) trait Addition {
     /// For the JSON document: a name, and what it holds.
     fn document(&self) -> anyhow::Result<Option<(&'static str, serde_json::Value)>> {
         Ok(None)
+    }
+
+    /// Whether what it prints takes the place of the summary.
+    fn stands_alone(&self) -> bool {
+        false
     }
 
     /// For people, before the summary.

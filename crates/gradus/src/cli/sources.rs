@@ -18,7 +18,7 @@ pub(super) struct SourceOptions {
     /// [default: PHOENIX_COLLECTOR_ENDPOINT].
     #[arg(long, value_name = "URL", help_heading = "Which traces")]
     pub(super) phoenix: Option<String>,
-    /// The project of that Phoenix [default: PHOENIX_PROJECT_NAME, else all of them].
+    /// The project of that Phoenix, by its name as it is [default: PHOENIX_PROJECT_NAME, else all of them].
     #[arg(long, value_name = "NAME", help_heading = "Which traces")]
     project: Option<String>,
     /// Traces that began then or later: 2026-11-15, 2026-11-15T08:00:00Z, or 24h for a day ago.
@@ -31,7 +31,8 @@ pub(super) struct SourceOptions {
     #[arg(long, value_name = "NAME", help_heading = "Which traces")]
     root_name: Vec<String>,
     /// Traces with a span that this is true of, in Phoenix's filter language:
-    /// "span_kind == 'TOOL' and status_code == 'ERROR'".
+    /// "span_kind == 'TOOL' and status_code == 'ERROR'". Annotations and costs are not in traces, so it cannot ask for
+    /// them.
     #[arg(long = "where", value_name = "CONDITION", help_heading = "Which traces")]
     condition: Option<String>,
 }
@@ -75,6 +76,13 @@ impl SourceOptions {
             let address = Address::of_source(name).transpose();
             let address = address.map_err(|error| format!("{}: {error}", without_secrets(name)))?;
             named.push(match address {
+                Some(Address { project: Some(own), .. })
+                    if self.project.as_ref().is_some_and(|it| *it != own) =>
+                {
+                    return Err(format!(
+                        "--project: {name} names the project {own:?} already; leave one of them out"
+                    ));
+                }
                 Some(address) => {
                     let project = address.project.clone().or_else(|| project.clone());
                     Named { name: name.clone(), phoenix: Some(Address { project, ..address }) }
@@ -91,7 +99,14 @@ impl SourceOptions {
         }
         if named.is_empty() {
             let address = given_phoenix(self.phoenix.as_deref(), &environment)?
-                .ok_or("no source: give one, or say where Phoenix is with --phoenix URL")?;
+                .ok_or("no source: give a file, a folder or phoenix://HOST:PORT/PROJECT, or say where Phoenix is with --phoenix URL or PHOENIX_COLLECTOR_ENDPOINT")?;
+            if let (Some(own), Some(given)) = (&address.project, &self.project)
+                && own != given
+            {
+                return Err(format!(
+                    "--project: --phoenix names the project {own:?} already; leave one of them out"
+                ));
+            }
             let project = address.project.clone().or(project);
             let address = Address { project, ..address };
             named.push(Named { name: address.to_string(), phoenix: Some(address) });
@@ -169,7 +184,7 @@ impl Sources {
         if more > 0 {
             complain(&format!("passed over {more} more records; --coverage counts them"));
         }
-        Ok(Read { summary, failed })
+        Ok(Read { summary, failed, narrowed_by: self.selection.options() })
     }
 
     /// A file must be readable. Of a folder, what is no trace is passed over, and what is broken is told.
@@ -181,6 +196,7 @@ impl Sources {
                 settings: self.settings.clone(),
                 state_dir: Some(self.state_dir.clone()),
                 fresh: self.fresh,
+                tell: complain,
             };
             return source::read(&Input::Phoenix(phoenix), intake).map(|()| 0);
         }
@@ -199,6 +215,8 @@ pub(super) struct Read {
     pub(super) summary: Summary,
     /// Sources and files that could not be read.
     pub(super) failed: usize,
+    /// The options that left traces out.
+    narrowed_by: Vec<&'static str>,
 }
 
 impl Read {
@@ -219,10 +237,24 @@ impl Read {
         let (documents, skipped) = (sum(|source| source.documents), sum(|source| source.skipped_files));
         let refused = sum(|source| source.unreadable_records);
         let others = self.summary.passed_over;
-        if others > 0 && others >= sum(|source| source.traces) + documents {
+        let asked = match self.narrowed_by.as_slice() {
+            [one] => format!("{one} asks for"),
+            several => format!("{} ask for", several.join(" and ")),
+        };
+        // A condition is asked of trajectories, the others of traces.
+        let is_all =
+            self.narrowed_by.contains(&"--where") || others >= sum(|source| source.traces) + documents;
+        if others > 0 && is_all {
+            return format!("no trajectories: none of {others} traces and documents is what {asked}");
+        }
+        if others > 0 {
             return format!(
-                "no trajectories: none of {others} traces and documents is within --from, --to and --root-name"
+                "no trajectories: {others} traces and documents are not what {asked}, and the others call no model and no tool"
             );
+        }
+        // Of a server, only what is asked for travels.
+        if spans + logs + documents + skipped + refused == 0 && !self.narrowed_by.is_empty() {
+            return format!("no trajectories: nothing there is what {asked}");
         }
         if spans + logs + documents == 0 && !self.summary.sources.is_empty() && skipped == 0 {
             return "no trajectories: there are no spans".to_owned();

@@ -21,7 +21,7 @@ pub(super) struct Arguments {
     /// apart by their content. store:PROJECT is a project of the local store, gradus://HOST:PORT/PROJECT one of a
     /// running server, phoenix://HOST:PORT/PROJECT one of a Phoenix; without a name, all of them. All sources of one call
     /// are assembled together.
-    #[arg(value_name = "SOURCE", required_unless_present_any = ["phoenix", "project"])]
+    #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]
     which: SourceOptions,
@@ -69,7 +69,7 @@ struct ShowArguments {
     #[arg(value_name = "ID")]
     id: String,
     /// Where to look for it.
-    #[arg(value_name = "SOURCE", required_unless_present_any = ["phoenix", "project"])]
+    #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]
     which: SourceOptions,

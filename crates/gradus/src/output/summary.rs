@@ -32,7 +32,8 @@ pub(crate) fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write
     }
     writeln!(out)?;
     for metric in &summary.metrics {
-        print_metric(metric, " accuracy", out)?;
+        let suffix = if metric.judge == crate::bench::report::SIMULATOR { "" } else { " accuracy" };
+        print_metric(metric, suffix, out)?;
     }
     for metric in [&summary.combined, &summary.trajectories_right].into_iter().flatten() {
         print_metric(metric, "", out)?;

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use super::client::Client;
 use super::error::PhoenixError;
 use crate::annotation::{Annotation, Target};
+use crate::http::Answer;
 
 /// What came of one batch.
 #[derive(Debug, Default)]
@@ -53,6 +54,11 @@ impl Writer {
         [self.spans.as_slice(), &self.traces].concat()
     }
 
+    pub(crate) fn forget(&mut self) {
+        self.spans.clear();
+        self.traces.clear();
+    }
+
     /// Writes all that was added. An error means that there is no use in going on; what was not written comes with it.
     pub(crate) async fn write(&mut self) -> (Batch, Option<(PhoenixError, Vec<Annotation>)>) {
         let mut batch = Batch::default();
@@ -87,12 +93,15 @@ impl Writer {
                 Ok(answer) => answer,
                 Err(error) => return Err((error, rest(part, left))),
             };
-            let error = match answer.status {
-                StatusCode::OK => {
-                    batch.written += part.len();
-                    continue;
-                }
-                _ => self.client.not_as_expected(&answer, path, WHAT),
+            // It names every row that it has stored; any server can say 200.
+            let stored = stored(&answer);
+            if stored == Some(part.len()) {
+                batch.written += part.len();
+                continue;
+            }
+            let error = match stored {
+                Some(_) => PhoenixError::refused(self.client.base(), &answer),
+                None => self.client.not_as_expected(&answer, path, WHAT),
             };
             let is_about_rows = matches!(error, PhoenixError::Refused { .. });
             if !is_about_rows {
@@ -100,7 +109,7 @@ impl Writer {
             }
             let text = String::from_utf8_lossy(&answer.body);
             let (missing, mut others) = split(part, answer.status, &text);
-            let reason = reason(answer.status, &error);
+            let reason = reason(&answer, &text, &error);
             refused += missing.len();
             if missing.is_empty() && others.len() > 1 {
                 // It does not say which ones it means: halves will tell.
@@ -128,9 +137,27 @@ fn rest(part: Vec<Annotation>, left: Vec<Vec<Annotation>>) -> Vec<Annotation> {
     part.into_iter().chain(left.into_iter().flatten()).collect()
 }
 
-fn reason(status: StatusCode, error: &PhoenixError) -> String {
-    match status {
-        StatusCode::NOT_FOUND => "Phoenix does not have it".to_owned(),
+/// How many rows Phoenix says that it has stored; `None` when that is no answer of a Phoenix.
+fn stored(answer: &Answer) -> Option<usize> {
+    #[derive(serde::Deserialize)]
+    struct Stored {
+        data: Vec<Row>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Row {
+        #[serde(rename = "id")]
+        _id: String,
+    }
+    let read = || serde_json::from_slice::<Stored>(&answer.body).ok();
+    (answer.status == StatusCode::OK).then(read).flatten().map(|stored| stored.data.len())
+}
+
+fn reason(answer: &Answer, text: &str, error: &PhoenixError) -> String {
+    match answer.status {
+        StatusCode::OK => "Phoenix does not say that it has stored it".to_owned(),
+        StatusCode::NOT_FOUND if text.contains("not exist") || text.contains("not found") => {
+            "Phoenix does not have it".to_owned()
+        }
         _ => error.to_string(),
     }
 }

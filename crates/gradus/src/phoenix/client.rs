@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gradus_llm::Secret;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
@@ -37,11 +37,14 @@ const VERSION: &str = "x-phoenix-server-version";
 const CONNECT: Duration = Duration::from_secs(10);
 /// Phoenix answers nobody while it is busy with a large page.
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// Its server closes connections that were idle for five seconds: a request on one that is being closed would fail.
+const IDLE: Duration = Duration::from_secs(3);
 /// It takes half a minute to start anew.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// A first look at a server that is not there should not take long.
 const FIRST_GIVE_UP_AFTER: Duration = Duration::from_secs(3);
-const LONGEST_ANSWER: usize = 1 << 30;
+/// Of lists of projects and of what is said to annotations; pages of spans have their own.
+const LONGEST_ANSWER: usize = 32 << 20;
 
 impl Client {
     pub(crate) fn new(
@@ -59,13 +62,21 @@ impl Client {
         let http = crate::http::client()
             .connect_timeout(CONNECT.min(timeout))
             .read_timeout(timeout)
+            .pool_idle_timeout(IDLE)
             .build()
             .map_err(|error| error.to_string())?;
+        let is_key = |key: &Secret| HeaderValue::from_str(&format!("Bearer {}", key.expose())).is_ok();
+        if environment.phoenix_key.as_ref().is_some_and(|key| !is_key(key)) {
+            return Err(
+                "PHOENIX_API_KEY: it holds characters that no key has, perhaps a line break".to_owned()
+            );
+        }
         Ok(Client {
             http,
             base: address.base.clone(),
             key: environment.phoenix_key.clone(),
-            headers: headers(environment.phoenix_headers.as_ref())?,
+            headers: crate::http::headers(environment.phoenix_headers.as_ref())
+                .map_err(|error| format!("PHOENIX_CLIENT_HEADERS: {error}"))?,
             patience: Patience::of(give_up_after),
             timeout,
         })
@@ -138,43 +149,6 @@ impl Client {
     }
 }
 
-/// `name=value,name=value`, with values as they stand in URLs: what Phoenix's clients and OpenTelemetry's exporters read.
-pub(crate) fn headers(given: Option<&Secret>) -> Result<HeaderMap, String> {
-    let mut map = HeaderMap::new();
-    let pairs =
-        given.map(Secret::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
-    for pair in pairs {
-        let (name, value) = pair.split_once('=').ok_or("a header is written as name=value")?;
-        let name = HeaderName::from_bytes(name.trim().as_bytes())
-            .map_err(|_| "a header has a name that none can have".to_owned())?;
-        let mut value = HeaderValue::from_str(&percent_decoded(value.trim()))
-            .map_err(|_| format!("the header {name} has a value that none can have"))?;
-        value.set_sensitive(true);
-        map.insert(name, value);
-    }
-    Ok(map)
-}
-
-fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if bytes[at] == b'%' => {
-                decoded.push(byte);
-                at += 3;
-            }
-            _ => {
-                decoded.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
-}
-
 fn is_page(answer: &Answer) -> bool {
     let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("text/html"))
@@ -188,9 +162,13 @@ impl Exchange<'_> {
             StatusCode::NOT_FOUND => {
                 is_page(self.answer) || crate::http::said(&self.answer.body) == "Not Found"
             }
-            StatusCode::OK => is_page(self.answer) && self.answer.headers.contains_key(VERSION),
+            StatusCode::OK => is_page(self.answer) && self.is_of_phoenix(),
             _ => false,
         }
+    }
+
+    pub(super) fn is_of_phoenix(&self) -> bool {
+        self.answer.headers.contains_key(VERSION)
     }
 
     pub(super) fn version(&self) -> String {
@@ -199,28 +177,5 @@ impl Exchange<'_> {
             || "this server".to_owned(),
             |version| format!("Phoenix {}", crate::output::printable_line(version)),
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_are_read_and_never_shown() {
-        let map = headers(Some(&Secret::new("x-team=a%20b, authorization=Bearer%20k=1,"))).expect("headers");
-        assert_eq!(map.get("x-team").and_then(|value| value.to_str().ok()), Some("a b"));
-        assert_eq!(map.get("authorization").and_then(|value| value.to_str().ok()), Some("Bearer k=1"));
-        assert!(!format!("{map:?}").contains("k=1"));
-        assert!(headers(Some(&Secret::new("novalue"))).is_err());
-        let wrong = headers(Some(&Secret::new("x=line%0abreak"))).expect_err("a line break");
-        assert!(!wrong.contains("break"), "{wrong}");
-        assert!(headers(None).expect("none").is_empty());
-    }
-
-    #[test]
-    fn what_is_encoded_is_decoded_and_the_rest_is_left() {
-        assert_eq!(percent_decoded("a%20b%2"), "a b%2");
-        assert_eq!(percent_decoded("100%zz"), "100%zz");
     }
 }

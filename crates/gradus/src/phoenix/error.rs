@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 
 use super::client::Exchange;
-use crate::http::{Unanswered, said};
+use crate::http::{Answer, Unanswered, said};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PhoenixError {
@@ -13,6 +13,10 @@ pub(crate) enum PhoenixError {
     Down { base: String, reason: String },
     #[error("{base}: Phoenix did not answer within {seconds} s; give it more with timeout_s under [phoenix]")]
     Slow { base: String, seconds: u64 },
+    #[error(
+        "{base}: an answer to the smallest question is over {megabytes} MB, and no more is read; choose other traces with --from, --to or --root-name"
+    )]
+    TooLong { base: String, megabytes: usize },
     #[error("{base}: {reason}; the same command tries again")]
     Broken { base: String, reason: String },
     #[error("{base}: Phoenix wants a key: set PHOENIX_API_KEY")]
@@ -25,6 +29,14 @@ pub(crate) enum PhoenixError {
     NoRoute { base: String, route: String, version: String, what: &'static str },
     #[error("{base}: Phoenix refused the request ({status}: {said})")]
     Refused { base: String, status: u16, said: String },
+    #[error(
+        "{base}: Phoenix wants fewer requests ({status}: {said}); try again later, or wait longer with retry_s under [phoenix]"
+    )]
+    Busy { base: String, status: u16, said: String },
+    #[error(
+        "{base}: what answers there is no HTTP ({reason}); Phoenix's HTTP port is 6006, and 4317 is for gRPC"
+    )]
+    NotHttp { base: String, reason: String },
     #[error("{base}: Phoenix fails ({status}: {said}); look into its log, and try again later")]
     Failing { base: String, status: u16, said: String },
     #[error("{base}: it sends us on to {to}; give that address instead")]
@@ -38,7 +50,9 @@ impl PhoenixError {
         let base = base.to_owned();
         match error {
             Unanswered::Connect(reason) => PhoenixError::Down { base, reason },
+            Unanswered::NotHttp(reason) => PhoenixError::NotHttp { base, reason },
             Unanswered::Timeout => PhoenixError::Slow { base, seconds: timeout_s },
+            Unanswered::TooLong { limit } => PhoenixError::TooLong { base, megabytes: limit >> 20 },
             other => PhoenixError::Broken { base, reason: other.to_string() },
         }
     }
@@ -60,11 +74,22 @@ impl PhoenixError {
                     answer.headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
                 PhoenixError::Elsewhere { base, to: crate::output::printable_line(to) }
             }
-            status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+            status if status == StatusCode::TOO_MANY_REQUESTS => {
+                PhoenixError::Busy { base, status: status.as_u16(), said }
+            }
+            status if status.is_server_error() => {
                 PhoenixError::Failing { base, status: status.as_u16(), said }
             }
             status if status.is_success() => PhoenixError::NotPhoenix { base, said },
+            // A proxy's, or another server's: nothing of ours is meant by it.
+            StatusCode::NOT_FOUND if !exchange.is_of_phoenix() => PhoenixError::NotPhoenix { base, said },
             status => PhoenixError::Refused { base, status: status.as_u16(), said },
         }
+    }
+
+    /// Rows that were not stored, whatever the status says.
+    pub(super) fn refused(base: &str, answer: &Answer) -> PhoenixError {
+        let (base, status) = (base.to_owned(), answer.status.as_u16());
+        PhoenixError::Refused { base, status, said: said(&answer.body) }
     }
 }

@@ -69,15 +69,13 @@ impl Kept {
             .create(true)
             .truncate(false)
             .open(folder.join("spans.bin"))?;
-        let known = known.filter(|known| spans.metadata().is_ok_and(|file| file.len() >= known.bytes));
+        // Where nothing is here yet, nothing is saved by going on, and the lists may be others by now.
+        let known = known
+            .filter(|known| known.spans > 0 && spans.metadata().is_ok_and(|file| file.len() >= known.bytes));
         let progress = known.unwrap_or_else(|| Progress::new(what));
         spans.set_len(progress.bytes)?;
         spans.seek(SeekFrom::End(0))?;
-        let kept = Kept { folder: Some(folder), _lock: Some(lock), spans: buffered(spans), progress };
-        if kept.progress.spans == 0 {
-            kept.forget_plan();
-        }
-        Ok(kept)
+        Ok(Kept { folder: Some(folder), _lock: Some(lock), spans: buffered(spans), progress })
     }
 
     fn without_folder(what: &str) -> io::Result<Kept> {
@@ -85,9 +83,8 @@ impl Kept {
         Ok(Kept { folder: None, _lock: None, spans, progress: Progress::new(what) })
     }
 
-    /// When it began and how many spans are here, if it was broken off before.
-    pub(super) fn taken_up(&self) -> Option<(jiff::Timestamp, u64)> {
-        self.progress.began.filter(|_| self.progress.spans > 0).map(|began| (began, self.progress.spans))
+    pub(super) fn began(&self) -> Option<jiff::Timestamp> {
+        self.progress.began
     }
 
     pub(super) fn place(&self) -> &Place {
@@ -103,21 +100,23 @@ impl Kept {
         self.folder.is_some() && self.progress.spans > 0
     }
 
-    /// What is read, as it was found when the read began.
-    pub(super) fn plan<T: DeserializeOwned>(&self) -> Option<T> {
-        let text = fs::read(self.folder.as_ref()?.join("plan.json")).ok()?;
-        serde_json::from_slice(&text).ok()
+    /// What is read, as it was found when a read began that is taken up now. Without it the place means nothing, so a
+    /// plan that cannot be read makes this a new read.
+    pub(super) fn plan<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let Some(folder) = self.folder.as_ref().filter(|_| self.progress.spans > 0) else { return Ok(None) };
+        let text = fs::read(folder.join("plan.json")).ok();
+        let plan = text.and_then(|text| serde_json::from_slice(&text).ok());
+        if plan.is_none() {
+            self.progress = Progress::new(&self.progress.what);
+            self.spans.get_ref().set_len(0)?;
+            self.spans.seek(SeekFrom::Start(0))?;
+        }
+        Ok(plan)
     }
 
     pub(super) fn set_plan<T: Serialize>(&self, plan: &T) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         replace(&folder.join("plan.json"), &serde_json::to_vec(plan)?)
-    }
-
-    fn forget_plan(&self) {
-        if let Some(folder) = &self.folder {
-            let _ = fs::remove_file(folder.join("plan.json"));
-        }
     }
 
     /// Adds one span; it counts after the next [`Kept::advance`].
@@ -237,7 +236,7 @@ mod tests {
     fn what_was_read_before_a_kill_is_taken_up() {
         let state = tempfile::tempdir().expect("a folder");
         let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
-        assert!(kept.taken_up().is_none());
+        assert_eq!(kept.plan::<Vec<String>>().expect("read"), None);
         kept.set_plan(&["a", "b"]).expect("written");
         kept.add(0, b"one").expect("added");
         kept.advance(place("c1")).expect("advanced");
@@ -245,13 +244,14 @@ mod tests {
         kept.spans.flush().expect("flushed");
         drop(kept);
         let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
-        assert_eq!((kept.place(), kept.taken_up().map(|(_, spans)| spans)), (&place("c1"), Some(1)));
-        assert_eq!(kept.plan::<Vec<String>>().as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
+        assert_eq!((kept.place(), kept.spans()), (&place("c1"), 1));
+        let plan = kept.plan::<Vec<String>>().expect("read");
+        assert_eq!(plan.as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
         kept.add(3, b"two").expect("added");
         kept.advance(Place { lists: 1, cursor: None }).expect("advanced");
         assert_eq!(all(kept), [(0, b"one".to_vec()), (3, b"two".to_vec())]);
         let again = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
-        assert!(again.taken_up().is_none(), "a read that is complete is forgotten");
+        assert_eq!(again.spans(), 0, "a read that is complete is forgotten");
     }
 
     #[test]
@@ -259,7 +259,9 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let is_taken_up = |fresh| {
             let mut kept = Kept::open(Some(state.path()), 7, "x", fresh).expect("opened");
-            let was = kept.taken_up().is_some();
+            let was = kept.plan::<String>().expect("read").is_some();
+            assert_eq!((was, was), (kept.spans() > 0, *kept.place() != Place::default()));
+            kept.set_plan(&"lists").expect("written");
             kept.add(0, b"one").expect("added");
             kept.advance(place("c1")).expect("advanced");
             assert!(kept.is_kept());
@@ -276,6 +278,23 @@ mod tests {
         old.began = old.began.map(|began| began - jiff::SignedDuration::from_hours(25));
         fs::write(folder.join("read.json"), serde_json::to_vec(&old).expect("text")).expect("written");
         assert!(!is_taken_up(false), "a day old");
+        fs::write(folder.join("plan.json"), b"[").expect("written");
+        assert!(!is_taken_up(false), "half a plan");
+        fs::remove_file(folder.join("plan.json")).expect("removed");
+        assert!(!is_taken_up(false), "no plan");
+        assert!(is_taken_up(false), "all is there again");
+    }
+
+    #[test]
+    fn a_read_that_brought_nothing_yet_begins_at_its_beginning() {
+        let state = tempfile::tempdir().expect("a folder");
+        let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        kept.set_plan(&["empty", "other"]).expect("written");
+        kept.advance(Place { lists: 1, cursor: None }).expect("advanced");
+        drop(kept);
+        let mut again = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        assert_eq!(again.plan::<Vec<String>>().expect("read"), None, "there may be other lists by now");
+        assert_eq!(again.place(), &Place::default());
     }
 
     #[test]

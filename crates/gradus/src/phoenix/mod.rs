@@ -6,10 +6,11 @@ mod client;
 mod error;
 mod kept;
 mod page;
+mod paging;
 mod read;
 mod traces;
 
 pub(crate) use address::Address;
 pub(crate) use annotate::Writer;
-pub(crate) use client::{Client, headers};
+pub(crate) use client::Client;
 pub use read::PhoenixSource;

@@ -19,6 +19,7 @@ use super::client::Client;
 use super::error::PhoenixError;
 use super::kept::{Kept, Place};
 use super::page;
+use super::paging::{self, PageSize};
 use crate::config::{Environment, PhoenixSection};
 use crate::http::percent_encoded;
 use crate::source::{Intake, Selection, SourceError};
@@ -33,6 +34,8 @@ pub struct PhoenixSource {
     pub(crate) state_dir: Option<PathBuf>,
     /// Take up no earlier read.
     pub(crate) fresh: bool,
+    /// Tells the user something that is no error.
+    pub(crate) tell: fn(&str),
 }
 
 #[derive(Deserialize)]
@@ -48,11 +51,6 @@ struct Project {
 }
 
 const WHAT: &str = "reading spans";
-const MOST_SPANS: usize = 1000;
-/// What a page should not be longer than; spans with long texts come fewer at a time.
-const PAGE_BYTES: usize = 8 << 20;
-/// What is read of a page at most.
-const LONGEST_PAGE: usize = 256 << 20;
 /// Traces that are asked for at once: an address must not become too long.
 const TRACES_AT_ONCE: usize = 50;
 
@@ -72,9 +70,11 @@ impl PhoenixSource {
             Address { project: self.address.project.clone(), base: client.base().to_owned() }.to_string();
         let key = gradus_core::digest(format!("{what}\0{}", selection.as_written).as_bytes());
         let mut kept = Kept::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
-        self.say_if_taken_up(&kept);
-        let plan = match kept.plan::<Plan>() {
-            Some(plan) => plan,
+        let plan = match kept.plan::<Plan>().map_err(failed)? {
+            Some(plan) => {
+                self.say_taken_up(&kept);
+                plan
+            }
             None => {
                 let made = runtime.block_on(Plan::make(&client, &projects, &selection));
                 let plan = made.map_err(|error| broken_off(&error, &kept))?;
@@ -119,14 +119,14 @@ impl PhoenixSource {
         }
     }
 
-    fn say_if_taken_up(&self, kept: &Kept) {
-        if let Some((began, spans)) = kept.taken_up() {
-            let began = began.round(jiff::Unit::Second).unwrap_or(began);
-            crate::cli::complain(&format!(
-                "{}: taking up the read that began at {began}: {spans} spans are here already",
-                self.name
-            ));
-        }
+    fn say_taken_up(&self, kept: &Kept) {
+        let began = kept.began().and_then(|began| began.round(jiff::Unit::Second).ok());
+        let began = began.map(|began| format!(" that began at {began}")).unwrap_or_default();
+        (self.tell)(&format!(
+            "{}: taking up the read{began}: {} spans are here already",
+            self.name,
+            kept.spans()
+        ));
     }
 }
 
@@ -244,47 +244,17 @@ async fn fetch(
     mut place: Place,
     pages: &SyncSender<Result<Page, PhoenixError>>,
 ) {
-    let mut most = MOST_SPANS;
+    let mut size = PageSize::default();
     while let Some(list) = lists.get(place.lists) {
-        let cursor = place.cursor.as_deref().map(percent_encoded);
-        let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
-        let path = format!("{}limit={most}{cursor}", list.path);
-        let page = match client.page(&path, WHAT, LONGEST_PAGE).await {
-            Ok(answer) => page::next_cursor(&answer.body)
-                .map_err(|_| client.not_as_expected(&answer, &path, WHAT))
-                .map(|cursor| (answer.body, cursor)),
-            Err(error) => Err(error),
-        };
-        let page = page.map(|(body, cursor)| {
-            most = spans_for(most, body.len());
-            place = match cursor {
-                Some(cursor) => Place { lists: place.lists, cursor: Some(cursor) },
-                None => Place { lists: place.lists + 1, cursor: None },
-            };
-            Page { project: list.project, body, next: place.clone() }
+        let page = paging::ask(client, &list.path, place.cursor.as_deref(), &mut size, WHAT).await;
+        let page = page.map(|(answer, cursor)| {
+            let is_last = cursor.is_none();
+            place = Place { lists: place.lists + usize::from(is_last), cursor };
+            Page { project: list.project, body: answer.body, next: place.clone() }
         });
         let is_over = page.is_err();
         if pages.send(page).is_err() || is_over {
             return;
         }
-    }
-}
-
-/// How many spans to ask for after a page of so many bytes.
-fn spans_for(asked: usize, bytes: usize) -> usize {
-    let each = (bytes / asked.max(1)).max(1);
-    (PAGE_BYTES / each).clamp(1, MOST_SPANS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_spans_come_fewer_at_a_time() {
-        assert_eq!(spans_for(1000, 4_000_000), 1000);
-        assert_eq!(spans_for(1000, 80 << 20), 100);
-        assert_eq!(spans_for(100, 100), 1000);
-        assert_eq!(spans_for(1, 1 << 30), 1);
     }
 }

@@ -8,13 +8,13 @@ use serde::de::IgnoredAny;
 
 use super::client::Client;
 use super::error::PhoenixError;
+use super::paging::{self, PageSize};
 use crate::http::percent_encoded;
 use crate::source::Selection;
 
 #[derive(Deserialize)]
 struct Listed {
     data: Vec<Entry>,
-    next_cursor: Option<String>,
 }
 
 /// A trace, or a span of one.
@@ -32,7 +32,6 @@ struct Context {
 }
 
 const WHAT: &str = "choosing traces";
-const AT_ONCE: usize = 1000;
 
 /// The ids of the wanted traces, in Phoenix's order.
 pub(super) async fn wanted(
@@ -44,36 +43,40 @@ pub(super) async fn wanted(
     let range = range(selection);
     if selection.root_names.is_empty() {
         // Traces know when they began, also those whose root never came.
-        match list(client, &format!("{project}/traces?limit={AT_ONCE}{range}")).await {
+        match list(client, &format!("{project}/traces?{range}")).await {
             Err(PhoenixError::NoRoute { .. }) => {}
             found => return found,
         }
     }
     let names: Vec<String> =
-        selection.root_names.iter().map(|name| format!("&name={}", percent_encoded(name))).collect();
-    list(client, &format!("{project}/spans?limit={AT_ONCE}&parent_id=null{range}{}", names.concat())).await
+        selection.root_names.iter().map(|name| format!("name={}&", percent_encoded(name))).collect();
+    list(client, &format!("{project}/spans?parent_id=null&{range}{}", names.concat())).await
 }
 
 async fn list(client: &Client, path: &str) -> Result<Vec<String>, PhoenixError> {
     let (mut found, mut known) = (Vec::new(), HashSet::new());
-    let mut next = path.to_owned();
+    let (mut size, mut cursor) = (PageSize::default(), None);
     loop {
-        let page: Listed = client.get(&next, WHAT).await?;
+        let (answer, next) = paging::ask(client, path, cursor.as_deref(), &mut size, WHAT).await?;
+        let page: Listed =
+            serde_json::from_slice(&answer.body).map_err(|_| client.not_as_expected(&answer, path, WHAT))?;
         for entry in page.data {
             let id = entry.trace_id.or(entry.context.map(|context| context.trace_id));
             found.extend(id.filter(|id| known.insert(gradus_core::digest(id.as_bytes()))));
         }
-        let Some(cursor) = page.next_cursor else { return Ok(found) };
-        next = format!("{path}&cursor={}", percent_encoded(&cursor));
+        if next.is_none() {
+            return Ok(found);
+        }
+        cursor = next;
     }
 }
 
-/// The time range as Phoenix takes it. It keeps microseconds, so a bound between two of them is moved outwards; what is
+/// The time range as Phoenix takes it, with `&` behind each parameter. It keeps microseconds, so a bound between two of them is moved outwards; what is
 /// too early or too late then is left out when the spans are here.
 fn range(selection: &Selection) -> String {
     let parameter = |name: &str, ns: Option<u64>| {
         let time = ns.and_then(|ns| Timestamp::from_nanosecond(i128::from(ns)).ok())?;
-        Some(format!("&{name}={}", percent_encoded(&time.to_string())))
+        Some(format!("{name}={}&", percent_encoded(&time.to_string())))
     };
     let from = selection.from_ns.map(|ns| ns / 1000 * 1000);
     let to = selection.to_ns.map(|ns| ns.div_ceil(1000).saturating_mul(1000));
@@ -94,7 +97,7 @@ mod tests {
         };
         assert_eq!(
             range(&selection),
-            "&start_time=2023-11-14T22%3A13%3A20Z&end_time=2023-11-14T22%3A13%3A21.000001Z"
+            "start_time=2023-11-14T22%3A13%3A20Z&end_time=2023-11-14T22%3A13%3A21.000001Z&"
         );
         assert_eq!(range(&Selection::default()), "");
     }

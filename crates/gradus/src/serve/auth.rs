@@ -18,7 +18,7 @@ use gradus_store::KeyScopes;
 
 use super::api::ApiError;
 use super::state::Server;
-use super::{phoenix, receive};
+use super::{page, phoenix, receive};
 
 /// Who asks: the name of the key, or nobody in particular.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +39,7 @@ impl Need {
     fn of(method: &Method, path: &str) -> Need {
         match path {
             "/healthz" | "/readyz" | phoenix::VERSION_PATH => Need::Nothing,
+            _ if page::is_open(path) => Need::Nothing,
             // A question, though it is posted.
             "/v1/spans" => Need::Read,
             "/v1/traces" | "/v1/logs" => Need::Ingest,
@@ -46,7 +47,7 @@ impl Need {
             _ if path.starts_with("/v1/") && method == Method::POST => Need::Ingest,
             _ if method == Method::GET || method == Method::HEAD => Need::Read,
             // Who may add spans may add what is said of them.
-            "/api/v1/annotations" => Need::Ingest,
+            "/api/v1/annotations" | "/labels" => Need::Ingest,
             _ => Need::Admin,
         }
     }
@@ -94,6 +95,10 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
             phoenix::invalid_token()
         }
         Err(Some(refusal)) if receive::is_otlp(parts.uri.path()) => refusal.otlp(&parts.headers),
+        Err(Some(refusal)) if page::is_for_people(&parts.uri, &parts.headers) => {
+            let page = page::refused(refusal.status, &refusal.message, &parts.uri, &parts.headers);
+            refusal.with_headers(page)
+        }
         Err(Some(refusal)) => refusal.http(),
     };
     guard.add_headers(response.headers_mut(), origin.as_ref());
@@ -186,6 +191,13 @@ impl Guard {
     async fn admit(&self, request: &Parts) -> Result<Caller, Refused> {
         let need = Need::of(&request.method, request.uri.path());
         let peer = request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+        let is_own = matches!(request.method, Method::GET | Method::HEAD)
+            || page::is_own(&request.uri, &request.headers);
+        if page::is_form(request.uri.path()) && !is_own {
+            // Whoever is here has a browser, which goes wherever another page sends it.
+            let message = "forms are taken from this server's own pages only";
+            return Err(Refused::new(StatusCode::FORBIDDEN, 7, message));
+        }
         if need == Need::Nothing {
             return Ok(Caller::default());
         }
@@ -195,7 +207,9 @@ impl Guard {
             self.rates.take(&address)?;
             return Ok(Caller::default());
         }
-        match self.caller_of_key(&request.headers, need).await {
+        // A browser shows its key with whatever it asks: that is believed for looking, and for what our own pages send.
+        let shown = page::cookie_key(&request.headers).filter(|_| is_own);
+        match self.caller_of_key(given_key(&request.headers).or(shown), need).await {
             Ok(caller) => {
                 self.rates.take(&caller.name)?;
                 Ok(caller)
@@ -209,8 +223,8 @@ impl Guard {
         }
     }
 
-    async fn caller_of_key(&self, headers: &HeaderMap, need: Need) -> Result<Caller, Refused> {
-        let Some(key) = given_key(headers) else {
+    async fn caller_of_key(&self, key: Option<&str>, need: Need) -> Result<Caller, Refused> {
+        let Some(key) = key else {
             return Err(Refused::new(
                 StatusCode::UNAUTHORIZED,
                 16,
@@ -263,13 +277,11 @@ impl Guard {
     fn add_headers(&self, headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
-        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-        headers.insert(
-            CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static(
-                "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-            ),
-        );
+        // Pages say for themselves what they need.
+        headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
+        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(
+            "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        ));
         if let Some(origin) = origin
             && self.is_known(origin)
         {

@@ -7,6 +7,7 @@ mod listen;
 mod live;
 mod logging;
 mod meters;
+mod page;
 mod phoenix;
 mod receive;
 mod settings;

@@ -11,7 +11,7 @@ use gradus_store::Retention;
 
 use super::live::GradingRule;
 use crate::alert;
-use crate::config::{Environment, File, ServeSection};
+use crate::config::{Environment, File, PhoenixSection, ServeSection};
 use crate::judging::{known_evaluators, library, seconds};
 use crate::redaction::Redaction;
 
@@ -45,6 +45,8 @@ pub(crate) struct Reloadable {
     pub(super) redaction: Redaction,
     pub(super) retention: Retention,
     pub(super) library: Library,
+    /// What verdicts are called, and what they are about.
+    pub(super) phoenix: PhoenixSection,
 }
 
 /// What the command line says.
@@ -184,6 +186,7 @@ impl Reloadable {
             redaction: Redaction::from_sections(&file.serve.redact).map_err(|error| error.to_string())?,
             retention: retention(&file.serve)?,
             library,
+            phoenix: file.phoenix.clone(),
         })
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::admission::Admission;
 use super::meters::Meters;
+use super::page;
 use super::settings::{Reloadable, Settings};
 
 pub(super) struct Server {
@@ -25,6 +26,8 @@ pub(super) struct Server {
     pub(super) openings: Semaphore,
     /// Turns for reading through many spans.
     pub(super) scans: Arc<Semaphore>,
+    /// Pages that took long to make.
+    pub(super) kept_pages: page::Kept,
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -77,6 +80,7 @@ impl Server {
             downloads: Arc::new(Semaphore::new(8)),
             openings: Semaphore::new(4),
             scans: Arc::new(Semaphore::new(4)),
+            kept_pages: page::Kept::default(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
             store_fails: Occasionally::default(),

@@ -40,7 +40,7 @@ impl Sink {
 
     /// Whether whoever asked has left.
     pub(super) fn is_gone(&self) -> bool {
-        self.is_gone
+        self.is_gone || self.sender.is_closed()
     }
 
     pub(super) fn flush(&mut self) {

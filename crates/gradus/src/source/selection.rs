@@ -58,6 +58,17 @@ impl Selection {
         *self == Selection::default()
     }
 
+    /// The options that say it, for messages.
+    pub fn options(&self) -> Vec<&'static str> {
+        let given = [
+            ("--from", self.from_ns.is_some()),
+            ("--to", self.to_ns.is_some()),
+            ("--root-name", !self.root_names.is_empty()),
+            ("--where", self.condition.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+
     /// Whether it is within the time range that something began.
     pub fn holds_time(&self, start_ns: u64) -> bool {
         self.from_ns.is_none_or(|from| start_ns >= from) && self.to_ns.is_none_or(|to| start_ns < to)

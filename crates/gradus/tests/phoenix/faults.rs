@@ -1,5 +1,6 @@
 //! One clear line for everything that can be wrong, and another try where that helps.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ fn every_refusal_is_one_line_that_says_what_to_do() {
             "Phoenix refused the request (404: Project with ID P1",
         ),
         (Answer::status(405, "Method Not Allowed"), "Phoenix 20.26.1 has no /v1/projects/P1/spans"),
+        (Answer::status(429, "slow down"), "Phoenix wants fewer requests (429: slow down); try again later"),
         (Answer::status(422, "Invalid cursor"), "Phoenix refused the request (422: Invalid cursor)"),
         (Answer::status(500, "Internal Server Error"), "Phoenix fails (500: Internal Server Error)"),
         (Answer::status(503, "busy\u{1b}[2J\nnow"), "Phoenix fails (503: busy\\u{1b}[2J now)"),
@@ -68,6 +70,34 @@ fn nobody_there_and_somebody_else_there() {
         Endpoint::start(std::sync::Arc::new(|_: &_| Answer::ok("{\"items\":[]}".to_owned()))).unwrap();
     let ran = lab.run(&["traces", &other.origin().replace("http", "phoenix")]).exits_with(2);
     ran.says("it answers, but not as Phoenix does");
+}
+
+/// Answers every connection as a gRPC server does, which begins with its own settings.
+fn grpc_server() -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        }
+    });
+    address
+}
+
+#[test]
+fn a_port_for_grpc_and_wrong_variables_are_told_as_what_they_are() {
+    let lab = Lab::new();
+    let ran = lab.run(&["traces", &format!("phoenix://{}/shop", grpc_server())]).exits_with(2);
+    ran.says("what answers there is no HTTP").says("Phoenix's HTTP port is 6006, and 4317 is for gRPC");
+    let phoenix = Phoenix::start(traces_of(1));
+    for (name, value, says) in [
+        ("PHOENIX_API_KEY", "k\nsecret", "PHOENIX_API_KEY: it holds characters that no key has"),
+        ("PHOENIX_CLIENT_HEADERS", "secret", "PHOENIX_CLIENT_HEADERS: a header is written as name=value"),
+    ] {
+        let ran = lab.run_with(&[(name, value)], &["traces", &phoenix.source()]).exits_with(2).says(says);
+        assert!(ran.err.lines().count() == 1 && !ran.err.contains("secret"), "{}", ran.err);
+    }
+    assert_eq!(phoenix.asked("GET"), 0);
 }
 
 #[test]

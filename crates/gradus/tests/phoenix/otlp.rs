@@ -119,9 +119,79 @@ fn a_backend_may_take_spans_only_or_a_part_or_nothing() {
         });
         let lab = Lab::new();
         grade(&lab, &later).exits_with(5).says(says).says("8 outcomes could not be written");
-        assert_eq!(lab.of_run("unwritten.jsonl").len(), 8);
+        assert_eq!(lab.of_run("unwritten_otlp.jsonl").len(), 8);
     }
     Lab::new().run(&["eval", "x", "--log-to-otlp", "localhost:4318"]).exits_with(2).says("http://HOST:4318");
+}
+
+#[test]
+fn a_backend_that_refuses_log_records_gets_all_spans() {
+    for status in [400, 403, 405, 415] {
+        let (spans_only, received) = backend(move |incoming| match incoming.what().ends_with("/v1/logs") {
+            true => Answer::status(status, "no logs"),
+            false => Answer::ok(String::new()),
+        });
+        let ran = grade(&Lab::new(), &spans_only).exits_with(0).says("8 outcomes were sent to ");
+        ran.says(&format!(", as spans only: it takes no log records ({status}"));
+        let kinds: Vec<String> = received.lock().unwrap().iter().map(|(what, _)| what.clone()).collect();
+        assert_eq!(kinds, ["POST /v1/traces", "POST /v1/traces", "POST /v1/logs"]);
+    }
+}
+
+#[test]
+fn what_is_rejected_is_counted_once_and_a_warning_is_none() {
+    // partial_success { rejected: 3, error_message: "too old" }, of spans and of events.
+    let partial = "\u{a}\u{b}\u{8}\u{3}\u{12}\u{7}too old";
+    let (a_part, _) = backend(move |incoming| match incoming.body.is_empty() {
+        true => Answer::ok(String::new()),
+        false => Answer::ok(partial.to_owned()),
+    });
+    let ran = grade(&Lab::new(), &a_part).exits_with(5).says("5 outcomes were sent to ");
+    ran.says("3 spans: too old").says("3 events: too old").says("3 outcomes could not be written");
+    // More than there were, by a backend that cannot count: 100 of 8.
+    let (too_many, _) = backend(move |incoming| match incoming.body.is_empty() {
+        true => Answer::ok(String::new()),
+        false => Answer::ok("\u{a}\u{2}\u{8}\u{64}".to_owned()),
+    });
+    let ran = grade(&Lab::new(), &too_many).exits_with(5).says("0 outcomes were sent to ");
+    ran.says("8 outcomes could not be written");
+    // partial_success { error_message: "use gzip" }
+    let (warning, _) = backend(|incoming| match incoming.body.is_empty() {
+        true => Answer::ok(String::new()),
+        false => Answer::ok("\u{a}\u{a}\u{12}\u{8}use gzip".to_owned()),
+    });
+    let ran =
+        grade(&Lab::new(), &warning).exits_with(0).says("8 outcomes were sent to ").says("says: use gzip");
+    assert!(!ran.err.contains("could not be written"), "{}", ran.err);
+}
+
+#[test]
+fn each_destination_keeps_its_own_list_and_an_interrupt_stops_both() {
+    let phoenix = crate::lab::Phoenix::with_fault(traces_of(3), |incoming| {
+        let is_write = incoming.what().starts_with("POST");
+        is_write.then(|| Answer::status(200, "{}").after(std::time::Duration::from_secs(60)))
+    });
+    let (backend, received) = backend(|_| Answer::ok(String::new()));
+    let lab = Lab::new();
+    lab.write("gradus.toml", "");
+    let (source, url) = (phoenix.source(), backend.origin());
+    let arguments = ["eval", &source, "--judge", "offline", "--log-to-phoenix", "--log-to-otlp", &url];
+    let mut command = lab.command(&arguments);
+    let child =
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while phoenix.asked("POST") == 0 && std::time::Instant::now() < end {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    // Nothing but the greeting went out after that.
+    assert!(received.lock().unwrap().iter().all(|(_, body)| body.is_empty()));
+    let counts = || ["phoenix", "otlp"].map(|to| lab.of_run(&format!("unwritten_{to}.jsonl")).len());
+    assert_eq!(counts(), [12, 12]);
+    lab.run(&["report", "--log-to-otlp", &url]).exits_with(0);
+    assert_eq!(counts(), [12, 0], "what Phoenix lacks is still listed");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What is read, and what of it.
 
+use gradus_test_endpoint::Answer;
+
 use crate::lab::{Lab, Phoenix, traces_of};
 
 const LIST: [&str; 3] = ["traces", "--format", "jsonl"];
@@ -14,9 +16,43 @@ fn reads_all_pages_of_a_project() {
     let step = &found[0]["steps"][0];
     assert_eq!((&step["tool"], &step["observation"]), (&"get_stock".into(), &"12".into()));
     assert_eq!(step["span_ids"].as_array().unwrap().len(), 2);
-    // 2,400 spans, a thousand at a time.
-    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans"), 3);
+    // 2,400 spans: a hundred, four hundred, a thousand, the rest.
+    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans"), 4);
     assert!(!lab.path(".gradus/reads").read_dir().is_ok_and(|mut reads| reads.next().is_some()));
+}
+
+/// Large answers take a while on a busy machine.
+fn patient() -> Lab {
+    let lab = Lab::new();
+    lab.write("gradus.toml", "[phoenix]\nretry_s = 0.2\ntimeout_s = 60\n");
+    lab
+}
+
+#[test]
+fn a_page_that_is_too_long_is_asked_for_by_halves() {
+    let phoenix = Phoenix::with_fault(traces_of(60), |incoming| {
+        let is_many = incoming.what().ends_with("/spans?limit=100") || incoming.what().ends_with("=50");
+        let page = || Answer::ok(format!("{{\"data\":[],\"x\":\"{}\"}}", "x".repeat(33 << 20)));
+        is_many.then(page)
+    });
+    let ran = patient().run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
+    assert_eq!((ran.lines().len(), ran.err.as_str()), (60, ""));
+    let asked = phoenix.stored.lock().unwrap().asked.clone();
+    let limits: Vec<&str> =
+        asked.iter().filter_map(|what| what.split_once("limit=")).map(|(_, it)| it).collect();
+    assert_eq!(&limits[1..5], ["100", "50", "25", "100&cursor=25"], "{limits:?}");
+}
+
+#[test]
+fn one_span_that_is_too_long_is_told() {
+    let page = format!("{{\"data\":[],\"x\":\"{}\"}}", "x".repeat(129 << 20));
+    let phoenix = Phoenix::with_fault(traces_of(1), move |incoming| {
+        let limit = incoming.what().split_once("/spans?limit=").map(|(_, limit)| limit);
+        limit.map(|limit| Answer::ok(page[..if limit == "1" { page.len() } else { 33 << 20 }].to_owned()))
+    });
+    let ran = patient().run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(2);
+    let ran = ran.says("an answer to the smallest question is over 128 MB");
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
 }
 
 #[test]
@@ -31,11 +67,27 @@ fn a_phoenix_can_be_named_in_every_way() {
     let filled_in =
         lab.run_with(&[("PHOENIX_PROJECT_NAME", "shop")], &[LIST.as_slice(), &[&without_project]].concat());
     let by_source = lab.run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
-    for ran in [by_flag, by_environment, filled_in] {
+    let alone = [endpoint[0], ("PHOENIX_PROJECT_NAME", "shop")];
+    let by_environment_alone = lab.run_with(&alone, &LIST);
+    for ran in [by_flag, by_environment, by_environment_alone, filled_in] {
         assert_eq!(ran.exits_with(0).out, by_source.out);
     }
     lab.run(&["traces", "--project", "shop"]).exits_with(2).says("--phoenix URL");
+    for command in [["traces"].as_slice(), &["eval", "--judge", "offline"]] {
+        let ran = lab.run(command).exits_with(2).says("no source: give a file, a folder or phoenix://");
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    }
     lab.run(&["traces", "x.json", "--project", "shop"]).exits_with(2).says("--project");
+    let source = phoenix.source();
+    lab.run(&["traces", &source, "--project", "default"])
+        .exits_with(2)
+        .says("names the project \"shop\" already; leave one of them out");
+    lab.run(&["traces", "--phoenix", &source, "--project", "default"])
+        .exits_with(2)
+        .says("leave one of them out");
+    lab.run(&["traces", &source, "--project", "shop"]).exits_with(0);
+    // In the environment it is only a default.
+    lab.run_with(&[("PHOENIX_PROJECT_NAME", "default")], &["traces", &source]).exits_with(0);
     lab.run(&["traces", "phoenix://key@h/p"]).exits_with(2).says("PHOENIX_API_KEY");
     let ran = lab.run(&["traces", &phoenix.source().replace("shop", "shp")]).exits_with(2);
     ran.says("there is no project \"shp\"; there are shop, default");
@@ -47,10 +99,8 @@ fn without_a_project_all_are_read() {
         let list = r#"{"data":[{"id":"P0","name":"default"}],"next_cursor":"a b"}"#;
         let rest = r#"{"data":[{"id":"P1","name":"shop"}],"next_cursor":null}"#;
         match incoming.what() {
-            "GET /v1/projects?limit=100" => Some(gradus_test_endpoint::Answer::ok(list.to_owned())),
-            "GET /v1/projects?limit=100&cursor=a%20b" => {
-                Some(gradus_test_endpoint::Answer::ok(rest.to_owned()))
-            }
+            "GET /v1/projects?limit=100" => Some(Answer::ok(list.to_owned())),
+            "GET /v1/projects?limit=100&cursor=a%20b" => Some(Answer::ok(rest.to_owned())),
             _ => None,
         }
     });
@@ -67,7 +117,7 @@ fn a_key_and_headers_are_sent_and_never_shown() {
     let phoenix = Phoenix::with_fault(traces_of(1), |incoming| {
         let has_key = incoming.header("authorization") == Some("Bearer k-secret");
         let has_team = incoming.header("x-team") == Some("a b");
-        (!has_key || !has_team).then(|| gradus_test_endpoint::Answer::status(401, "Invalid token"))
+        (!has_key || !has_team).then(|| Answer::status(401, "Invalid token"))
     });
     let lab = Lab::new();
     let source = phoenix.source();
@@ -109,7 +159,56 @@ fn a_time_range_means_the_same_for_phoenix_and_for_a_file() {
     }
     lab.run(&["traces", &source, "--from", "soon"]).exits_with(2).says("--from \"soon\": write a time as");
     let ran = lab.run(&["traces", "spans.json", "--from", "2026-04-01"]).exits_with(4);
-    ran.says("none of 28 traces and documents is within --from, --to and --root-name");
+    ran.says("none of 28 traces and documents is what --from asks for");
+}
+
+#[test]
+fn a_choice_that_leaves_nothing_is_named() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(28)));
+    lab.write("spans.json", &serde_json::json!({"data": traces_of(28)}).to_string());
+    let source = phoenix.source();
+    let nothing = "span_kind == 'RETRIEVER'";
+    for (which, of_phoenix, of_file) in [
+        (
+            vec!["--where", nothing],
+            "none of 28 traces and documents is what --where asks for",
+            "none of 28 traces and documents is what --where asks for",
+        ),
+        (
+            vec!["--from", "2026-04-01"],
+            "nothing there is what --from asks for",
+            "none of 28 traces and documents is what --from asks for",
+        ),
+        (
+            vec!["--to", "2026-03-02", "--root-name", "nobody"],
+            "nothing there is what --to and --root-name ask for",
+            "none of 28 traces and documents is what --to and --root-name ask for",
+        ),
+        (
+            vec!["--from", "2026-03-27", "--where", nothing],
+            "none of 2 traces and documents is what --from and --where ask for",
+            "is what --from and --where ask for",
+        ),
+    ] {
+        for (source, says) in [(source.as_str(), of_phoenix), ("spans.json", of_file)] {
+            lab.run(&[&["traces", source], which.as_slice()].concat()).exits_with(4).says(says);
+            let eval = ["eval", source, "--judge", "offline"];
+            lab.run(&[eval.as_slice(), which.as_slice()].concat()).exits_with(4).says(says);
+        }
+    }
+    // One trace is wanted, and calls nothing.
+    let mut spans = traces_of(2);
+    spans.retain(|span| span["context"]["trace_id"] != trace_id(0) || span["parent_id"].is_null());
+    (spans[0]["span_kind"], spans[0]["attributes"]) = ("CHAIN".into(), serde_json::json!({}));
+    lab.write("some.json", &serde_json::json!({"data": spans}).to_string());
+    let ran = lab.run(&["traces", "some.json", "--root-name", "agent 0"]).exits_with(4);
+    ran.says(
+        "1 traces and documents are not what --root-name asks for, and the others call no model and no tool",
+    );
+}
+
+fn trace_id(number: usize) -> String {
+    format!("{:032x}", 0xabc0_0000 + number)
 }
 
 #[test]
@@ -127,7 +226,7 @@ fn only_the_wanted_traces_travel() {
 fn a_phoenix_that_cannot_list_traces_is_asked_for_roots() {
     let phoenix = Phoenix::with_fault(traces_of(28), |incoming| {
         let is_new = incoming.what().contains("/traces?");
-        is_new.then(|| gradus_test_endpoint::Answer::status(404, "Not Found"))
+        is_new.then(|| Answer::status(404, "Not Found"))
     });
     let lab = Lab::new();
     let ran =

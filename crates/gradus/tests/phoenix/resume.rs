@@ -31,14 +31,15 @@ fn goes_on_where_phoenix_went_away() {
     let source = phoenix.source();
     let arguments = [LIST.as_slice(), &[&source]].concat();
     let ran = lab.run(&arguments).exits_with(2).says("Phoenix fails (503: too busy)");
-    let ran = ran.says("3000 spans are kept, and the same command goes on from there");
+    // A hundred, four hundred, a thousand.
+    let ran = ran.says("1500 spans are kept, and the same command goes on from there");
     assert_eq!(ran.out, "", "nothing is made of half a project");
     is_mended.store(true, Ordering::Relaxed);
     let before = phoenix.asked("GET /v1/projects/P1/spans");
     let ran = lab.run(&arguments).exits_with(0).says("taking up the read that began at");
-    let ran = ran.says("3000 spans are here already");
+    let ran = ran.says("1500 spans are here already");
     assert_eq!(ran.lines().len(), 1_500);
-    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans") - before, 3);
+    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans") - before, 6);
     let again = lab.run(&arguments).exits_with(0);
     assert_eq!(
         (again.err.as_str(), &again.out),
@@ -53,12 +54,12 @@ fn a_choice_of_traces_goes_on_too_and_fresh_begins_anew() {
     let (phoenix, is_mended) = failing_after(2, 1_120);
     let source = phoenix.source();
     let arguments = ["eval", &source, "--from", "2026-03-01", "--judge", "offline", "--jsonl", "out.jsonl"];
-    lab.run(&arguments).exits_with(2).says("400 spans are kept");
+    lab.run(&arguments).exits_with(2).says("200 spans are kept");
     is_mended.store(true, Ordering::Relaxed);
     let before = phoenix.asked("GET /v1/projects/P1/spans");
     lab.run(&[arguments.as_slice(), &["--fresh"]].concat()).exits_with(0);
-    // 280 traces, 50 at a time.
-    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans") - before, 6);
+    // 280 traces, 50 at a time; the first 200 spans come on two pages.
+    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans") - before, 7);
 }
 
 #[test]
@@ -67,13 +68,13 @@ fn a_read_of_all_projects_goes_on_in_the_project_where_it_stopped() {
     let (phoenix, is_mended) = failing_after(4, 4_800);
     let source = phoenix.source().replace("/shop", "");
     let arguments = [LIST.as_slice(), &[&source]].concat();
-    // Five pages of one project, three of the other.
-    let ran = lab.run(&arguments).exits_with(2).says("4000 spans are kept");
+    let ran = lab.run(&arguments).exits_with(2).says("2500 spans are kept");
     assert_eq!(ran.out, "");
     is_mended.store(true, Ordering::Relaxed);
-    let ran = lab.run(&arguments).exits_with(0).says("4000 spans are here already");
+    let ran = lab.run(&arguments).exits_with(0).says("2500 spans are here already");
     assert_eq!(ran.lines().len(), 1_200);
-    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans"), 5 + 1);
+    // Four pages, the one that failed, and the other 2,300 spans on four more.
+    assert_eq!(phoenix.asked("GET /v1/projects/P1/spans"), 4 + 1 + 4);
     assert_eq!(phoenix.asked("GET /v1/projects/P0/spans"), 3);
 }
 

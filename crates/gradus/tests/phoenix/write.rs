@@ -110,7 +110,7 @@ fn spans_that_phoenix_does_not_have_are_told_one_by_one() {
         let ran = lab.run(&arguments).exits_with(5).says("117 annotations are in Phoenix");
         let ran = ran.says(&format!("span {}: Phoenix does not have it", span_id(7, 1)));
         ran.says("3 outcomes could not be written, all listed in ");
-        let unwritten = lab.of_run("unwritten.jsonl");
+        let unwritten = lab.of_run("unwritten_phoenix.jsonl");
         let names: Vec<&str> = unwritten.iter().map(|line| line["evaluator"].as_str().unwrap()).collect();
         assert_eq!(names.len(), 3, "{unwritten:?}");
         assert!(unwritten.iter().all(|line| line["step_index"] == 1 && line["to"] == "phoenix"));
@@ -119,7 +119,7 @@ fn spans_that_phoenix_does_not_have_are_told_one_by_one() {
         if tells_which {
             phoenix.stored.lock().unwrap().spans = traces_of(30);
             lab.run(&["report", "--log-to-phoenix", "--phoenix", &origin]).exits_with(0);
-            assert_eq!((phoenix.annotations().len(), lab.of_run("unwritten.jsonl").len()), (120, 0));
+            assert_eq!((phoenix.annotations().len(), lab.of_run("unwritten_phoenix.jsonl").len()), (120, 0));
         }
     }
 }
@@ -147,8 +147,65 @@ fn a_phoenix_that_fails_while_it_is_written_to_costs_no_verdict() {
         let lab = Lab::new();
         let ran = grade(&lab, &phoenix, &[]).exits_with(5).says(says).says("0 annotations are in Phoenix");
         ran.says("12 outcomes could not be written, all listed in ").says("writes them again");
-        assert_eq!((outcomes(&lab).len(), lab.of_run("unwritten.jsonl").len()), (12, 12));
+        assert_eq!((outcomes(&lab).len(), lab.of_run("unwritten_phoenix.jsonl").len()), (12, 12));
     }
+}
+
+#[test]
+fn only_what_phoenix_names_as_stored_counts() {
+    // Any server says 200.
+    for answer in [Answer::ok("{}".to_owned()), Answer::ok("ok".to_owned()), Answer::ok("[]".to_owned())] {
+        let phoenix =
+            Phoenix::with_fault(traces_of(3), move |incoming| posts(incoming).then(|| answer.clone()));
+        let lab = Lab::new();
+        let ran = grade(&lab, &phoenix, &[]).exits_with(5).says("it answers, but not as Phoenix does");
+        ran.says("0 annotations are in Phoenix").says("12 outcomes could not be written");
+    }
+    // One row is left out of the answer, whatever it is sent with.
+    let phoenix = Phoenix::with_fault(traces_of(3), |incoming| {
+        let left_out = posts(incoming) && incoming.contains(&span_id(1, 0));
+        let rows = String::from_utf8_lossy(incoming.body).matches("\"annotator_kind\"").count();
+        let stored = vec![json!({"id": "A"}); rows.saturating_sub(1)];
+        left_out.then(|| Answer::ok(json!({"data": stored}).to_string()))
+    });
+    let lab = Lab::new();
+    let ran = grade(&lab, &phoenix, &[]).exits_with(5).says("11 annotations are in Phoenix");
+    ran.says(&format!("span {}: Phoenix does not say that it has stored it", span_id(1, 0)));
+    assert_eq!((phoenix.annotations().len(), lab.of_run("unwritten_phoenix.jsonl").len()), (11, 1));
+}
+
+#[test]
+fn a_refusal_that_is_not_about_spans_is_not_blamed_on_them() {
+    let server =
+        gradus_test_endpoint::Endpoint::start(std::sync::Arc::new(|incoming: &Incoming<'_>| match incoming
+            .what()
+            .starts_with("POST")
+        {
+            true => Answer::status(404, "no such application"),
+            false => Answer::ok(json!({"data": [], "next_cursor": null}).to_string()),
+        }));
+    let (lab, server) = (Lab::new(), server.unwrap());
+    lab.write("spans.json", &json!({"data": traces_of(3)}).to_string());
+    let origin = server.origin();
+    let arguments = ["eval", "spans.json", "--judge", "offline", "--log-to-phoenix", "--phoenix", &origin];
+    let ran = lab.run(&arguments).exits_with(5).says("not as Phoenix does (no such application)");
+    assert!(!ran.err.contains("does not have it"), "{}", ran.err);
+    // Of a Phoenix, with words that are not known: they are told.
+    let phoenix = Phoenix::with_fault(traces_of(3), |incoming| {
+        posts(incoming).then(|| Answer::status(404, "gone fishing"))
+    });
+    grade(&Lab::new(), &phoenix, &[]).exits_with(5).says("Phoenix refused the request (404: gone fishing)");
+}
+
+#[test]
+fn what_is_missing_can_be_written_by_the_command_that_is_told() {
+    let phoenix =
+        Phoenix::with_fault(traces_of(1), |incoming| posts(incoming).then(|| Answer::status(503, "busy")));
+    let lab = Lab::new();
+    let ran = grade(&lab, &phoenix, &["--state-dir", "kept here"]).exits_with(5);
+    let command = ran.err.split('`').nth(1).unwrap();
+    let wanted = format!(" --state-dir 'kept here' --log-to-phoenix --phoenix {}", phoenix.origin());
+    assert!(command.starts_with("gradus report 2") && command.ends_with(&wanted), "{command}");
 }
 
 #[test]
@@ -171,7 +228,7 @@ fn a_write_that_is_interrupted_says_what_is_left() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(130), "{said}");
         assert!(said.contains("12 outcomes could not be written"), "{said}");
-        assert!(lab.of_run("unwritten.jsonl").iter().all(|line| line["reason"] == "interrupted"));
+        assert!(lab.of_run("unwritten_phoenix.jsonl").iter().all(|line| line["reason"] == "interrupted"));
     }
 }
 
@@ -183,7 +240,7 @@ fn only_what_phoenix_refuses_is_left_out() {
     });
     let lab = Lab::new();
     grade(&lab, &phoenix, &[]).exits_with(5).says("422: explanation: not a text");
-    assert_eq!((phoenix.annotations().len(), lab.of_run("unwritten.jsonl").len()), (119, 1));
+    assert_eq!((phoenix.annotations().len(), lab.of_run("unwritten_phoenix.jsonl").len()), (119, 1));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod lab;
 mod live;
 mod mishaps;
 mod operations;
+mod pages;
 mod phoenix;
 #[path = "../place/mod.rs"]
 mod place;

@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use serde_json::{Value as Json, json};
 
-use crate::lab::{Lab, Reply, Request, Server, eventually};
+use crate::lab::{Lab, Reply, Request, Server, eventually, fixture};
 use crate::spans::{SECOND_NS, Visit, now_ns, trace_id};
 
 fn post(server: &Server, path: &str, body: &Json) -> Reply {
@@ -352,7 +352,7 @@ fn sessions_are_listed_and_annotated() {
     assert_eq!(shown["data"].as_array().unwrap().len(), 1);
     assert_eq!(post(&server, "/v1/session_annotations?sync=true", &about("nobody")).status, 404);
     assert_eq!(server.get("/v1/sessions/nobody").status, 404);
-    assert_eq!(server.get("/v1/projects/p/traces?sort=latency_ms").status, 501);
+    assert_eq!(server.get("/v1/projects/p/traces?filter=error_count%3E0").status, 501);
 }
 
 #[test]
@@ -366,7 +366,9 @@ fn verdicts_are_annotations_for_whoever_asks_by_name() {
     assert_eq!(server.json(&path)["data"], json!([]), "a list of everything shows what was logged");
     let named = server.json(&format!("{path}&include_annotation_names=call_validity"));
     let shown = &named["data"][0];
-    assert_eq!((&shown["name"], &shown["identifier"]), (&json!("call_validity"), &json!("gradus")));
+    assert_eq!((&shown["name"], &shown["identifier"]), (&json!("Call Validity"), &json!("gradus")));
+    let by_shown_name = server.json(&format!("{path}&include_annotation_names=Call%20Validity"));
+    assert_eq!(named, by_shown_name);
     assert_eq!((&shown["annotator_kind"], &shown["span_id"]), (&json!("CODE"), &json!(span_id(1, 2))));
     let all = server.json(&format!("{path}&identifier=gradus"));
     assert!(all["data"].as_array().unwrap().len() > 1, "{all}");
@@ -374,6 +376,165 @@ fn verdicts_are_annotations_for_whoever_asks_by_name() {
     let condition =
         json!({"filter": {"condition": format!("annotations['call_validity'].label == '{label}'")}});
     assert_eq!(frame(&server, &json!({"queries": [condition]})).0.len(), 1);
+}
+
+/// What all annotations on these spans say, without what belongs to the place where they are kept.
+fn said_of(server: &Server, spans: &[String]) -> Vec<Json> {
+    let ids: String = spans.iter().map(|id| format!("span_ids={id}&")).collect();
+    let identifiers: String = (1..9).map(|number| format!("identifier=gradus:{number}&")).collect();
+    let path = format!("/v1/projects/p/span_annotations?{ids}{identifiers}identifier=gradus&limit=1000");
+    let mut rows = server.json(&path)["data"].as_array().unwrap().clone();
+    for row in &mut rows {
+        for key in ["id", "created_at", "updated_at"] {
+            row.as_object_mut().unwrap().remove(key);
+        }
+        row["metadata"]["run_id"] = Json::Null;
+    }
+    rows.sort_by_key(|row| format!("{} {} {}", row["span_id"], row["name"], row["identifier"]));
+    rows
+}
+
+#[test]
+fn verdicts_are_shown_as_they_are_written_to_phoenix() {
+    let names = "[phoenix.names]\nquery_to_thought = \"Understood?\"\n";
+    let lab = Lab::with("", names);
+    let server = lab.serve();
+    // Several calls in one reply, and runs that went wrong.
+    for scenario in ["s10_parallel", "s07_error_recovery"] {
+        let folder = fixture("openai-agents-chat").join(scenario);
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "bin") {
+                let body = std::fs::read(path).unwrap();
+                let request = server.request("POST", "/v1/traces").header("x-project-name", "p");
+                let mut request = request.header("content-type", "application/x-protobuf");
+                if body.starts_with(&[0x1f, 0x8b]) {
+                    request = request.header("content-encoding", "gzip");
+                }
+                assert_eq!(request.body(&body).send().status, 200);
+            }
+        }
+    }
+    server.assembled();
+    let projects = server.json("/v1/projects");
+    let project = projects["data"].as_array().unwrap().iter().find(|one| one["name"] != "default").unwrap();
+    assert_eq!(project["name"], "p");
+    let listed = server.json("/v1/projects/p/spans?limit=1000");
+    let spans: Vec<String> = listed["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|span| span["context"]["span_id"].as_str().unwrap().to_owned())
+        .collect();
+    let ours = said_of(&server, &spans);
+    let count = |key: &str, value: &str| ours.iter().filter(|row| row[key] == value).count();
+    assert!(count("identifier", "gradus:2") > 0 && count("name", "Understood?") > 0, "{ours:?}");
+    assert!(ours.iter().any(|row| row["metadata"]["evidence"].is_array()));
+    let origin = format!("http://{}", server.http);
+    let arguments =
+        ["eval", "--phoenix", &origin, "--project", "p", "--judge", "offline", "--log-to-phoenix"];
+    lab.run(&[arguments.as_slice(), &["--state-dir", "elsewhere"]].concat()).exits_with(0);
+    // What was logged stands for ours now, and says the same.
+    let logged = said_of(&server, &spans);
+    assert_eq!(logged, ours);
+    let without_names = server
+        .json(&format!("/v1/projects/p/span_annotations?span_ids={}&limit=1000", spans.join("&span_ids=")));
+    assert_eq!(without_names["data"].as_array().unwrap().len(), ours.len(), "all of them are rows");
+}
+
+#[test]
+fn verdicts_on_trajectories_go_on_traces_if_the_settings_say_so() {
+    let lab = Lab::with("", "[phoenix]\ntrajectory_target = \"trace\"\n");
+    let server = lab.serve();
+    server.export(&Visit::new(1).export("p"));
+    server.assembled();
+    let id = trace_id(1);
+    let path = format!("/v1/projects/p/trace_annotations?trace_ids={id}&identifier=gradus");
+    let shown = server.json(&path);
+    let shown = &shown["data"][0];
+    assert_eq!((&shown["name"], &shown["trace_id"]), (&json!("GitHub Sequence Optimality Eval"), &json!(id)));
+    let label = shown["result"]["label"].as_str().unwrap();
+    let condition =
+        format!("trace_annotations['sequence_optimality'].label == '{label}' and span_kind == 'AGENT'");
+    let query = json!({"queries": [{"filter": {"condition": condition}}]});
+    assert_eq!(frame(&server, &query).0.len(), 1);
+}
+
+#[test]
+fn requests_and_what_waits_for_spans_have_bounds() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    let rows = |from: usize, count: usize| {
+        let row = |number: usize| json!({"span_id": format!("{:016x}", number + 1), "name": "n", "annotator_kind": "CODE", "result": {"score": 1}});
+        json!({"data": (from..from + count).map(row).collect::<Vec<Json>>()})
+    };
+    let reply = post(&server, "/v1/span_annotations", &rows(0, 100_001));
+    assert_eq!((reply.status, reply.text().lines().count()), (413, 1), "{}", reply.text());
+    assert_eq!(post(&server, "/v1/span_annotations", &rows(0, 60_000)).status, 200);
+    let reply = post(&server, "/v1/span_annotations", &rows(60_000, 40_001));
+    assert_eq!((reply.status, reply.text().lines().count()), (507, 1), "{}", reply.text());
+    assert_eq!(post(&server, "/v1/span_annotations", &rows(60_000, 40_000)).status, 200);
+    let missing = post(&server, "/v1/span_annotations?sync=true", &rows(0, 50_000));
+    assert_eq!((missing.status, missing.text().matches(", ").count()), (404, 49_999));
+}
+
+#[test]
+fn traces_are_listed_with_their_spans_within_a_time_range() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    let first = now_ns() - 1000 * SECOND_NS;
+    for number in 1..=30_u64 {
+        let visit = Visit { start_ns: first + number * SECOND_NS, ..Visit::new(u128::from(number)) };
+        server.export(&visit.export("p"));
+    }
+    let time = |number: u64| {
+        let time = jiff::Timestamp::from_nanosecond(i128::from(first + number * SECOND_NS)).unwrap();
+        time.to_string()
+    };
+    for order in ["desc", "asc"] {
+        // The root begins a moment after its second.
+        let range = format!("order={order}&start_time={}&end_time={}", time(10), time(20));
+        let (mut found, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page =
+                server.json(&format!("/v1/projects/p/traces?{range}&include_spans=true&limit=4{cursor}"));
+            for trace in page["data"].as_array().unwrap() {
+                assert_eq!(trace["spans"].as_array().unwrap().len(), 3);
+                found.push(u64::from_str_radix(trace["trace_id"].as_str().unwrap(), 16).unwrap());
+            }
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={}", next.replace('=', "%3D"));
+        }
+        let mut wanted: Vec<u64> = (10..20).collect();
+        if order == "desc" {
+            wanted.reverse();
+        }
+        assert_eq!(found, wanted, "{order}");
+    }
+    // By how long they took: the root of each ends a second after it began, but for some.
+    for (number, more_s) in [(3_u64, 5_u64), (17, 9), (25, 7)] {
+        let visit = Visit { start_ns: first + number * SECOND_NS, ..Visit::new(u128::from(number)) };
+        let mut late = visit.model_call();
+        late.span_id = (number << 8 | 99).to_be_bytes().to_vec();
+        late.end_time_unix_nano = visit.start_ns + more_s * SECOND_NS;
+        server.export(&crate::spans::export("p", vec![late]));
+    }
+    let ids = |path: &str| {
+        let page = server.json(path);
+        let id = |trace: &Json| u64::from_str_radix(trace["trace_id"].as_str().unwrap(), 16).unwrap();
+        let ids: Vec<u64> = page["data"].as_array().unwrap().iter().map(id).collect();
+        (ids, page["next_cursor"].as_str().map(|next| next.replace('=', "%3D")))
+    };
+    let path = "/v1/projects/p/traces?sort=latency_ms&limit=2";
+    let (page, next) = ids(path);
+    assert_eq!(page, [17, 25]);
+    let (page, _) = ids(&format!("{path}&include_spans=true&cursor={}", next.unwrap()));
+    assert_eq!(page, [3, 30], "of those that took as long, the latest first");
+    let (page, _) = ids(&format!("{path}&order=asc&min_latency_ms=4000"));
+    assert_eq!(page, [3, 25]);
+    assert_eq!(server.get("/v1/projects/p/traces?sort=latency_ms&cursor=x").status, 422);
+    let plain = server.json("/v1/projects/p/traces?limit=1");
+    assert!(plain["data"][0]["spans"].is_null() && plain["data"][0]["token_count_total"].is_number());
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod annotations;
 mod metrics;
+mod overview;
+mod review;
 mod search;
 mod sessions;
 mod spans;
@@ -10,7 +12,9 @@ mod walk;
 mod watch;
 
 pub use annotations::AnnotationQuery;
-pub use metrics::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow, Moments};
+pub use metrics::{BUCKET_NS, MetricCell, MetricFilter, MetricGroup, MetricRow, Moments};
+pub use overview::{TaskRow, Totals};
+pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};
 pub use sessions::{SessionRow, SessionTrace};
 pub use spans::{Block, PagePosition, ProjectPosition, Story};
 pub use traces::{Cursor, Page, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};

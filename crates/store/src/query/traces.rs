@@ -217,6 +217,23 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// One verdict as a line of JSON; on the whole trajectory without a step.
+    pub fn verdict_on(
+        &self,
+        trajectory_id: &str,
+        evaluator: &str,
+        step: Option<u32>,
+    ) -> Result<Option<String>, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT line FROM outcome WHERE trajectory = (SELECT no FROM trajectory WHERE trajectory_id = ?) \
+                 AND evaluator = ? AND step = ?",
+            )?
+            .query_row(params![trajectory_id, evaluator, step.unwrap_or(0)], |row| row.get(0))
+            .optional()?)
+    }
+
     /// The verdicts on a trajectory, each as a line of JSON.
     pub fn outcome_lines(&self, trajectory_id: &str) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take()?;

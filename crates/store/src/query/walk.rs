@@ -17,6 +17,8 @@ pub struct TraceRecords {
     pub trace_id: TraceId,
     /// When the last of its spans ended.
     pub end_ns: i64,
+    /// Whether it holds more than is read at once: then these are its first records.
+    pub is_cut: bool,
     pub blocks: Vec<Block>,
     versions: HashMap<(i64, SpanId), i64>,
 }
@@ -136,7 +138,8 @@ fn read_trace(
 ) -> Result<Option<TraceRecords>, StoreError> {
     let trace: i64 = row.get(1)?;
     let mut blocks = Vec::new();
-    if (*left == 0 || read_blocks(sql, trace, 0, left, &mut blocks)?.is_some()) && may_wait {
+    let is_cut = *left == 0 || read_blocks(sql, trace, 0, left, &mut blocks)?.is_some();
+    if is_cut && may_wait {
         return Ok(None);
     }
     let mut versions = HashMap::new();
@@ -147,6 +150,7 @@ fn read_trace(
         position: ProjectPosition { start_ns: row.get(0)?, trace },
         trace_id: TraceId(u128::from_be_bytes(row.get(2)?)),
         end_ns: row.get(4)?,
+        is_cut,
         blocks,
         versions,
     }))

@@ -24,7 +24,13 @@ use super::{Exit, complain};
 use crate::output::{BOLD, DIM, printable, printable_line};
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let settings = match Settings::read(arguments) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let read = {
+        // GitHub's client wants to be made where it will be used.
+        let _entered = runtime.enter();
+        Settings::read(arguments)
+    };
+    let settings = match read {
         Ok(settings) => settings,
         Err(reason) => {
             complain(&printable_line(&reason));
@@ -35,7 +41,6 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         complain("nothing to do: the session's last request is answered; give another one");
         return Ok(Exit::NothingFound);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(work(arguments, settings));
     // Somebody may still be asked something in a thread of its own.
     runtime.shutdown_background();

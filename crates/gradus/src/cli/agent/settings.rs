@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Read as _};
 
-use gradus_github::agent::{Form, SessionFile, Settings as AgentSettings, State};
+use gradus_github::agent::{Form, Keeper as _, SessionFile, Settings as AgentSettings, State};
 use gradus_github::record::End;
 use gradus_github::tools::{Family, GITHUB_COM, GitHubTools, Limits, all_tools};
 use gradus_llm::Client;
@@ -65,6 +65,10 @@ impl Settings {
             );
         }
         let first = first(arguments, &state)?;
+        if let Some(path) = &arguments.session {
+            // A file that cannot be written is found out now, not after the first step.
+            SessionFile::new(path).keep(&state).map_err(|error| error.to_string())?;
+        }
         let otlp =
             arguments.otlp.clone().or(environment.otlp_endpoint.filter(|_| arguments.trace_file.is_none()));
         let otlp = otlp
@@ -92,7 +96,7 @@ fn form(arguments: &Arguments) -> Form {
 
 /// Which tools there are. What is destructive is among them: whether it may be done is asked when it is wanted.
 fn limits(arguments: &Arguments) -> Result<Limits, String> {
-    let known = all_tools();
+    let known: Vec<_> = all_tools().collect();
     let mut allowed: Vec<String> = Vec::new();
     for name in &arguments.tools {
         let family = name.parse::<Family>().ok();
@@ -126,6 +130,9 @@ fn first(arguments: &Arguments, state: &State) -> Result<First, String> {
             "the session is still at work on {:?}; run it without a request to go on with that",
             state.request.as_deref().unwrap_or_default()
         )),
+        Some(request) if request.is_empty() && arguments.request.is_none() && state.end().is_some() => {
+            Ok(First::Nothing)
+        }
         Some(request) if request.is_empty() => Err("the request is empty: say what is to be done".to_owned()),
         Some(request) => Ok(First::Request(request)),
         None if has_no_answer => Ok(First::GoOn),

@@ -14,7 +14,7 @@ use crate::judging::JudgeOptions;
 pub(in crate::cli) struct Arguments {
     /// Files, folders, - for standard input, store:PROJECT, gradus://HOST:PORT/PROJECT or phoenix://HOST:PORT/PROJECT, as
     /// for `gradus traces`.
-    #[arg(value_name = "SOURCE", required_unless_present_any = ["phoenix", "project"])]
+    #[arg(value_name = "SOURCE")]
     pub(super) sources: Vec<String>,
     #[command(flatten)]
     pub(super) which: SourceOptions,

@@ -98,7 +98,7 @@ fn judge(
         _ => RunState::Stopped,
     };
     folder.record.state = state;
-    folder.record.ended = Some(now());
+    folder.record.ended = Some(seconds(jiff::Timestamp::now()));
     folder.record.stopped_because = why(&end);
     folder.save()?;
     let mut reader = RunReader::open(&folder)?;
@@ -124,11 +124,8 @@ fn judge(
     let sent = match destinations {
         None => Exit::Pass,
         // Whoever pressed Ctrl-C wants to get away.
-        Some(_) if end == RunEnd::Interrupted => {
-            complain(&format!(
-                "nothing was written elsewhere; `gradus report {}` with the same --log-to option does that",
-                folder.record.run_id
-            ));
+        Some(ready) if end == RunEnd::Interrupted => {
+            complain(&format!("nothing was written elsewhere; `{}` does that", ready.later(&folder)));
             Exit::NotWritten
         }
         Some(ready) => ready.send(&folder, &mut reader)?,
@@ -160,13 +157,13 @@ fn begin_run(
         folder.save()?;
         return Ok((folder, false));
     }
-    let started = now();
+    let started = jiff::Timestamp::now();
     let folder = state.create(RunRecord {
-        run_id: run_id(&started),
+        run_id: run_id(started),
         fingerprint,
         state: RunState::Running,
         stopped_because: None,
-        started,
+        started: seconds(started),
         ended: None,
         sources: settings.sources.names(),
         judge: settings.judge_name(),
@@ -259,15 +256,13 @@ fn fingerprint(arguments: &Arguments, settings: &Settings) -> String {
     format!("{:032x}", gradus_core::digest(text.to_string().as_bytes()))
 }
 
-fn now() -> String {
-    let now = jiff::Timestamp::now();
-    now.round(jiff::Unit::Second).unwrap_or(now).to_string()
+fn seconds(time: jiff::Timestamp) -> String {
+    time.round(jiff::Unit::Second).unwrap_or(time).to_string()
 }
 
-/// Sorts by time, is easy to type, and does not meet another of the same second.
-fn run_id(started: &str) -> String {
-    let digits: String = started.chars().filter(|c| c.is_ascii_digit() || *c == 'T').collect();
-    format!("{}-{:04x}", digits.replace('T', "-"), fastrand::u16(..))
+/// Sorts by time, also within a second, so that the latest run is the last; the beginning is enough to name one.
+fn run_id(started: jiff::Timestamp) -> String {
+    started.strftime("%Y%m%d-%H%M%S-%6f").to_string()
 }
 
 fn why(end: &RunEnd) -> Option<String> {
@@ -356,4 +351,16 @@ fn file_advice(error: &RunFileError) -> String {
 /// Whether somebody looks at standard error.
 fn stderr_is_seen() -> bool {
     std::io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_the_same_second_are_in_order() {
+        let first: jiff::Timestamp = "2026-11-15T07:31:09.999998Z".parse().expect("a time");
+        let ids = [0, 1, 2].map(|more| run_id(first + jiff::SignedDuration::from_micros(more)));
+        assert_eq!(ids, ["20261115-073109-999998", "20261115-073109-999999", "20261115-073110-000000"]);
+    }
 }

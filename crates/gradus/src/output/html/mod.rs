@@ -4,15 +4,15 @@
 //! through [`text`] first, and templates escape what they print: the one way around that is [`svg::Svg`], which escapes
 //! for itself.
 
-mod charts;
+pub(crate) mod charts;
 #[cfg(test)]
 mod example;
-mod number;
-mod svg;
+pub(crate) mod number;
+pub(crate) mod svg;
 #[cfg(test)]
 mod tests;
-mod text;
-mod view;
+pub(crate) mod text;
+pub(crate) mod view;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -24,11 +24,14 @@ use gradus_eval::report::{GateResult, Summary};
 use svg::Svg;
 use view::Report;
 
+/// How the report looks, and the pages of the server with it.
+pub(crate) const STYLE: &str = include_str!("style.css");
+
 /// Writes the report.
 pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     let page = Page {
         report: Report::of(summary, gates),
-        style: Style(include_str!("style.css")),
+        style: Style(STYLE),
         symbols: charts::symbols(),
         version: env!("CARGO_PKG_VERSION"),
     };

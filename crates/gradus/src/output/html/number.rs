@@ -6,7 +6,7 @@ use gradus_eval::interval::Interval;
 const SPACE: char = '\u{a0}';
 
 /// `12,345`
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -19,32 +19,32 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// `1 step`, `2 steps`
-pub(super) fn counted(number: u64, one: &str, many: &str) -> String {
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
 /// `87.3 %`
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}{SPACE}%", 100.0 * share)
 }
 
 /// `82.1 – 91.0 %`
-pub(super) fn percents(interval: Interval) -> String {
+pub(crate) fn percents(interval: Interval) -> String {
     format!("{:.1}{SPACE}–{SPACE}{:.1}{SPACE}%", 100.0 * interval.low, 100.0 * interval.high)
 }
 
 /// `3.25`
-pub(super) fn score(score: f64) -> String {
+pub(crate) fn score(score: f64) -> String {
     format!("{score:.2}")
 }
 
 /// `2.81 – 3.60`
-pub(super) fn scores(interval: Interval) -> String {
+pub(crate) fn scores(interval: Interval) -> String {
     format!("{:.2}{SPACE}–{SPACE}{:.2}", interval.low, interval.high)
 }
 
 /// `$0.0123`, `$12.30`
-pub(super) fn usd(dollars: f64) -> String {
+pub(crate) fn usd(dollars: f64) -> String {
     match dollars {
         0.0 => "$0".to_owned(),
         d if d > 0.0 && d < 0.0001 => "less than $0.0001".to_owned(),
@@ -54,24 +54,24 @@ pub(super) fn usd(dollars: f64) -> String {
 }
 
 /// A sum of scores: `190` or `12.5`.
-pub(super) fn sum(sum: f64) -> String {
+pub(crate) fn sum(sum: f64) -> String {
     if is_whole(sum) { count(sum as u64) } else { format!("{sum:.1}") }
 }
 
-pub(super) fn is_whole(number: f64) -> bool {
+pub(crate) fn is_whole(number: f64) -> bool {
     (0.0..1e15).contains(&number) && number.fract() == 0.0
 }
 
-pub(super) fn finite(number: Option<f64>) -> Option<f64> {
+pub(crate) fn finite(number: Option<f64>) -> Option<f64> {
     number.filter(|number| number.is_finite())
 }
 
-pub(super) fn finite_interval(interval: Option<Interval>) -> Option<Interval> {
+pub(crate) fn finite_interval(interval: Option<Interval>) -> Option<Interval> {
     interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite())
 }
 
 /// A point of time, to the minute: `2026-03-02 09:41 UTC`. What is written otherwise is left as it is.
-pub(super) fn minute(time: &str) -> String {
+pub(crate) fn minute(time: &str) -> String {
     let is_utc = time.is_ascii() && time.len() >= 17 && time.ends_with('Z');
     let shape = |at: usize, byte: u8| match at {
         4 | 7 => byte == b'-',

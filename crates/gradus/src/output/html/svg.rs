@@ -6,11 +6,11 @@ use std::fmt::{self, Write as _};
 use askama::filters::{Escaper, Html, HtmlSafe};
 
 #[derive(Debug)]
-pub(super) struct Svg(String);
+pub(crate) struct Svg(String);
 
 /// Where a text stands at its point.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Start,
     Middle,
     End,
@@ -18,7 +18,7 @@ pub(super) enum Anchor {
 
 impl Svg {
     /// A drawing that says what it shows to those who cannot see it.
-    pub(super) fn new(class: &str, width: f64, height: f64, label: &str) -> Svg {
+    pub(crate) fn new(class: &str, width: f64, height: f64, label: &str) -> Svg {
         let mut svg = Svg(String::with_capacity(4_096));
         let (width, height) = (Coordinate(width), Coordinate(height));
         svg.add(format_args!(
@@ -29,7 +29,7 @@ impl Svg {
     }
 
     /// A drawing that takes the width it is given. Only for what does not suffer from being stretched.
-    pub(super) fn stretched(class: &str, width: f64, height: f64, label: &str) -> Svg {
+    pub(crate) fn stretched(class: &str, width: f64, height: f64, label: &str) -> Svg {
         let mut svg = Svg(String::new());
         let (width, height) = (Coordinate(width), Coordinate(height));
         svg.add(format_args!(
@@ -40,23 +40,23 @@ impl Svg {
     }
 
     /// Markup of ours, with nothing of a trace in it.
-    pub(super) fn fixed(markup: &'static str) -> Svg {
+    pub(crate) fn fixed(markup: &'static str) -> Svg {
         Svg(markup.to_owned())
     }
 
-    pub(super) fn end(mut self) -> Svg {
+    pub(crate) fn end(mut self) -> Svg {
         self.0.push_str("</svg>");
         self
     }
 
     /// What belongs together, and is explained when pointed at.
-    pub(super) fn group(&mut self, title: &str, draw: impl FnOnce(&mut Svg)) {
+    pub(crate) fn group(&mut self, title: &str, draw: impl FnOnce(&mut Svg)) {
         self.add(format_args!("<g><title>{}</title>", Escaped(title)));
         draw(self);
         self.0.push_str("</g>");
     }
 
-    pub(super) fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
+    pub(crate) fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
         self.add(format_args!(
             r#"<rect class="{class}" x="{}" y="{}" width="{}" height="{}"/>"#,
             Coordinate(x),
@@ -66,7 +66,7 @@ impl Svg {
         ));
     }
 
-    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+    pub(crate) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         self.add(format_args!(
             r#"<line class="{class}" x1="{}" y1="{}" x2="{}" y2="{}"/>"#,
             Coordinate(from.0),
@@ -77,7 +77,7 @@ impl Svg {
     }
 
     /// Several lines as one.
-    pub(super) fn lines(&mut self, class: &str, lines: &[[(f64, f64); 2]]) {
+    pub(crate) fn lines(&mut self, class: &str, lines: &[[(f64, f64); 2]]) {
         self.add(format_args!(r#"<path class="{class}" d=""#));
         for [from, to] in lines {
             let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(Coordinate);
@@ -86,7 +86,7 @@ impl Svg {
         self.0.push_str(r#""/>"#);
     }
 
-    pub(super) fn circle(&mut self, class: &str, x: f64, y: f64, radius: f64) {
+    pub(crate) fn circle(&mut self, class: &str, x: f64, y: f64, radius: f64) {
         self.add(format_args!(
             r#"<circle class="{class}" cx="{}" cy="{}" r="{}"/>"#,
             Coordinate(x),
@@ -95,7 +95,7 @@ impl Svg {
         ));
     }
 
-    pub(super) fn polygon(&mut self, class: &str, points: &[(f64, f64)]) {
+    pub(crate) fn polygon(&mut self, class: &str, points: &[(f64, f64)]) {
         self.add(format_args!(r#"<polygon class="{class}" points=""#));
         for (at, (x, y)) in points.iter().enumerate() {
             let space = if at > 0 { " " } else { "" };
@@ -104,7 +104,7 @@ impl Svg {
         self.0.push_str(r#""/>"#);
     }
 
-    pub(super) fn text(&mut self, class: &str, anchor: Anchor, x: f64, y: f64, text: &str) {
+    pub(crate) fn text(&mut self, class: &str, anchor: Anchor, x: f64, y: f64, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
             Anchor::Middle => r#" text-anchor="middle""#,

@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use crate::output::{printable, printable_line};
 
 /// Longer texts are cut.
-pub(super) const MAX_CHARS: usize = 4_000;
+pub(crate) const MAX_CHARS: usize = 4_000;
 /// Names, labels and ids are cut sooner.
 const MAX_LINE: usize = 200;
 /// JSON that is nested deeper is shown as it is: moving it in would make it longer than it is clear.
@@ -14,14 +14,14 @@ const MAX_DEPTH: usize = 24;
 
 /// A text that may have been cut.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Block {
-    pub(super) text: String,
+pub(crate) struct Block {
+    pub(crate) text: String,
     /// What of it is not shown.
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 /// A name, a label, an id.
-pub(super) fn line(text: &str) -> String {
+pub(crate) fn line(text: &str) -> String {
     // Cut before and after: a control character becomes several.
     let folded = printable_line(head(text, 2 * MAX_LINE).0);
     match head(&folded, MAX_LINE) {
@@ -32,13 +32,13 @@ pub(super) fn line(text: &str) -> String {
 }
 
 /// A text over several lines.
-pub(super) fn block(text: &str) -> Block {
+pub(crate) fn block(text: &str) -> Block {
     cut(text, text)
 }
 
 /// A tool's arguments: over lines where they are JSON. Only spaces are changed: numbers and doubled keys are shown as
 /// the agent wrote them.
-pub(super) fn json(text: &str) -> Block {
+pub(crate) fn json(text: &str) -> Block {
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
         let mut block = block(text);
         let note = block.note.map_or(String::new(), |note| format!(" {note}"));

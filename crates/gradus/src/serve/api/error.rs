@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
 use crate::serve::auth::is_grpc;
-use crate::serve::phoenix;
 use crate::serve::receive::grpc_error;
 use crate::serve::state::Server;
+use crate::serve::{page, phoenix};
 
 #[derive(Debug)]
 pub(in crate::serve) struct ApiError {
@@ -34,11 +34,19 @@ impl ApiError {
         ApiError { status, message: message.into() }
     }
 
-    pub(super) fn bad(message: impl Into<String>) -> ApiError {
+    pub(in crate::serve) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(in crate::serve) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(in crate::serve) fn bad(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, message)
     }
 
-    pub(super) fn missing(message: impl Into<String>) -> ApiError {
+    pub(in crate::serve) fn missing(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, message)
     }
 }
@@ -61,7 +69,7 @@ impl IntoResponse for ApiError {
 }
 
 /// Reads from the store without keeping others waiting.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(in crate::serve) async fn blocking<T: Send + 'static>(
     server: &Arc<Server>,
     read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -73,7 +81,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 /// Query parameters; those that are not known are an error, not something to pass over.
-pub(super) struct Params<T>(pub(super) T);
+pub(in crate::serve) struct Params<T>(pub(in crate::serve) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = ApiError;
@@ -94,6 +102,9 @@ pub(super) async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
     }
     if let Some(answer) = phoenix::not_here(uri.path()) {
         return answer;
+    }
+    if page::is_for_people(&uri, &headers) {
+        return page::missing();
     }
     let advice = match uri.path() {
         "/v1/metrics" => "metrics are not kept here; /v1/traces and /v1/logs are",

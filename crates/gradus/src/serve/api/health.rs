@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::{ApiError, blocking};
+use super::error::blocking;
 use crate::serve::meters;
 use crate::serve::state::Server;
 
@@ -72,24 +72,4 @@ pub(super) async fn metrics(State(server): State<Arc<Server>>) -> Response {
 
 pub(super) async fn openapi(description: String) -> Response {
     ([(CONTENT_TYPE, "application/json")], description).into_response()
-}
-
-/// A first page, until there is a better one.
-pub(super) async fn index() -> Html<&'static str> {
-    Html(concat!(
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Gradus</title><h1>Gradus</h1>",
-        "<p>Send OTLP to <code>/v1/traces</code>, or by gRPC. Read with the API, which ",
-        "<a href=openapi.json>openapi.json</a> describes: <a href=api/v1/projects>projects</a>, ",
-        "<a href=api/v1/traces>traces</a>, <a href=api/v1/metrics>metrics</a>.</p></html>"
-    ))
-}
-
-/// Where links in alerts lead: to what there is of a trace.
-pub(super) async fn trace(Path(id): Path<String>) -> Response {
-    // Only what looks like an id gets into an address.
-    if id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        Redirect::to(&format!("/api/v1/traces/{id}")).into_response()
-    } else {
-        ApiError::missing("there is no trace with this id").into_response()
-    }
 }

@@ -25,8 +25,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::state::Server;
-use super::{phoenix, receive};
-pub(super) use error::ApiError;
+use super::{page, phoenix, receive};
+pub(super) use error::{ApiError, Params, blocking};
+pub(super) use spans::visit_spans;
+pub(super) use time::{read as read_time, show as show_time};
+pub(super) use traces::score_bound;
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -63,8 +66,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/opentelemetry.proto.collector.trace.v1.TraceService/Export", post(receive::export_traces))
         .route("/opentelemetry.proto.collector.logs.v1.LogsService/Export", post(receive::export_logs))
         .merge(phoenix::routes())
-        .route("/", get(health::index))
-        .route("/traces/{trace_id}", get(health::trace))
+        .merge(page::routes())
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::wrong_method)
         .with_state(server)

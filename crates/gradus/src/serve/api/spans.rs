@@ -181,7 +181,12 @@ async fn known_project(server: &Arc<Server>, project: &str) -> Result<(), ApiErr
     if is_known { Ok(()) } else { Err(ApiError::missing(format!("there is no project {project:?}"))) }
 }
 
-fn visit_spans(story: &Story, kind: Option<&str>, visit: &mut dyn FnMut(&Span<'_>, Option<&str>)) {
+/// Hands out the spans of records, each with its kind.
+pub(in crate::serve) fn visit_spans(
+    story: &Story,
+    kind: Option<&str>,
+    visit: &mut dyn FnMut(&Span<'_>, Option<&str>),
+) {
     let limits = Limits::default();
     for block in story.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
         let _ = read_export(&block.export, &limits, &mut |record| {

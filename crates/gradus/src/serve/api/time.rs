@@ -3,12 +3,12 @@
 use super::ApiError;
 
 /// RFC 3339 with as many digits as there are.
-pub(super) fn show(ns: i64) -> String {
+pub(in crate::serve) fn show(ns: i64) -> String {
     jiff::Timestamp::from_nanosecond(i128::from(ns)).map(|time| time.to_string()).unwrap_or_default()
 }
 
 /// Reads an RFC 3339 time.
-pub(super) fn read(name: &str, text: Option<&str>) -> Result<Option<i64>, ApiError> {
+pub(in crate::serve) fn read(name: &str, text: Option<&str>) -> Result<Option<i64>, ApiError> {
     let Some(text) = text else { return Ok(None) };
     let time: Option<jiff::Timestamp> = text.parse().ok();
     let ns = time.and_then(|time| i64::try_from(time.as_nanosecond()).ok());

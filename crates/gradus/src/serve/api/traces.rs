@@ -144,7 +144,7 @@ pub(super) async fn list(
     .await
 }
 
-fn score_bound(text: &str) -> Result<ScoreBound, ApiError> {
+pub(in crate::serve) fn score_bound(text: &str) -> Result<ScoreBound, ApiError> {
     let wrong =
         || ApiError::bad(format!("score={text}: write it as thought_to_tool<0.5 or thought_to_tool>=0.9"));
     let (evaluator, bound, is_low) = match (text.split_once(">="), text.split_once('<')) {

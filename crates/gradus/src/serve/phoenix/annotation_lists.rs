@@ -88,9 +88,9 @@ async fn list(
         let next = rows.get(limit).map(|row| ids::encode(subject.node(), row.no));
         rows.truncate(limit);
         let mut data: Vec<Value> = rows.iter().map(|row| shown(row, subject, field)).collect();
-        if next.is_none() && subject == Subject::Span {
+        if next.is_none() {
             // Ours are no rows: they end the last page.
-            data.extend(verdicts::named(server, &query)?);
+            data.extend(verdicts::named(server, subject, &query)?);
         }
         if data.is_empty() && query.identifiers.is_empty() && !any_known(server, subject, project, &wanted)? {
             return Err(PhoenixError::missing(format!(

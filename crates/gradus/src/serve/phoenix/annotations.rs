@@ -4,7 +4,7 @@
 //! All of a request is stored before it is answered, also when the client does not ask for that (`sync=false`). What is
 //! about a span that has not come yet waits for it in the store: spans often come a few seconds after what is said of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Json;
@@ -25,6 +25,9 @@ use crate::serve::state::Server;
 
 /// Annotations that may wait for their targets, all together.
 const MOST_WAITING: u64 = 100_000;
+
+/// Annotations in one request.
+pub(super) const MOST_ROWS: usize = 100_000;
 
 /// The name of notes, which have routes of their own.
 pub(super) const NOTE: &str = "note";
@@ -168,6 +171,12 @@ async fn annotate(
 ) -> Result<Json<Value>, PhoenixError> {
     let is_sync = params.flag("sync")?.unwrap_or(false);
     let (Data { data }, _room): (Data<Vec<AnnotationData>>, _) = request::json(server, headers, body).await?;
+    if data.len() > MOST_ROWS {
+        return Err(PhoenixError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("{} annotations in one request; send at most {MOST_ROWS} at a time", data.len()),
+        ));
+    }
     let said = data.into_iter().enumerate().map(|(index, one)| one.said(subject, index, caller));
     let said: Vec<Said> = said.collect::<Result<_, _>>()?;
     let numbers = put(server, subject, said, is_sync).await?;
@@ -260,10 +269,14 @@ pub(super) async fn put(
                 missing.join(", ")
             )));
         }
-        if !missing.is_empty() && server.store.waiting_annotations()? >= MOST_WAITING {
+        let is_missing = |one: &&Said| homes.get(&one.id).is_some_and(Option::is_none);
+        let more = said.iter().filter(is_missing).count() as u64;
+        if more > 0 && server.store.waiting_annotations()? + more > MOST_WAITING {
             return Err(PhoenixError::new(
                 StatusCode::INSUFFICIENT_STORAGE,
-                format!("{MOST_WAITING} annotations wait for spans that have not come; send the spans first"),
+                format!(
+                    "at most {MOST_WAITING} annotations wait for spans that have not come; send the spans first"
+                ),
             ));
         }
         let annotations = said.into_iter().map(|one| {
@@ -278,13 +291,9 @@ pub(super) async fn put(
 
 /// The ids that are not there, each once, in the order they were named.
 fn missing<'s>(said: &'s [Said], homes: &HashMap<String, Option<TraceId>>) -> Vec<&'s str> {
-    let mut missing: Vec<&str> = Vec::new();
-    for one in said {
-        if homes.get(&one.id).is_some_and(Option::is_none) && !missing.contains(&one.id.as_str()) {
-            missing.push(&one.id);
-        }
-    }
-    missing
+    let mut seen = HashSet::new();
+    let ids = said.iter().map(|one| one.id.as_str());
+    ids.filter(|id| homes.get(*id).is_some_and(Option::is_none) && seen.insert(*id)).collect()
 }
 
 /// The trace that holds what is annotated.

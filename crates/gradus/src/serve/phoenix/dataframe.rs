@@ -20,7 +20,6 @@ use crate::serve::stream;
 const DEFAULT_LIMIT: i64 = 1000;
 /// Queries in one request.
 const MOST_QUERIES: usize = 100;
-const PANDAS_ARROW: &str = "application/x-pandas-arrow";
 
 pub(super) async fn query(
     State(server): State<Arc<Server>>,
@@ -59,7 +58,7 @@ pub(super) async fn query(
         let _turn = turn;
         queries.iter().try_for_each(|query| arrow::write_frame(&server, query, &bounds, sink))
     });
-    Ok(([(CONTENT_TYPE, PANDAS_ARROW)], body).into_response())
+    Ok(([(CONTENT_TYPE, arrow::CONTENT_KIND)], body).into_response())
 }
 
 async fn bounds(

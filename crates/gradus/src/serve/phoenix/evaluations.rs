@@ -10,18 +10,15 @@ use axum::http::{HeaderMap, StatusCode};
 use gradus_store::NewAnnotation;
 use serde::Deserialize;
 
-use super::annotations::{Said, Subject, put};
+use super::annotations::{MOST_ROWS, Said, Subject, put};
 use super::arrow::{self, Columns, Values};
-use super::error::PhoenixError;
+use super::error::{PhoenixError, blocking};
 use crate::serve::auth::Caller;
 use crate::serve::receive::{Refusal, read_body};
 use crate::serve::state::Server;
 
-/// Rows in one request.
-const MOST_ROWS: usize = 100_000;
 /// What one row takes in memory while it waits, about.
 const ROW_BYTES: usize = 500;
-const PANDAS_ARROW: &str = "application/x-pandas-arrow";
 
 /// What the table says of itself.
 #[derive(Deserialize)]
@@ -37,19 +34,24 @@ pub(super) async fn log(
     body: Body,
 ) -> Result<StatusCode, PhoenixError> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.split(';').next().unwrap_or_default().trim() != PANDAS_ARROW {
+    if kind.split(';').next().unwrap_or_default().trim() != arrow::CONTENT_KIND {
         return Err(PhoenixError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!("content type {kind:?} is not known here; send {PANDAS_ARROW}"),
+            format!("content type {kind:?} is not known here; send {}", arrow::CONTENT_KIND),
         ));
     }
     let (bytes, mut room) = read_body(&server, &headers, body).await?;
     // Texts are copied out of it.
     room.grow(bytes.len()).map_err(|_| Refusal::Busy)?;
-    let table = arrow::read(&bytes, MOST_ROWS).map_err(|error| PhoenixError::invalid(error.to_string()))?;
-    drop(bytes);
-    room.grow(table.rows * ROW_BYTES).map_err(|_| Refusal::Busy)?;
-    let (subject, said) = read(&table, &caller).map_err(PhoenixError::invalid)?;
+    let (subject, said, _room) = blocking(&server, move |_| {
+        let table =
+            arrow::read(&bytes, MOST_ROWS).map_err(|error| PhoenixError::invalid(error.to_string()))?;
+        drop(bytes);
+        room.grow(table.rows * ROW_BYTES).map_err(|_| Refusal::Busy)?;
+        let (subject, said) = read(&table, &caller).map_err(PhoenixError::invalid)?;
+        Ok((subject, said, room))
+    })
+    .await?;
     put(&server, subject, said, false).await?;
     Ok(StatusCode::OK)
 }

@@ -11,6 +11,7 @@ mod error;
 mod evaluations;
 mod frame;
 mod frame_json;
+mod holds;
 mod ids;
 mod otlp;
 mod projection;
@@ -23,6 +24,7 @@ mod sessions;
 mod span_filters;
 mod spans;
 mod surroundings;
+mod trace_order;
 mod traces;
 mod verdicts;
 
@@ -37,6 +39,7 @@ use axum::routing::{delete, get, post};
 
 use super::state::Server;
 use error::PhoenixError;
+pub(super) use holds::holds;
 
 /// The Phoenix that is spoken here. Clients ask before they use what came with a version.
 const VERSION: &str = "20.26.1";

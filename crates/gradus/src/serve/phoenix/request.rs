@@ -85,8 +85,13 @@ impl Params {
 
 /// A time in ISO 8601, in microseconds; one without an offset is UTC.
 pub(super) fn read_time(text: &str) -> Option<i64> {
-    // A plus sign that was not escaped in an address arrives as a space.
-    let text = text.trim().replace(' ', "+");
+    let mut text = text.trim().to_owned();
+    // A plus sign that was not escaped in an address arrives as a space, and stands before the offset; a space between the
+    // day and the time is one.
+    const TIME_FROM: usize = "2026-01-01T".len();
+    if let Some(at) = text.rfind(' ').filter(|at| *at >= TIME_FROM) {
+        text.replace_range(at..=at, "+");
+    }
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Some(time.as_microsecond());
     }
@@ -158,7 +163,11 @@ mod tests {
         assert_eq!(read_time("2026-01-01T13:00:00.5+01:00"), Some(1_767_268_800_500_000));
         assert_eq!(read_time("2026-01-01T13:00:00.5 01:00"), Some(1_767_268_800_500_000));
         assert_eq!(read_time("2026-01-01T12:00:00"), Some(1_767_268_800_000_000));
+        assert_eq!(read_time("2026-01-01 12:00:00"), Some(1_767_268_800_000_000));
+        assert_eq!(read_time("2026-01-01 13:00:00.5 01:00"), Some(1_767_268_800_500_000));
+        assert_eq!(read_time("2026-01-01 13:00:00.5+01:00"), Some(1_767_268_800_500_000));
         assert_eq!(read_time("yesterday"), None);
+        assert_eq!(read_time("ä ö ü 2026 01 01"), None);
     }
 
     #[test]

@@ -99,17 +99,10 @@ fn narrow(server: &Server, scan: &mut Scan, bounds: &FilterBounds) -> Result<(),
         scan.to_us = Some(scan.to_us.map_or(to_us, |known| known.min(to_us)));
     }
     scan.traces = bounds.trace_ids.clone();
-    if let Some(spans) = &bounds.span_ids {
-        let mut traces = Vec::new();
-        for span in spans {
-            traces.extend(server.store.trace_of_span(*span)?);
-        }
-        if let Some(wanted) = &scan.traces {
-            traces.retain(|trace| wanted.contains(trace));
-        }
-        scan.traces = Some(traces);
+    match &bounds.span_ids {
+        Some(spans) => scan.narrow_to_spans(server, spans),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Vec<Row> {

@@ -4,7 +4,7 @@
 //! themselves, which differs where traces overlap.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use gradus_core::phoenix_view::{cumulative_tokens, micros};
@@ -62,6 +62,20 @@ type VisitTrace<'v> = dyn FnMut(&TraceView<'_>) -> ControlFlow<()> + 'v;
 impl Scan {
     pub(super) fn of(project: i64) -> Scan {
         Scan { project, newest_first: true, from_us: None, to_us: None, traces: None, at: None }
+    }
+
+    /// Looks only into the traces that hold these spans.
+    pub(super) fn narrow_to_spans(&mut self, server: &Server, spans: &[SpanId]) -> Result<(), StoreError> {
+        let mut traces = Vec::new();
+        for span in spans {
+            traces.extend(server.store.trace_of_span(*span)?);
+        }
+        if let Some(wanted) = &self.traces {
+            let wanted: HashSet<&TraceId> = wanted.iter().collect();
+            traces.retain(|trace| wanted.contains(trace));
+        }
+        self.traces = Some(traces);
+        Ok(())
     }
 
     /// Hands out every span in turn, as the trace it is in and its number there, until told to stop.
@@ -141,6 +155,12 @@ impl Scan {
 }
 
 fn look_at(trace: &TraceRecords, visit: &mut VisitTrace<'_>) -> ControlFlow<()> {
+    if trace.is_cut {
+        tracing::warn!(
+            trace_id = %trace.trace_id,
+            "a trace holds more than 256 MB: Phoenix's clients see the spans that came first"
+        );
+    }
     let requests = sort_out(trace);
     let spans = decode(trace, &requests);
     visit(&TraceView {

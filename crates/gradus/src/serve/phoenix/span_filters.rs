@@ -1,7 +1,7 @@
 //! The plain filters of Phoenix's listing of spans: ids, names, kinds, states, times, attributes.
 
 use gradus_core::phoenix_view::{PhoenixSpan, SpanKind};
-use gradus_core::span::{SpanId, TraceId};
+use gradus_core::span::SpanId;
 use serde_json::Value;
 
 use super::error::PhoenixError;
@@ -42,18 +42,10 @@ impl SpanFilters {
 
     /// Looks only where these spans can be.
     pub(super) fn narrow(&self, scan: &mut Scan, server: &Server) -> Result<(), PhoenixError> {
-        if self.span_ids.is_empty() {
-            return Ok(());
+        match self.span_ids.is_empty() {
+            true => Ok(()),
+            false => Ok(scan.narrow_to_spans(server, &self.span_ids)?),
         }
-        let mut traces: Vec<TraceId> = Vec::new();
-        for span in &self.span_ids {
-            traces.extend(server.store.trace_of_span(*span)?);
-        }
-        if let Some(wanted) = &scan.traces {
-            traces.retain(|trace| wanted.contains(trace));
-        }
-        scan.traces = Some(traces);
-        Ok(())
     }
 
     pub(super) fn fit(&self, span: &PhoenixSpan<'_>) -> bool {

@@ -63,7 +63,7 @@ impl Surroundings for Around<'_> {
             AnnotationScope::Trace => Subject::Trace.target(&self.trace.trace_id.to_string()),
         };
         let filter = AnnotationFilter {
-            target: Some(target),
+            target: Some(target.clone()),
             name: Some(name.to_owned()),
             limit: MOST_NOTES,
             ..AnnotationFilter::default()
@@ -78,13 +78,14 @@ impl Surroundings for Around<'_> {
                 identifier: row.identifier,
             })
             .collect();
-        if scope == AnnotationScope::Span {
-            let span = self.trace.spans[self.index].span_id;
-            let ours = self.trace.verdicts.get_or_init(|| {
-                self.look_up(verdicts::of_trace(self.server, self.trace.trace_id)).unwrap_or_default()
-            });
-            notes.extend(ours.iter().filter_map(|verdict| verdict.note(span, name)));
-        }
+        let ours = self.trace.verdicts.get_or_init(|| {
+            self.look_up(verdicts::of_trace(self.server, self.trace.trace_id)).unwrap_or_default()
+        });
+        let ours = ours.iter().filter_map(|verdict| verdict.note(&target, name));
+        // What was logged under the same key stands for ours.
+        let ours: Vec<Note> =
+            ours.filter(|ours| notes.iter().all(|note| note.identifier != ours.identifier)).collect();
+        notes.extend(ours);
         notes
     }
 }

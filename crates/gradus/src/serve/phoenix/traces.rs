@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
 use gradus_core::phoenix_view::{PhoenixSpan, iso_time};
 use gradus_core::span::{StatusCode as SpanStatus, TraceId};
-use gradus_store::ProjectPosition;
+use gradus_store::{ProjectPosition, StoreError};
 use serde_json::{Value, json};
 
 use super::error::{PhoenixError, blocking};
@@ -16,64 +17,153 @@ use super::ids;
 use super::request::{self, Params};
 use super::scan::{Place, Scan, TraceView};
 use super::sessions;
+use super::trace_order::{self, Ranking};
 use crate::serve::state::Server;
+use crate::serve::stream::{self, Sink};
+
+/// Which traces a list holds.
+struct Wanted {
+    from_us: Option<i64>,
+    to_us: Option<i64>,
+    has_error: Option<bool>,
+    latency_ms: (Option<f64>, Option<f64>),
+}
+
+impl Wanted {
+    /// How long a trace took, if it is wanted.
+    fn took_us(&self, trace: &TraceView<'_>) -> Option<i64> {
+        let (start_us, end_us) = extent(trace)?;
+        let took_us = end_us.saturating_sub(start_us);
+        let took_ms = took_us as f64 / 1000.0;
+        let has_error = || trace.spans.iter().any(|span| span.status.code == SpanStatus::Error);
+        let fits = self.from_us.is_none_or(|from| start_us >= from)
+            && self.to_us.is_none_or(|to| start_us < to)
+            && self.has_error.is_none_or(|wanted| wanted == has_error())
+            && self.latency_ms.0.is_none_or(|least| took_ms >= least)
+            && self.latency_ms.1.is_none_or(|most| took_ms <= most);
+        fits.then_some(took_us)
+    }
+}
 
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
     Path(project): Path<String>,
     params: Params,
-) -> Result<Json<Value>, PhoenixError> {
-    let not_here =
-        |what: &str| PhoenixError::new(StatusCode::NOT_IMPLEMENTED, format!("{what} is not kept here"));
+) -> Result<Response, PhoenixError> {
     if params.one("filter").is_some() {
-        return Err(not_here("the filter language for traces"));
+        let message = "the filter language for traces is not known here";
+        return Err(PhoenixError::new(StatusCode::NOT_IMPLEMENTED, message));
     }
-    if !params.choice("sort", ["start_time", "latency_ms"], "start_time")? {
-        return Err(not_here("an order by latency"));
-    }
-    let newest_first = params.choice("order", ["desc", "asc"], "desc")?;
+    let by_start = params.choice("sort", ["start_time", "latency_ms"], "start_time")?;
+    let is_descending = params.choice("order", ["desc", "asc"], "desc")?;
     let limit = params.limit(100, 1000)?;
-    let (with_spans, error) = (params.flag("include_spans")?.unwrap_or(false), params.flag("error")?);
-    let latency: (Option<f64>, Option<f64>) =
-        (params.number("min_latency_ms")?, params.number("max_latency_ms")?);
-    let (from_us, to_us) = (params.time("start_time")?, params.time("end_time")?);
-    let session_names = params.all("session_identifier");
-    let at = match params.one("cursor") {
-        Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| PhoenixError::invalid("Invalid cursor"))?),
-        None => None,
+    let with_spans = params.flag("include_spans")?.unwrap_or(false);
+    let wanted = Wanted {
+        from_us: params.time("start_time")?,
+        to_us: params.time("end_time")?,
+        has_error: params.flag("error")?,
+        latency_ms: (params.number("min_latency_ms")?, params.number("max_latency_ms")?),
     };
+    let session_names = params.all("session_identifier");
+    let wrong = || PhoenixError::invalid("Invalid cursor");
+    let (mut at, mut rank) = (None, None);
+    match params.one("cursor") {
+        Some(cursor) if by_start => at = Some(read_cursor(cursor).ok_or_else(wrong)?),
+        Some(cursor) => rank = Some(trace_order::read_cursor(cursor).ok_or_else(wrong)?),
+        None => {}
+    }
     let project = request::project(&server, &project).await?;
     let project_id = ids::encode("Project", project.no);
-    let _turn = server.scans.acquire().await;
-    blocking(&server, move |server| {
-        // A trace begins when its first span does; spans are not narrowed, only traces.
-        let mut scan = Scan { newest_first, at, ..Scan::of(project.no) };
-        if !session_names.is_empty() {
-            scan.traces = Some(sessions::traces(server, project.no, &session_names)?);
-        }
-        let (mut data, mut next) = (Vec::new(), None);
-        scan.each_trace(server, &mut |trace| {
-            let Some((start_us, end_us)) = extent(trace) else { return ControlFlow::Continue(()) };
-            let has_error = trace.spans.iter().any(|span| span.status.code == SpanStatus::Error);
-            let took_ms = (end_us - start_us) as f64 / 1000.0;
-            let fits = from_us.is_none_or(|from| start_us >= from)
-                && to_us.is_none_or(|to| start_us < to)
-                && error.is_none_or(|error| error == has_error)
-                && latency.0.is_none_or(|least| took_ms >= least)
-                && latency.1.is_none_or(|most| took_ms <= most);
-            if !fits {
-                return ControlFlow::Continue(());
+    // A trace begins when its first span does; spans are not narrowed, only traces.
+    let (from_us, to_us) = (wanted.from_us, wanted.to_us);
+    let mut scan =
+        Scan { newest_first: is_descending || !by_start, at, from_us, to_us, ..Scan::of(project.no) };
+    if !session_names.is_empty() {
+        let traces =
+            blocking(&server, move |server| Ok(sessions::traces(server, project.no, &session_names)?));
+        scan.traces = Some(traces.await?);
+    }
+    let turn = Arc::clone(&server.scans).acquire_owned().await;
+    // Sent while it is found: with their spans, a thousand traces can be large.
+    let body = stream::body(move |sink| {
+        let _turn = turn;
+        let mut page = Page { server: &server, project_id, with_spans, sent: 0, sink };
+        page.sink.write(b"{\"data\":[");
+        let next = if by_start {
+            page.by_start(&scan, &wanted, limit)?
+        } else {
+            page.by_latency(&scan, &wanted, Ranking::new(is_descending, rank, limit))?
+        };
+        page.sink.write(format!("],\"next_cursor\":{}}}", json!(next)).as_bytes());
+        Ok(())
+    });
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// A list that is being written.
+struct Page<'p> {
+    server: &'p Server,
+    project_id: String,
+    with_spans: bool,
+    sent: usize,
+    sink: &'p mut Sink,
+}
+
+impl Page<'_> {
+    fn by_start(&mut self, scan: &Scan, wanted: &Wanted, limit: usize) -> Result<Option<String>, StoreError> {
+        let mut next = None;
+        scan.each_trace(self.server, &mut |trace| {
+            // Those behind it began earlier still, give or take what Phoenix rounds.
+            let is_too_early = |from: i64| trace.position.start_ns / 1000 + 1 < from;
+            if scan.newest_first && wanted.from_us.is_some_and(is_too_early) {
+                return ControlFlow::Break(());
             }
-            if data.len() >= limit {
+            if wanted.took_us(trace).is_none() {
+                return self.go_on();
+            }
+            if self.sent >= limit {
                 next = Some(write_cursor(trace.position));
                 return ControlFlow::Break(());
             }
-            data.push(shown(trace, &project_id, with_spans));
-            ControlFlow::Continue(())
+            self.write(trace);
+            self.go_on()
         })?;
-        Ok(Json(json!({"data": data, "next_cursor": next})))
-    })
-    .await
+        Ok(next)
+    }
+
+    fn by_latency(
+        &mut self,
+        scan: &Scan,
+        wanted: &Wanted,
+        mut ranking: Ranking,
+    ) -> Result<Option<String>, StoreError> {
+        scan.each_trace(self.server, &mut |trace| {
+            if let Some(took_us) = wanted.took_us(trace) {
+                ranking.see((took_us, trace.position), trace.trace_id);
+            }
+            self.go_on()
+        })?;
+        let (traces, next) = ranking.page();
+        for trace in traces {
+            // Read again: it may be large, and there may be a thousand of them.
+            let one = Scan { traces: Some(vec![trace]), ..Scan::of(scan.project) };
+            one.each_trace(self.server, &mut |trace| {
+                self.write(trace);
+                self.go_on()
+            })?;
+        }
+        Ok(next.map(trace_order::write_cursor))
+    }
+
+    fn go_on(&self) -> ControlFlow<()> {
+        if self.sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn write(&mut self, trace: &TraceView<'_>) {
+        self.sink.write(if self.sent == 0 { b"" } else { b"," });
+        write_trace(trace, &self.project_id, self.with_spans, self.sink);
+        self.sent += 1;
+    }
 }
 
 /// When a trace began and ended.
@@ -88,12 +178,11 @@ pub(super) fn tokens(trace: &TraceView<'_>) -> (i64, i64) {
     calls.fold((0, 0), |sum, call| (sum.0.saturating_add(call.0), sum.1.saturating_add(call.1)))
 }
 
-fn shown(trace: &TraceView<'_>, project_id: &str, with_spans: bool) -> Value {
+/// Writes a trace, its spans one by one.
+fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: &mut Sink) {
     let (start_us, end_us) = extent(trace).unwrap_or_default();
     let (prompt, completion) = tokens(trace);
-    let spans = with_spans
-        .then(|| trace.spans.iter().map(|span| span_shown(&PhoenixSpan::of(span))).collect::<Vec<Value>>());
-    json!({
+    let about = json!({
         "id": ids::encode("Trace", trace.trace_id),
         "trace_id": trace.trace_id.to_string(),
         "project_id": project_id,
@@ -102,8 +191,20 @@ fn shown(trace: &TraceView<'_>, project_id: &str, with_spans: bool) -> Value {
         "token_count_prompt": prompt,
         "token_count_completion": completion,
         "token_count_total": prompt.saturating_add(completion),
-        "spans": spans,
-    })
+    });
+    // All but the brace at its end.
+    let about = about.to_string();
+    sink.write(about.strip_suffix('}').unwrap_or(&about).as_bytes());
+    if !with_spans {
+        sink.write(b",\"spans\":null}");
+        return;
+    }
+    sink.write(b",\"spans\":[");
+    for (number, span) in trace.spans.iter().enumerate() {
+        sink.write(if number == 0 { b"" } else { b"," });
+        sink.write(span_shown(&PhoenixSpan::of(span)).to_string().as_bytes());
+    }
+    sink.write(b"]}");
 }
 
 fn span_shown(span: &PhoenixSpan<'_>) -> Value {

@@ -11,31 +11,31 @@ const AXIS: f64 = 40.0;
 const TOP: f64 = 8.0;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Size {
+pub(crate) enum Size {
     Wide,
     Narrow,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     size: Size,
     rows: usize,
     width: f64,
     /// The plot's sides.
-    pub(super) left: f64,
-    pub(super) right: f64,
+    pub(crate) left: f64,
+    pub(crate) right: f64,
     row_height: f64,
 }
 
 impl Frame {
-    pub(super) fn new(size: Size, rows: usize) -> Frame {
+    pub(crate) fn new(size: Size, rows: usize) -> Frame {
         match size {
             Size::Wide => Frame { size, rows, width: 560.0, left: 190.0, right: 488.0, row_height: 34.0 },
             Size::Narrow => Frame { size, rows, width: 336.0, left: 6.0, right: 268.0, row_height: 48.0 },
         }
     }
 
-    pub(super) fn start(&self, label: &str) -> Svg {
+    pub(crate) fn start(&self, label: &str) -> Svg {
         let class = match self.size {
             Size::Wide => "chart wide",
             Size::Narrow => "chart narrow",
@@ -44,13 +44,13 @@ impl Frame {
     }
 
     /// Where a share of the axis is; never outside the plot.
-    pub(super) fn x(&self, share: f64) -> f64 {
+    pub(crate) fn x(&self, share: f64) -> f64 {
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
         self.left + share * (self.right - self.left)
     }
 
     /// The middle of a row's bar.
-    pub(super) fn middle(&self, row: usize) -> f64 {
+    pub(crate) fn middle(&self, row: usize) -> f64 {
         let below = match self.size {
             Size::Wide => self.row_height / 2.0,
             Size::Narrow => self.row_height - 16.0,
@@ -62,7 +62,7 @@ impl Frame {
         TOP + self.rows as f64 * self.row_height
     }
 
-    pub(super) fn label(&self, svg: &mut Svg, row: usize, text: &str) {
+    pub(crate) fn label(&self, svg: &mut Svg, row: usize, text: &str) {
         let middle = self.middle(row);
         match self.size {
             Size::Wide => {
@@ -81,19 +81,19 @@ impl Frame {
     }
 
     /// The row's number, at the right.
-    pub(super) fn note(&self, svg: &mut Svg, row: usize, text: &str) {
+    pub(crate) fn note(&self, svg: &mut Svg, row: usize, text: &str) {
         let text = fit(text, self.width - self.right - 8.0);
         svg.text("note", Anchor::End, self.width - 1.0, self.middle(row) + 4.5, &text);
     }
 
     /// In place of a bar.
-    pub(super) fn nothing(&self, svg: &mut Svg, row: usize, text: &str) {
+    pub(crate) fn nothing(&self, svg: &mut Svg, row: usize, text: &str) {
         let text = fit(text, self.right - self.left - 8.0);
         svg.text("nothing", Anchor::Start, self.left + 6.0, self.middle(row) + 4.5, &text);
     }
 
     /// Lines at these shares of the axis with what they stand for, and the axis' title.
-    pub(super) fn grid(&self, svg: &mut Svg, ticks: &[(f64, String)], title: &str) {
+    pub(crate) fn grid(&self, svg: &mut Svg, ticks: &[(f64, String)], title: &str) {
         let bottom = self.bottom();
         for (share, text) in ticks {
             let x = self.x(*share);
@@ -108,7 +108,7 @@ impl Frame {
 }
 
 /// As much of a text as there is room for.
-pub(super) fn fit(text: &str, width: f64) -> String {
+pub(crate) fn fit(text: &str, width: f64) -> String {
     let columns = (width / CHARACTER).max(1.0) as usize;
     if text.width() <= columns {
         return text.to_owned();

@@ -8,23 +8,25 @@ mod bars;
 mod frame;
 mod intervals;
 mod strip;
+mod timeline;
 
-pub(super) use bars::{Axis, Bar, bars};
-pub(super) use intervals::{IntervalBar, interval_bars};
-pub(super) use strip::strip;
+pub(crate) use bars::{Axis, Bar, bars};
+pub(crate) use intervals::{IntervalBar, interval_bars};
+pub(crate) use strip::strip;
+pub(crate) use timeline::{Band, Moment, timeline};
 
 use super::svg::Svg;
 
 /// A chart in both its sizes.
 #[derive(Debug)]
-pub(super) struct Chart {
-    pub(super) wide: Svg,
-    pub(super) narrow: Svg,
+pub(crate) struct Chart {
+    pub(crate) wide: Svg,
+    pub(crate) narrow: Svg,
 }
 
 /// What a piece of a bar means. Each has its own pattern besides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fill {
+pub(crate) enum Fill {
     Right,
     Wrong,
     /// The question arose and was not answered, or was not asked.
@@ -36,7 +38,7 @@ pub(super) enum Fill {
 }
 
 impl Fill {
-    pub(super) fn class(self) -> &'static str {
+    pub(crate) fn class(self) -> &'static str {
         match self {
             Fill::Right => "f-right",
             Fill::Wrong => "f-wrong",
@@ -50,13 +52,13 @@ impl Fill {
 
 /// A piece of a bar.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) fill: Fill,
-    pub(super) value: f64,
+pub(crate) struct Part {
+    pub(crate) fill: Fill,
+    pub(crate) value: f64,
 }
 
 /// Patterns and icons that charts and pages refer to; once in each page.
-pub(super) fn symbols() -> Svg {
+pub(crate) fn symbols() -> Svg {
     Svg::fixed(include_str!("symbols.svg"))
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Row {
 }
 
 impl Cost {
-    pub(super) fn of(summary: &Summary) -> Cost {
+    pub(crate) fn of(summary: &Summary) -> Cost {
         let cost = &summary.cost;
         let total = EvaluatorCost {
             evaluator: String::new(),

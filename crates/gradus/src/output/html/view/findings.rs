@@ -34,7 +34,7 @@ pub(crate) struct Verdict {
 }
 
 impl Findings {
-    pub(super) fn of(summary: &Summary) -> Findings {
+    pub(crate) fn of(summary: &Summary) -> Findings {
         Findings {
             count: count(summary.findings.len() as u64),
             all: summary.findings.iter().map(|found| Finding::of(found, summary)).collect(),

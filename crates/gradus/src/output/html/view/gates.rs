@@ -16,7 +16,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn of(result: &GateResult) -> Gate {
+    pub(crate) fn of(result: &GateResult) -> Gate {
         let (verdict, kind) = match result.verdict {
             GateVerdict::Pass => ("PASS", "pass"),
             GateVerdict::Fail => ("FAIL", "fail"),

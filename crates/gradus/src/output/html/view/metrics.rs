@@ -41,7 +41,7 @@ pub(crate) struct Piece {
 }
 
 impl Metrics {
-    pub(super) fn of(summary: &Summary, gates: &[GateResult]) -> Metrics {
+    pub(crate) fn of(summary: &Summary, gates: &[GateResult]) -> Metrics {
         let together = [&summary.combined, &summary.trajectories_right];
         let all: Vec<(&Metric, bool)> = (summary.metrics.iter().map(|metric| (metric, false)))
             .chain(together.into_iter().flatten().map(|metric| (metric, true)))
@@ -95,7 +95,7 @@ fn row(metric: &Metric, gates: &[GateResult]) -> IntervalBar {
 }
 
 impl Card {
-    fn of(metric: &Metric, is_together: bool, run_judge: &str) -> Card {
+    pub(crate) fn of(metric: &Metric, is_together: bool, run_judge: &str) -> Card {
         let judged = metric.denominator;
         let right = metric.numerator;
         let (value, unit, of, interval) = match Reading::of(metric) {

@@ -3,7 +3,7 @@
 mod cost;
 mod findings;
 mod gates;
-mod metrics;
+pub(crate) mod metrics;
 mod tools;
 
 use gradus_eval::evaluator::OFFLINE;
@@ -18,43 +18,43 @@ const FEW_SOURCES: usize = 4;
 /// More of anything than this is left out, with a note.
 const MAX_ROWS: usize = 100;
 
-pub(super) struct Report {
-    pub(super) run_id: String,
-    pub(super) complete: bool,
-    pub(super) stopped_because: Option<Block>,
-    pub(super) judge: String,
-    pub(super) is_offline: bool,
-    pub(super) started: String,
-    pub(super) ended: Option<String>,
-    pub(super) sources: Vec<String>,
-    pub(super) more_sources: Vec<String>,
-    pub(super) omitted_sources: Option<String>,
-    pub(super) trajectories: String,
-    pub(super) steps: String,
+pub(crate) struct Report {
+    pub(crate) run_id: String,
+    pub(crate) complete: bool,
+    pub(crate) stopped_because: Option<Block>,
+    pub(crate) judge: String,
+    pub(crate) is_offline: bool,
+    pub(crate) started: String,
+    pub(crate) ended: Option<String>,
+    pub(crate) sources: Vec<String>,
+    pub(crate) more_sources: Vec<String>,
+    pub(crate) omitted_sources: Option<String>,
+    pub(crate) trajectories: String,
+    pub(crate) steps: String,
     /// How often the judge saw only a part.
-    pub(super) shortened: Option<String>,
-    pub(super) gates: Vec<gates::Gate>,
-    pub(super) metrics: metrics::Metrics,
+    pub(crate) shortened: Option<String>,
+    pub(crate) gates: Vec<gates::Gate>,
+    pub(crate) metrics: metrics::Metrics,
     /// Whether any question was answered, and whether any was not.
-    pub(super) is_judged: bool,
-    pub(super) is_left_open: bool,
-    pub(super) tools: tools::Tools,
-    pub(super) findings: findings::Findings,
-    pub(super) reasons: Vec<Reason>,
-    pub(super) omitted_reasons: Option<String>,
-    pub(super) cost: cost::Cost,
+    pub(crate) is_judged: bool,
+    pub(crate) is_left_open: bool,
+    pub(crate) tools: tools::Tools,
+    pub(crate) findings: findings::Findings,
+    pub(crate) reasons: Vec<Reason>,
+    pub(crate) omitted_reasons: Option<String>,
+    pub(crate) cost: cost::Cost,
 }
 
 /// Why some questions have no answer.
-pub(super) struct Reason {
-    pub(super) evaluator: String,
-    pub(super) failed: bool,
-    pub(super) reason: String,
-    pub(super) count: String,
+pub(crate) struct Reason {
+    pub(crate) evaluator: String,
+    pub(crate) failed: bool,
+    pub(crate) reason: String,
+    pub(crate) count: String,
 }
 
 impl Report {
-    pub(super) fn of(summary: &Summary, gates: &[GateResult]) -> Report {
+    pub(crate) fn of(summary: &Summary, gates: &[GateResult]) -> Report {
         let mut sources = summary.sources.iter().take(MAX_ROWS).map(|source| text::line(source));
         let omitted =
             |all: usize| all.checked_sub(MAX_ROWS).filter(|more| *more > 0).map(|more| count(more as u64));

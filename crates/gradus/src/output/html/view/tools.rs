@@ -70,7 +70,7 @@ impl Calls {
 }
 
 impl Tools {
-    pub(super) fn of(tools: &[ToolUse]) -> Tools {
+    pub(crate) fn of(tools: &[ToolUse]) -> Tools {
         // One more bar is no worse than one that says "1 other tool".
         let shown = if tools.len() <= MAX_BARS + 1 { tools.len() } else { MAX_BARS };
         let mut rows: Vec<Bar> =

@@ -3,10 +3,12 @@
 
 mod flat;
 mod read;
+mod spool;
 mod types;
 mod write;
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::ControlFlow;
 
 use gradus_store::StoreError;
@@ -14,17 +16,22 @@ use serde_json::json;
 
 pub(super) use read::{Columns, Values, read};
 
-use super::frame::{Cell, Row};
+use super::frame::Cell;
 use super::frame_json::{declared, named};
 use super::query::SpanQuery;
 use super::rows::{self, Bounds};
 use crate::serve::state::Server;
 use crate::serve::stream::Sink;
+use spool::{Spool, SpooledRow};
 use types::Type;
 
 /// Rows of one batch, and about how many bytes.
 const BATCH_ROWS: usize = 1000;
 const BATCH_BYTES: usize = 4 << 20;
+/// Rows times columns: an empty cell takes room, too, and spans can have any number of attributes.
+const BATCH_CELLS: usize = 1 << 18;
+/// What clients send and get tables as.
+pub(super) const CONTENT_KIND: &str = "application/x-pandas-arrow";
 
 /// A table's columns and their types.
 struct Shape {
@@ -34,19 +41,29 @@ struct Shape {
     rows: usize,
 }
 
-/// Writes the answer to a query as a stream that pandas reads. The types of columns stand at its beginning, so everything
-/// is looked at twice: that takes time, not memory.
+/// Writes the answer to a query as a stream that pandas reads. The types of columns stand at its beginning, so all rows are
+/// found first, and kept on disk meanwhile.
 pub(super) fn write_frame(
     server: &Server,
     query: &SpanQuery,
     bounds: &Bounds,
     sink: &mut Sink,
 ) -> Result<(), StoreError> {
+    let folder = &server.settings.data;
+    let failed =
+        |error: io::Error| StoreError::NotWritable { path: folder.clone(), reason: error.to_string() };
     let mut shape = Shape::new(query);
-    rows::answer(server, query, bounds, &mut |row| {
-        shape.see(&row);
-        if sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    let mut spool = Spool::new(folder).map_err(failed)?;
+    let mut spooled = Ok(());
+    rows::answer(server, query, bounds, &mut |(index, cells)| {
+        let row = shape.see(index, cells);
+        spooled = spool.add(&row);
+        if spooled.is_err() || sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
+    spooled.map_err(failed)?;
+    if sink.is_gone() {
+        return Ok(());
+    }
     if shape.rows == 0 {
         named(query).iter().for_each(|name| {
             shape.number(name);
@@ -55,19 +72,14 @@ pub(super) fn write_frame(
     let fields = shape.fields();
     sink.write(&write::schema(&fields, &[("pandas", shape.pandas(&fields))]));
     let mut batch = Batch::default();
-    let mut left = shape.rows;
-    rows::answer(server, query, bounds, &mut |row| {
-        // What came since the first look would not fit the types.
-        if left == 0 || sink.is_gone() {
-            return ControlFlow::Break(());
-        }
-        left -= 1;
+    let read = spool.read(|row| {
         batch.add(row);
-        if batch.is_full() {
+        if batch.is_full(&shape) {
             sink.write(&batch.take(&shape));
         }
-        ControlFlow::Continue(())
-    })?;
+        !sink.is_gone()
+    });
+    read.map_err(failed)?;
     if !batch.rows.is_empty() {
         sink.write(&batch.take(&shape));
     }
@@ -95,15 +107,19 @@ impl Shape {
         self.columns.len() - 1
     }
 
-    fn see(&mut self, row: &Row) {
+    /// Takes a row into account; its columns have numbers then.
+    fn see(&mut self, index: Vec<Cell>, cells: Vec<(String, Cell)>) -> SpooledRow {
         self.rows += 1;
-        for ((_, kind), cell) in self.index.iter_mut().zip(&row.0) {
+        for ((_, kind), cell) in self.index.iter_mut().zip(&index) {
             kind.widen(cell);
         }
-        for (name, cell) in &row.1 {
-            let number = self.number(name);
-            self.columns[number].1.widen(cell);
+        let mut numbered = Vec::with_capacity(cells.len());
+        for (name, cell) in cells {
+            let number = self.number(&name);
+            self.columns[number].1.widen(&cell);
+            numbered.push((number, cell));
         }
+        SpooledRow { index, cells: numbered }
     }
 
     /// All columns as they are written, those that rows are counted by last.
@@ -140,18 +156,20 @@ impl Shape {
 /// Rows that are written together.
 #[derive(Default)]
 struct Batch {
-    rows: Vec<Row>,
+    rows: Vec<SpooledRow>,
     bytes: usize,
 }
 
 impl Batch {
-    fn add(&mut self, row: Row) {
-        self.bytes += row.0.iter().chain(row.1.iter().map(|(_, cell)| cell)).map(size).sum::<usize>();
+    fn add(&mut self, row: SpooledRow) {
+        let cells = row.index.iter().chain(row.cells.iter().map(|(_, cell)| cell));
+        self.bytes += cells.map(size).sum::<usize>();
         self.rows.push(row);
     }
 
-    fn is_full(&self) -> bool {
-        self.rows.len() >= BATCH_ROWS || self.bytes >= BATCH_BYTES
+    fn is_full(&self, shape: &Shape) -> bool {
+        let rows = self.rows.len();
+        rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES || rows * shape.columns.len() >= BATCH_CELLS
     }
 
     fn take(&mut self, shape: &Shape) -> Vec<u8> {
@@ -164,14 +182,11 @@ impl Batch {
             .map(|(_, kind)| (kind, vec![None; rows.len()]))
             .collect();
         for (place, row) in rows.iter().enumerate() {
-            for (number, cell) in row.0.iter().enumerate() {
+            for (number, cell) in row.index.iter().enumerate() {
                 columns[shape.columns.len() + number].1[place] = Some(cell);
             }
-            for (name, cell) in &row.1 {
-                // A column that was not there at the first look is left out.
-                if let Some(number) = shape.by_name.get(name) {
-                    columns[*number].1[place] = Some(cell);
-                }
+            for (number, cell) in &row.cells {
+                columns[*number].1[place] = Some(cell);
             }
         }
         write::batch(&columns, rows.len())
@@ -193,5 +208,25 @@ fn size(cell: &Cell) -> usize {
     match cell {
         Cell::Json(value) => of(value),
         Cell::Time(_) => 16,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_small_however_many_columns_there_are() {
+        let mut shape = Shape { index: Vec::new(), columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
+        let mut batch = Batch::default();
+        let many = (0..100_000).map(|number| (format!("c{number}"), Cell::Json(json!(null)))).collect();
+        batch.add(shape.see(Vec::new(), many));
+        let mut rows = 1;
+        while !batch.is_full(&shape) {
+            batch.add(shape.see(Vec::new(), vec![("c1".to_owned(), Cell::Json(json!(1)))]));
+            rows += 1;
+        }
+        assert_eq!(rows, 3);
+        assert!(batch.take(&shape).len() < 32 << 20 && !batch.is_full(&shape));
     }
 }

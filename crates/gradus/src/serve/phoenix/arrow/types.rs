@@ -59,9 +59,15 @@ impl Type {
                 items.iter().for_each(|value| item.widen_by(value, depth + 1))
             }
             (Type::Struct(fields), Value::Object(entries)) => {
+                let mut is_wide = false;
                 for (name, value) in entries {
+                    let known = fields.len();
                     match fields.iter_mut().find(|(known, _)| known == name) {
                         Some((_, field)) => field.widen_by(value, depth + 1),
+                        None if known >= MOST_FIELDS => {
+                            is_wide = true;
+                            break;
+                        }
                         None => {
                             let mut field = Type::Null;
                             field.widen_by(value, depth + 1);
@@ -69,7 +75,7 @@ impl Type {
                         }
                     }
                 }
-                if fields.len() > MOST_FIELDS {
+                if is_wide {
                     *self = Type::Mixed;
                 }
             }
@@ -113,6 +119,9 @@ mod tests {
         let wanted = vec![("a".to_owned(), Type::Int), ("b".to_owned(), Type::Text)];
         assert_eq!(of(&[json!({"a": 1}), json!({"b": "x"})]), Type::Struct(wanted));
         assert_eq!(of(&[json!({"a": 1}), json!([1])]), Type::Mixed);
+        let object = |fields: usize| (0..fields).map(|number| (number.to_string(), json!(1))).collect();
+        assert!(matches!(of(&[Value::Object(object(MOST_FIELDS))]), Type::Struct(_)));
+        assert_eq!(of(&[Value::Object(object(MOST_FIELDS + 1))]), Type::Mixed);
         let mut deep = json!(1);
         for _ in 0..40 {
             deep = json!([deep]);

@@ -3,20 +3,21 @@
 //! Nothing is dropped in silence: what could not be written is told, kept in the run's folder, and written by a later
 //! `gradus report RUN --log-to-phoenix`.
 
-use std::path::PathBuf;
+mod shortfall;
 
 use clap::Args;
 use gradus_eval::report::RunReader;
-use gradus_eval::run::{EvaluatorRecord, Log, RunFolder};
-use serde::Serialize;
+use gradus_eval::run::{EvaluatorRecord, RunFolder};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Exit;
 use super::sources::{complain, given_phoenix};
-use crate::annotation::{Annotation, Annotations, NoTarget, Subject, Target, check_names};
+use crate::annotation::{Annotation, Annotations, Target, Unplaced, check_names};
 use crate::carrier::Sender;
 use crate::config::{Environment, PhoenixSection, TrajectoryTarget};
 use crate::phoenix::{Address, Client, Writer};
+use shortfall::{Shortfall, report_command};
 
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Destinations {
@@ -105,21 +106,32 @@ pub(super) fn exit(of_run: Exit, of_sending: Exit) -> Exit {
 }
 
 impl Ready {
+    /// The command that sends a run's outcomes to the same places later.
+    pub(super) fn later(&self, folder: &RunFolder) -> String {
+        report_command(folder, self.phoenix.as_ref().map(Client::base), self.otlp.as_deref())
+    }
+
     /// Sends a run's outcomes, and says what came of it.
     pub(super) fn send(self, folder: &RunFolder, reader: &mut RunReader) -> anyhow::Result<Exit> {
         let Ready { runtime, phoenix, otlp, settings, environment } = self;
         let record = &folder.record;
         let time = record.ended.as_deref().unwrap_or(&record.started);
         let mut delivery = Delivery {
+            interrupts: Interrupts::listen(&runtime)?,
             runtime,
-            phoenix: phoenix.as_ref().map(|client| Lane::new(Writer::new(client.clone()))),
+            phoenix: None,
             otlp: None,
             interrupted: false,
-            shortfall: Shortfall::new(folder),
         };
+        if let Some(client) = &phoenix {
+            let again = report_command(folder, Some(client.base()), None);
+            let shortfall = Shortfall::new(folder, "phoenix", again);
+            delivery.phoenix = Some(Lane::new(Writer::new(client.clone()), shortfall));
+        }
         if let Some(url) = &otlp {
             let sender = Sender::new(url, &environment, settings.retry_s, &record.run_id, time);
-            delivery.otlp = Some(Lane::new(sender.map_err(anyhow::Error::msg)?));
+            let shortfall = Shortfall::new(folder, "otlp", report_command(folder, None, Some(url)));
+            delivery.otlp = Some(Lane::new(sender.map_err(anyhow::Error::msg)?, shortfall));
         }
         let mut on_phoenix = Annotations::new(record, &settings);
         let on_spans = PhoenixSection { trajectory_target: TrajectoryTarget::Span, ..settings };
@@ -139,18 +151,20 @@ impl Ready {
         })?;
         delivery.write_phoenix()?;
         delivery.write_otlp()?;
-        let where_to = [
-            phoenix.as_ref().zip(delivery.phoenix.as_ref()).map(|(client, lane)| {
-                format!("{} annotations are in Phoenix at {}", lane.done, client.base())
-            }),
-            otlp.as_ref().zip(delivery.otlp.as_ref()).map(|(url, lane)| {
-                let only = if lane.to.takes_logs() { "" } else { ", as spans only: it takes no log records" };
-                format!("{} outcomes were sent to {url}{only}", lane.done)
-            }),
-        ];
-        where_to.into_iter().flatten().for_each(|line| complain(&line));
-        let is_all_there = delivery.shortfall.tell(&record.run_id)?;
-        Ok(match (delivery.interrupted, is_all_there) {
+        let Delivery { phoenix: to_phoenix, otlp: to_otlp, interrupted, .. } = delivery;
+        let mut is_all_there = true;
+        if let Some((client, lane)) = phoenix.zip(to_phoenix) {
+            complain(&format!("{} annotations are in Phoenix at {}", lane.done, client.base()));
+            is_all_there &= lane.shortfall.tell()?;
+        }
+        if let Some((url, lane)) = otlp.zip(to_otlp) {
+            let only =
+                lane.to.no_logs().map(|why| format!(", as spans only: it takes no log records ({why})"));
+            complain(&format!("{} outcomes were sent to {url}{}", lane.done, only.unwrap_or_default()));
+            lane.warnings.iter().for_each(|warning| complain(&format!("{url} says: {warning}")));
+            is_all_there &= lane.shortfall.tell()?;
+        }
+        Ok(match (interrupted, is_all_there) {
             (true, _) => Exit::Interrupted,
             (false, true) => Exit::Pass,
             (false, false) => Exit::NotWritten,
@@ -159,35 +173,43 @@ impl Ready {
 }
 
 /// One way out, and why it is closed if it is.
-#[derive(Debug)]
 struct Lane<T> {
     to: T,
     closed: Option<String>,
     done: u64,
+    /// What the other side had to say besides.
+    warnings: Vec<String>,
+    shortfall: Shortfall,
 }
 
+const MOST_WARNINGS: usize = 3;
+
 impl<T> Lane<T> {
-    fn new(to: T) -> Lane<T> {
-        Lane { to, closed: None, done: 0 }
+    fn new(to: T, shortfall: Shortfall) -> Lane<T> {
+        Lane { to, closed: None, done: 0, warnings: Vec::new(), shortfall }
+    }
+
+    fn lack(&mut self, annotations: &[Annotation], reason: &str) -> anyhow::Result<()> {
+        annotations.iter().try_for_each(|one| self.shortfall.add(&one.subject, reason))
     }
 }
 
 struct Delivery {
     runtime: Runtime,
+    interrupts: Interrupts,
     phoenix: Option<Lane<Writer>>,
     otlp: Option<Lane<Sender>>,
     interrupted: bool,
-    shortfall: Shortfall,
 }
 
 const INTERRUPTED: &str = "interrupted";
 
 impl Delivery {
-    fn add_to_phoenix(&mut self, annotation: Result<Annotation, NoTarget>) -> anyhow::Result<()> {
+    fn add_to_phoenix(&mut self, annotation: Result<Annotation, Unplaced>) -> anyhow::Result<()> {
         let Some(lane) = &mut self.phoenix else { return Ok(()) };
         match (annotation, &lane.closed) {
-            (Err(NoTarget(subject)), _) => self.shortfall.add("phoenix", &subject, NO_SPAN),
-            (Ok(annotation), Some(reason)) => self.shortfall.add("phoenix", &annotation.subject, reason),
+            (Err(Unplaced { subject, reason }), _) => lane.shortfall.add(&subject, reason),
+            (Ok(annotation), Some(reason)) => lane.shortfall.add(&annotation.subject, reason),
             (Ok(annotation), None) => match lane.to.add(annotation) {
                 true => self.write_phoenix(),
                 false => Ok(()),
@@ -198,18 +220,22 @@ impl Delivery {
     fn write_phoenix(&mut self) -> anyhow::Result<()> {
         let Some(lane) = &mut self.phoenix else { return Ok(()) };
         let waiting = lane.to.waiting();
-        let Some((batch, failed)) = until_interrupted(&self.runtime, lane.to.write()) else {
-            return self.interrupt("phoenix", &waiting);
+        if let Some(reason) = lane.closed.clone() {
+            lane.to.forget();
+            return lane.lack(&waiting, &reason);
+        }
+        let Some((batch, failed)) = self.interrupts.unless(&self.runtime, lane.to.write()) else {
+            lane.lack(&waiting, INTERRUPTED)?;
+            self.close();
+            return Ok(());
         };
         lane.done += batch.written as u64;
         for (annotation, reason) in batch.refused {
-            self.shortfall.add("phoenix", &annotation.subject, &about(&annotation, &reason))?;
+            lane.shortfall.add(&annotation.subject, &about(&annotation, &reason))?;
         }
         if let Some((error, unwritten)) = failed {
             let reason = error.to_string();
-            for annotation in unwritten {
-                self.shortfall.add("phoenix", &annotation.subject, &reason)?;
-            }
+            lane.lack(&unwritten, &reason)?;
             lane.closed = Some(reason);
         }
         Ok(())
@@ -218,15 +244,15 @@ impl Delivery {
     fn add_to_otlp(
         &mut self,
         project: Option<&str>,
-        annotation: Result<Annotation, NoTarget>,
+        annotation: Result<Annotation, Unplaced>,
     ) -> anyhow::Result<()> {
         if self.otlp.as_ref().is_some_and(|lane| lane.closed.is_none() && lane.to.is_due(project)) {
             self.write_otlp()?;
         }
         let Some(lane) = &mut self.otlp else { return Ok(()) };
         match (annotation, &lane.closed) {
-            (Err(NoTarget(subject)), _) => self.shortfall.add("otlp", &subject, NO_SPAN),
-            (Ok(annotation), Some(reason)) => self.shortfall.add("otlp", &annotation.subject, reason),
+            (Err(Unplaced { subject, reason }), _) => lane.shortfall.add(&subject, reason),
+            (Ok(annotation), Some(reason)) => lane.shortfall.add(&annotation.subject, reason),
             (Ok(annotation), None) => {
                 lane.to.add(project, annotation);
                 Ok(())
@@ -237,19 +263,24 @@ impl Delivery {
     fn write_otlp(&mut self) -> anyhow::Result<()> {
         let Some(lane) = &mut self.otlp else { return Ok(()) };
         let waiting = lane.to.waiting();
-        match until_interrupted(&self.runtime, lane.to.send()) {
-            None => return self.interrupt("otlp", &waiting),
+        if let Some(reason) = lane.closed.clone() {
+            lane.to.forget();
+            return lane.lack(&waiting, &reason);
+        }
+        match self.interrupts.unless(&self.runtime, lane.to.send()) {
+            None => {
+                lane.lack(&waiting, INTERRUPTED)?;
+                self.close();
+            }
             Some(Ok(sent)) => {
                 lane.done += sent.taken as u64;
-                for (count, reason) in sent.rejected {
-                    self.shortfall.reject(count, &reason)?;
-                }
+                let room = MOST_WARNINGS.saturating_sub(lane.warnings.len());
+                lane.warnings.extend(sent.warnings.into_iter().take(room));
+                lane.shortfall.reject(sent.rejected as u64, &sent.reasons)?;
             }
             Some(Err((error, unsent))) => {
                 let reason = error.to_string();
-                for annotation in unsent {
-                    self.shortfall.add("otlp", &annotation.subject, &reason)?;
-                }
+                lane.lack(&unsent, &reason)?;
                 lane.closed = Some(reason);
             }
         }
@@ -257,7 +288,7 @@ impl Delivery {
     }
 
     /// Closes every way out; what was on its way may be there or not, and sending it again does no harm.
-    fn interrupt(&mut self, to: &'static str, on_their_way: &[Annotation]) -> anyhow::Result<()> {
+    fn close(&mut self) {
         self.interrupted = true;
         if let Some(lane) = &mut self.phoenix {
             lane.closed.get_or_insert_with(|| INTERRUPTED.to_owned());
@@ -265,11 +296,8 @@ impl Delivery {
         if let Some(lane) = &mut self.otlp {
             lane.closed.get_or_insert_with(|| INTERRUPTED.to_owned());
         }
-        on_their_way.iter().try_for_each(|one| self.shortfall.add(to, &one.subject, INTERRUPTED))
     }
 }
-
-const NO_SPAN: &str = "it is about no span: its source has none";
 
 fn about(annotation: &Annotation, reason: &str) -> String {
     match &annotation.target {
@@ -278,96 +306,30 @@ fn about(annotation: &Annotation, reason: &str) -> String {
     }
 }
 
-/// `None` when somebody pressed Ctrl-C, or the system wants us to end.
-fn until_interrupted<T>(runtime: &Runtime, work: impl Future<Output = T>) -> Option<T> {
-    use tokio::signal::unix::{SignalKind, signal};
-    runtime.block_on(async {
-        let terminated = async {
-            match signal(SignalKind::terminate()) {
-                Ok(mut terminate) => terminate.recv().await,
-                Err(_) => std::future::pending().await,
+/// Ctrl-C, and what a system sends before it kills; also when they come between two pieces of work.
+struct Interrupts {
+    pressed: Signal,
+    terminated: Signal,
+}
+
+impl Interrupts {
+    fn listen(runtime: &Runtime) -> std::io::Result<Interrupts> {
+        let _inside = runtime.enter();
+        Ok(Interrupts {
+            pressed: signal(SignalKind::interrupt())?,
+            terminated: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Does the work; `None` when it was interrupted.
+    fn unless<T>(&mut self, runtime: &Runtime, work: impl Future<Output = T>) -> Option<T> {
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = self.pressed.recv() => None,
+                _ = self.terminated.recv() => None,
+                done = work => Some(done),
             }
-        };
-        tokio::select! {
-            done = work => Some(done),
-            _ = tokio::signal::ctrl_c() => None,
-            _ = terminated => None,
-        }
-    })
-}
-
-/// What could not be written: a few on the terminal, all of them in the run's folder.
-struct Shortfall {
-    path: PathBuf,
-    log: Option<Log>,
-    count: u64,
-    shown: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Line<'l> {
-    to: &'l str,
-    #[serde(flatten)]
-    subject: Option<&'l Subject>,
-    reason: &'l str,
-}
-
-const SHOWN: usize = 10;
-const WRITE_EVERY: usize = 1 << 20;
-
-impl Shortfall {
-    fn new(folder: &RunFolder) -> Shortfall {
-        let path = folder.path().join("unwritten.jsonl");
-        // What is said there is about the last time.
-        let _ = std::fs::remove_file(&path);
-        Shortfall { path, log: None, count: 0, shown: Vec::new() }
-    }
-
-    fn add(&mut self, to: &str, subject: &Subject, reason: &str) -> anyhow::Result<()> {
-        self.count += 1;
-        if self.shown.len() < SHOWN {
-            self.shown.push(format!("not written to {to}: {subject}: {reason}"));
-        }
-        self.write(&Line { to, subject: Some(subject), reason })
-    }
-
-    /// What a backend says of a batch as a whole.
-    fn reject(&mut self, count: u64, reason: &str) -> anyhow::Result<()> {
-        self.count += count;
-        let reason = format!("{count} {reason}");
-        if self.shown.len() < SHOWN {
-            self.shown.push(format!("not taken over OTLP: {reason}"));
-        }
-        self.write(&Line { to: "otlp", subject: None, reason: &reason })
-    }
-
-    fn write(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
-        let log = match &mut self.log {
-            Some(log) => log,
-            None => self.log.insert(Log::open(&self.path)?),
-        };
-        log.add(line)?;
-        if log.buffered() > WRITE_EVERY {
-            log.write()?;
-        }
-        Ok(())
-    }
-
-    /// Says what is missing; true when nothing is.
-    fn tell(mut self, run_id: &str) -> anyhow::Result<bool> {
-        if let Some(log) = &mut self.log {
-            log.write()?;
-        }
-        self.shown.iter().for_each(|line| complain(line));
-        if self.log.is_none() {
-            return Ok(self.count == 0);
-        }
-        complain(&format!(
-            "{} outcomes could not be written, all listed in {}; `gradus report {run_id}` with the same --log-to option \
-             writes them again",
-            self.count,
-            self.path.display()
-        ));
-        Ok(self.count == 0)
+        })
     }
 }

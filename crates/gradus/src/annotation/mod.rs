@@ -1,7 +1,11 @@
 //! Outcomes as annotations: what is said, by whom, of which span. How they travel is the business of `phoenix` and
-//! `carrier`.
+//! `carrier`; `serve` shows them in the same form.
 
-use std::collections::{BTreeMap, HashMap};
+mod places;
+
+pub(crate) use places::{IDENTIFIER, Place, Places};
+
+use std::collections::BTreeMap;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::{OFFLINE, RULES};
@@ -9,7 +13,7 @@ use gradus_eval::outcome::OutcomeLine;
 use gradus_eval::run::{EvaluatorRecord, RunRecord};
 use serde_json::{Map, Value as Json};
 
-use crate::config::{PhoenixSection, TrajectoryTarget};
+use crate::config::PhoenixSection;
 
 /// One thing that is said of a span or a trace.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,9 +73,15 @@ impl std::fmt::Display for Subject {
     }
 }
 
-/// An outcome that is about no span.
+/// An outcome that no annotation can be made of, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NoTarget(pub(crate) Subject);
+pub(crate) struct Unplaced {
+    pub(crate) subject: Subject,
+    pub(crate) reason: &'static str,
+}
+
+const NO_SPAN: &str = "it is about no span: its source has none";
+const UNKNOWN_EVALUATOR: &str = "the run does not say what this evaluation is";
 
 /// Refuses names that cannot be, or that would make two evaluations one.
 pub(crate) fn check_names(
@@ -101,28 +111,59 @@ fn name_of<'a>(evaluator: &'a EvaluatorRecord, names: &'a BTreeMap<String, Strin
 /// Phoenix keeps this one for people's notes.
 const RESERVED: &str = "note";
 
+/// What an outcome says, at its place. The same wherever it is shown.
+pub(crate) fn annotation(name: &str, outcome: &OutcomeLine, place: &Place) -> Annotation {
+    let is_code = matches!(&*outcome.judge, OFFLINE | RULES);
+    let kind = serde_json::to_value(outcome.outcome).unwrap_or_default();
+    let mut metadata = Map::new();
+    metadata.insert("evaluator".to_owned(), outcome.evaluator.to_string().into());
+    metadata.insert("judge".to_owned(), outcome.judge.to_string().into());
+    metadata.insert("rubric_hash".to_owned(), outcome.rubric_hash.to_string().into());
+    metadata.insert("run_id".to_owned(), outcome.run_id.to_string().into());
+    metadata.insert("trajectory_id".to_owned(), outcome.trajectory_id.to_string().into());
+    metadata.insert("step".to_owned(), outcome.step_index.into());
+    metadata.insert("outcome".to_owned(), kind);
+    if !outcome.evidence.is_empty() {
+        metadata.insert("evidence".to_owned(), outcome.evidence.clone().into());
+    }
+    let scored = outcome.is_scored();
+    Annotation {
+        name: name.to_owned(),
+        annotator: if is_code { AnnotatorKind::Code } else { AnnotatorKind::Llm },
+        target: place.target.clone(),
+        identifier: place.identifier.clone(),
+        label: outcome.label.clone().filter(|_| scored),
+        score: outcome.score.filter(|score| scored && score.is_finite()),
+        explanation: if scored { outcome.explanation.clone() } else { outcome.reason.clone() },
+        metadata,
+        subject: Subject::of(outcome),
+    }
+}
+
+impl Subject {
+    fn of(outcome: &OutcomeLine) -> Subject {
+        Subject {
+            trajectory_id: outcome.trajectory_id.to_string(),
+            step_index: outcome.step_index,
+            evaluator: outcome.evaluator.to_string(),
+        }
+    }
+}
+
 /// Makes annotations of a run's outcomes, trajectory by trajectory, in the run's order.
 #[derive(Debug)]
 pub(crate) struct Annotations {
-    run_id: String,
     evaluators: Vec<EvaluatorRecord>,
     names: BTreeMap<String, String>,
-    trajectory_target: TrajectoryTarget,
-    /// How many calls and trajectories each span or trace has been the target of so far.
-    taken: HashMap<(bool, Target), u32>,
+    places: Places,
 }
-
-/// What all identifiers begin with.
-const IDENTIFIER: &str = "gradus";
 
 impl Annotations {
     pub(crate) fn new(record: &RunRecord, settings: &PhoenixSection) -> Annotations {
         Annotations {
-            run_id: record.run_id.clone(),
             evaluators: record.evaluators.clone(),
             names: settings.names.clone(),
-            trajectory_target: settings.trajectory_target,
-            taken: HashMap::new(),
+            places: Places::new(settings.trajectory_target),
         }
     }
 
@@ -131,95 +172,23 @@ impl Annotations {
         &mut self,
         trajectory: &Trajectory,
         outcomes: &[OutcomeLine],
-    ) -> Vec<Result<Annotation, NoTarget>> {
-        // Numbers go by the steps that are there, not by those that were judged: they stay when less or more is judged.
-        let steps: Vec<Option<(Target, u32)>> = (0..trajectory.steps.len())
-            .map(|at| step_target(trajectory, at).map(|target| self.numbered(true, target)))
-            .collect();
-        let whole = self.whole_target(trajectory).map(|target| self.numbered(false, target));
-        let found = outcomes.iter().filter_map(|outcome| {
-            let evaluator = self.evaluators.iter().find(|known| *known.name == *outcome.evaluator)?;
-            let target = match outcome.step_index {
-                Some(index) => {
-                    let at = trajectory.steps.iter().position(|step| step.index == index);
-                    at.and_then(|at| steps[at].clone())
-                }
-                None => whole.clone(),
-            };
-            Some(self.annotation(evaluator, trajectory, outcome, target))
+    ) -> Vec<Result<Annotation, Unplaced>> {
+        let placed = self.places.of(trajectory);
+        let made = outcomes.iter().map(|outcome| {
+            let unplaced = |reason| Unplaced { subject: Subject::of(outcome), reason };
+            let evaluator = self.evaluators.iter().find(|known| *known.name == *outcome.evaluator);
+            let evaluator = evaluator.ok_or_else(|| unplaced(UNKNOWN_EVALUATOR))?;
+            let place = placed.of(outcome.step_index).ok_or_else(|| unplaced(NO_SPAN))?;
+            Ok(annotation(name_of(evaluator, &self.names), outcome, place))
         });
-        found.collect()
+        made.collect()
     }
-
-    fn annotation(
-        &self,
-        evaluator: &EvaluatorRecord,
-        trajectory: &Trajectory,
-        outcome: &OutcomeLine,
-        target: Option<(Target, u32)>,
-    ) -> Result<Annotation, NoTarget> {
-        let subject = Subject {
-            trajectory_id: trajectory.trajectory_id.clone(),
-            step_index: outcome.step_index,
-            evaluator: evaluator.name.clone(),
-        };
-        let Some((target, number)) = target else { return Err(NoTarget(subject)) };
-        let is_code = matches!(&*outcome.judge, OFFLINE | RULES);
-        let kind = serde_json::to_value(outcome.outcome).unwrap_or_default();
-        let mut metadata = Map::new();
-        metadata.insert("evaluator".to_owned(), evaluator.name.clone().into());
-        metadata.insert("judge".to_owned(), outcome.judge.to_string().into());
-        metadata.insert("rubric_hash".to_owned(), outcome.rubric_hash.to_string().into());
-        metadata.insert("run_id".to_owned(), self.run_id.clone().into());
-        metadata.insert("trajectory_id".to_owned(), trajectory.trajectory_id.clone().into());
-        metadata.insert("step".to_owned(), outcome.step_index.into());
-        metadata.insert("outcome".to_owned(), kind);
-        if !outcome.evidence.is_empty() {
-            metadata.insert("evidence".to_owned(), outcome.evidence.clone().into());
-        }
-        let scored = outcome.is_scored();
-        Ok(Annotation {
-            name: name_of(evaluator, &self.names).to_owned(),
-            annotator: if is_code { AnnotatorKind::Code } else { AnnotatorKind::Llm },
-            target,
-            identifier: if number == 1 { IDENTIFIER.to_owned() } else { format!("{IDENTIFIER}:{number}") },
-            label: outcome.label.clone().filter(|_| scored),
-            score: outcome.score.filter(|score| scored && score.is_finite()),
-            explanation: if scored { outcome.explanation.clone() } else { outcome.reason.clone() },
-            metadata,
-            subject,
-        })
-    }
-
-    fn numbered(&mut self, is_step: bool, target: Target) -> (Target, u32) {
-        let taken = self.taken.entry((is_step, target.clone())).or_default();
-        *taken += 1;
-        (target, *taken)
-    }
-
-    fn whole_target(&self, trajectory: &Trajectory) -> Option<Target> {
-        let trace_id = trajectory.trace_ids.first()?.clone();
-        match self.trajectory_target {
-            TrajectoryTarget::Trace => Some(Target::Trace { trace_id }),
-            TrajectoryTarget::Span => {
-                Some(Target::Span { trace_id, span_id: trajectory.root_span_id.clone()? })
-            }
-        }
-    }
-}
-
-/// The model call that held the thought; where there is none, the tool's span, and where there is no span of the step
-/// at all, that of the whole request.
-fn step_target(trajectory: &Trajectory, at: usize) -> Option<Target> {
-    let step = &trajectory.steps[at];
-    let span_id = step.span_ids.first().or(trajectory.root_span_id.as_ref())?.clone();
-    let trace_id = step.trace_id.as_ref().or(trajectory.trace_ids.first())?.clone();
-    Some(Target::Span { trace_id, span_id })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::TrajectoryTarget;
     use gradus_core::trajectory::Step;
     use gradus_eval::outcome::OutcomeKind;
     use gradus_eval::run::RunState;
@@ -291,8 +260,8 @@ mod tests {
         }
     }
 
-    fn places(found: &[Result<Annotation, NoTarget>]) -> Vec<(String, String)> {
-        let place = |one: &Result<Annotation, NoTarget>| match one.as_ref().expect("a target") {
+    fn places(found: &[Result<Annotation, Unplaced>]) -> Vec<(String, String)> {
+        let place = |one: &Result<Annotation, Unplaced>| match one.as_ref().expect("a target") {
             Annotation { target: Target::Span { span_id, .. }, identifier, .. } => {
                 (span_id.clone(), identifier.clone())
             }
@@ -361,8 +330,14 @@ mod tests {
         assert_eq!((found.name.as_str(), found.annotator), ("Way", AnnotatorKind::Code));
         assert_eq!(found.target, Target::Trace { trace_id: "t1".to_owned() });
         let document = Trajectory { trajectory_id: "d".to_owned(), ..Trajectory::default() };
-        let found = annotations.of(&document, &[outcome("path", None, OutcomeKind::Scored)]).remove(0);
-        assert_eq!(found.expect_err("no span").0.to_string(), "path of d");
+        let of_document =
+            OutcomeLine { trajectory_id: "d".into(), ..outcome("path", None, OutcomeKind::Scored) };
+        let found = annotations.of(&document, &[of_document]).remove(0);
+        let unplaced = found.expect_err("no span");
+        assert_eq!((unplaced.subject.to_string().as_str(), unplaced.reason), ("path of d", NO_SPAN));
+        let found =
+            annotations.of(&trajectory("t", &[]), &[outcome("gone", None, OutcomeKind::Scored)]).remove(0);
+        assert_eq!(found.expect_err("nobody knows it").reason, UNKNOWN_EVALUATOR);
         assert!(check_names(&record().evaluators, &settings.names).is_ok());
         for (name, wrong) in [("path", "tool Eval"), ("path", "note"), ("tool", " ")] {
             let names = BTreeMap::from([(name.to_owned(), wrong.to_owned())]);

@@ -1,0 +1,191 @@
+//! How far a judge and people agree: Cohen's kappa, which counts only what goes beyond chance, with its 95 % interval.
+//!
+//! Labels of one trajectory hang together, and a few labels prove little. So the variance is that of the estimate's
+//! influences, summed up by trajectory (for independent labels it is the one of Fleiss, Cohen and Everitt), and the interval
+//! is Wilson's for the share of agreement, with as many observations as have that variance, carried over to kappa. Where
+//! all agree it does not claim certainty.
+
+use std::collections::HashMap;
+
+use crate::interval::{Interval, student_quantile, wilson_of};
+
+/// What the judge and a person said of the same thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair<'l> {
+    pub judge: &'l str,
+    pub person: &'l str,
+    /// The trajectory that it is about, by any number that is its own.
+    pub trajectory: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Agreement {
+    pub count: u64,
+    pub agreed: u64,
+    pub trajectories: u64,
+    /// `None` when there is nothing to compare, or when only one label was ever given: then chance explains everything.
+    pub kappa: Option<f64>,
+    pub interval: Option<Interval>,
+}
+
+pub fn agreement(pairs: &[Pair<'_>]) -> Agreement {
+    let count = pairs.len() as f64;
+    let agreed = pairs.iter().filter(|pair| pair.judge == pair.person).count();
+    let mut by_judge: HashMap<&str, f64> = HashMap::new();
+    let mut by_person: HashMap<&str, f64> = HashMap::new();
+    for pair in pairs {
+        *by_judge.entry(pair.judge).or_default() += 1.0 / count;
+        *by_person.entry(pair.person).or_default() += 1.0 / count;
+    }
+    let share = |shares: &HashMap<&str, f64>, label: &str| shares.get(label).copied().unwrap_or(0.0);
+    let chance: f64 = by_judge.iter().map(|(label, own)| own * share(&by_person, label)).sum();
+    let observed = agreed as f64 / count;
+    // What each label moves kappa by, all labels of a trajectory together, and how many there are of them.
+    let mut clusters: HashMap<i64, (f64, f64)> = HashMap::new();
+    for pair in pairs {
+        let (influence, size) = clusters.entry(pair.trajectory).or_default();
+        let expected = share(&by_person, pair.judge) + share(&by_judge, pair.person) - 2.0 * chance;
+        let hit = f64::from(u8::from(pair.judge == pair.person)) - observed;
+        *influence += (hit * (1.0 - chance) - (1.0 - observed) * expected) / (1.0 - chance).powi(2);
+        *size += 1.0;
+    }
+    let known = Agreement {
+        count: pairs.len() as u64,
+        agreed: agreed as u64,
+        trajectories: clusters.len() as u64,
+        ..Agreement::default()
+    };
+    if pairs.is_empty() || 1.0 - chance < 1e-9 {
+        return known;
+    }
+    let carry = |share: f64| (share - chance) / (1.0 - chance);
+    let groups = count * count / clusters.values().map(|(_, size)| size * size).sum::<f64>();
+    let spread = observed * (1.0 - observed);
+    let (effective, quantile) = if spread <= f64::EPSILON {
+        // All agree, or none: nothing shows how much trajectories differ, so each counts once.
+        (groups, student_quantile((groups - 1.0).max(1.0)))
+    } else if groups < 1.5 {
+        (1.0, student_quantile(1.0))
+    } else {
+        let squares: f64 = clusters.values().map(|(influence, _)| influence * influence).sum();
+        let variance = groups / (groups - 1.0) * squares / (count * count);
+        // Trajectories that differ less than chance do so by chance.
+        let effective = spread / ((1.0 - chance).powi(2) * variance.max(f64::MIN_POSITIVE));
+        (effective.clamp(1.0, count), student_quantile(groups - 1.0))
+    };
+    let unit = wilson_of(observed, effective, quantile);
+    Agreement {
+        kappa: Some(carry(observed)),
+        interval: Some(Interval { low: carry(unit.low).max(-1.0), high: carry(unit.high) }),
+        ..known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table of so many pairs, each of its own trajectory: yes and yes, yes and no, no and yes, no and no.
+    fn table(counts: [usize; 4]) -> Vec<Pair<'static>> {
+        let cells = [("yes", "yes"), ("yes", "no"), ("no", "yes"), ("no", "no")];
+        let all = cells.into_iter().zip(counts).flat_map(|(cell, count)| std::iter::repeat_n(cell, count));
+        all.zip(0..).map(|((judge, person), trajectory)| Pair { judge, person, trajectory }).collect()
+    }
+
+    #[test]
+    fn kappa_is_what_goes_beyond_chance() {
+        let known = agreement(&table([20, 5, 10, 15]));
+        assert!((known.kappa.unwrap() - 0.4).abs() < 1e-12, "{known:?}");
+        assert_eq!((known.count, known.agreed, known.trajectories), (50, 35, 50));
+        let worse = agreement(&table([5, 20, 20, 5]));
+        assert!(worse.kappa.unwrap() < 0.0 && worse.interval.unwrap().high < 0.0, "{worse:?}");
+        let none = agreement(&table([10, 10, 10, 10]));
+        let Interval { low, high } = none.interval.unwrap();
+        assert!(none.kappa.unwrap().abs() < 1e-12 && low < -0.2 && high > 0.2, "{none:?}");
+    }
+
+    #[test]
+    fn independent_labels_have_the_variance_of_fleiss_cohen_and_everitt() {
+        for counts in [[20, 5, 10, 15], [40, 9, 6, 45], [88, 10, 14, 10]] {
+            let n: f64 = counts.iter().sum::<usize>() as f64;
+            let p = counts.map(|count| count as f64 / n);
+            let (rows, columns) = ([p[0] + p[1], p[2] + p[3]], [p[0] + p[2], p[1] + p[3]]);
+            let (po, pe) = (p[0] + p[3], rows[0] * columns[0] + rows[1] * columns[1]);
+            let diagonal: f64 = [(p[0], 0), (p[3], 1)]
+                .iter()
+                .map(|(share, at)| share * ((1.0 - pe) - (rows[*at] + columns[*at]) * (1.0 - po)).powi(2))
+                .sum();
+            let others = p[1] * (columns[0] + rows[1]).powi(2) + p[2] * (columns[1] + rows[0]).powi(2);
+            let variance = (diagonal + (1.0 - po).powi(2) * others - (po * pe - 2.0 * pe + po).powi(2))
+                / (n * (1.0 - pe).powi(4));
+            let wanted = po * (1.0 - po) / ((1.0 - pe).powi(2) * variance * n / (n - 1.0));
+            let unit = wilson_of(po, wanted.clamp(1.0, n), student_quantile(n - 1.0));
+            let found = agreement(&table(counts)).interval.unwrap();
+            assert!((found.low - (unit.low - pe) / (1.0 - pe)).abs() < 1e-9, "{counts:?}");
+            assert!((found.high - (unit.high - pe) / (1.0 - pe)).abs() < 1e-9, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn steps_of_one_trajectory_say_less_than_as_many_trajectories() {
+        let single = table([20, 5, 10, 15]);
+        let mut together = Vec::new();
+        for pair in &single {
+            together.extend(std::iter::repeat_n(*pair, 4));
+        }
+        let (one, four) = (agreement(&single), agreement(&together));
+        assert!((one.kappa.unwrap() - four.kappa.unwrap()).abs() < 1e-12);
+        let width = |known: &Agreement| known.interval.map(|interval| interval.high - interval.low).unwrap();
+        assert!((width(&one) / width(&four) - 1.0).abs() < 0.05, "{} {}", width(&one), width(&four));
+    }
+
+    #[test]
+    fn few_labels_prove_little_and_one_label_nothing() {
+        let few = agreement(&table([2, 0, 0, 2]));
+        assert_eq!(few.kappa, Some(1.0));
+        assert!(few.interval.unwrap().low < 0.5, "{few:?}");
+        let many = agreement(&table([200, 0, 0, 200]));
+        assert!(many.interval.unwrap().low > 0.9, "{many:?}");
+        assert_eq!(agreement(&table([9, 0, 0, 0])).kappa, None);
+        assert_eq!(agreement(&[]), Agreement::default());
+        let alone = agreement(&[Pair { judge: "a", person: "b", trajectory: 1 }]);
+        assert_eq!(alone.kappa, Some(0.0));
+        assert!(alone.interval.unwrap().high > 0.5, "{alone:?}");
+    }
+
+    #[test]
+    fn the_interval_holds_the_truth_about_as_often_as_it_says() {
+        // Judge and person agree with the truth independently of each other, in clusters of up to three labels.
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let mut draw = move || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let (is_yes, right) = (0.7, 0.9);
+        // The same for both: how often they say yes, and how often they agree.
+        let yes = is_yes * right + (1.0 - is_yes) * (1.0 - right);
+        let agree = right * right + (1.0 - right) * (1.0 - right);
+        let chance = yes * yes + (1.0 - yes) * (1.0 - yes);
+        let truth = (agree - chance) / (1.0 - chance);
+        for trajectories in [15, 60] {
+            let mut held = 0;
+            let rounds = 2_000;
+            for _ in 0..rounds {
+                let mut pairs = Vec::new();
+                for trajectory in 0..trajectories {
+                    for _ in 0..1 + trajectory % 3 {
+                        let fact = draw() < is_yes;
+                        let mut say = || if (draw() < right) == fact { "yes" } else { "no" };
+                        pairs.push(Pair { judge: say(), person: say(), trajectory });
+                    }
+                }
+                let Interval { low, high } = agreement(&pairs).interval.unwrap();
+                held += i32::from((low..=high).contains(&truth));
+            }
+            let share = f64::from(held) / f64::from(rounds);
+            assert!((0.92..=0.99).contains(&share), "{trajectories} trajectories: {share}");
+        }
+    }
+}

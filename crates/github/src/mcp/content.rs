@@ -1,0 +1,77 @@
+//! What a server answers, as an agent sees it: text, and of all else what it is.
+
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+
+use crate::tools::{Observation, cut};
+
+/// What an answer shows at most, in bytes.
+const MOST_TEXT: usize = 100_000;
+const MOST_LINE: usize = 300;
+
+pub(super) fn observation(result: CallToolResult) -> Observation {
+    let blocks: Vec<_> = result.content.iter().map(block).collect();
+    let text = match (blocks.is_empty(), result.structured_content) {
+        (true, Some(value)) => value.to_string(),
+        _ => blocks.join("\n"),
+    };
+    Observation { text: cut(&text, MOST_TEXT), is_error: result.is_error == Some(true), retry_after: None }
+}
+
+fn block(block: &ContentBlock) -> String {
+    let binary =
+        |kind: &str, mime: &str, data: &str| format!("[{kind}, {mime}, {} bytes]", data.len() / 4 * 3);
+    match block {
+        ContentBlock::Text(one) => one.text.clone(),
+        ContentBlock::Image(one) => binary("an image", &one.mime_type, &one.data),
+        ContentBlock::Audio(one) => binary("a sound", &one.mime_type, &one.data),
+        ContentBlock::Resource(one) => match &one.resource {
+            ResourceContents::TextResourceContents { uri, text, .. } => format!("[{uri}]\n{text}"),
+            ResourceContents::BlobResourceContents { uri, blob, .. } => binary(uri, "binary", blob),
+            _ => "[a resource of an unknown kind]".to_owned(),
+        },
+        ContentBlock::ResourceLink(one) => format!("[a link to {}: {}]", one.name, one.uri),
+        _ => "[something of an unknown kind]".to_owned(),
+    }
+}
+
+/// Fit for a message of ours: short, and without control characters.
+pub(super) fn one_line(text: &str) -> String {
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    cut(plain.trim(), MOST_LINE)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen(result: serde_json::Value) -> Observation {
+        observation(serde_json::from_value(result).unwrap())
+    }
+
+    #[test]
+    fn all_kinds_of_content() {
+        let result = seen(json!({"content": [
+            {"type": "text", "text": "one"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "audio", "data": "AAAAAAAA", "mimeType": "audio/wav"},
+            {"type": "resource", "resource": {"uri": "file:///a", "text": "two"}},
+            {"type": "resource_link", "uri": "file:///b", "name": "b"},
+        ]}));
+        assert_eq!(
+            result.text,
+            "one\n[an image, image/png, 3 bytes]\n[a sound, audio/wav, 6 bytes]\n[file:///a]\ntwo\n[a link to b: file:///b]"
+        );
+        assert!(!result.is_error);
+        let result = seen(json!({"content": [], "structuredContent": {"n": 1}, "isError": true}));
+        assert_eq!((result.text.as_str(), result.is_error), ("{\"n\":1}", true));
+        let long = seen(json!({"content": [{"type": "text", "text": "x".repeat(200_000)}]}));
+        assert!(long.text.ends_with("[cut: 100000 of 200000 bytes are shown]"));
+    }
+
+    #[test]
+    fn messages_are_one_plain_line() {
+        assert_eq!(one_line("\u{1b}[31mred\r\nnext\n"), "[31mred  next");
+    }
+}

@@ -1,0 +1,287 @@
+//! Tools of other programs, over the Model Context Protocol: any server that is started as a command or listens at an
+//! address. What such a server says is as hostile as a web page: it is bounded, and never shown raw.
+
+mod content;
+mod process;
+mod server;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gradus_llm::ToolDefinition;
+use rmcp::model::{
+    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams,
+    ToolAnnotations,
+};
+use rmcp::service::RunningService;
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{RoleClient, ServiceError, ServiceExt as _};
+use serde_json::{Value, json};
+
+use crate::tools::{BoxFuture, Effect, Limits, Observation, Tool, ToolBox};
+
+use process::LastWords;
+pub use server::{BadServer, McpServer};
+
+/// How long a server may take to start, and to answer a call.
+pub const MCP_TIMEOUT: Duration = Duration::from_secs(60);
+/// More tools than a model could choose from.
+const MOST_TOOLS: usize = 500;
+const MOST_PAGES: usize = 50;
+const MOST_DESCRIPTION: usize = 4_000;
+
+/// The tools of one server, which lives as long as this does.
+pub struct McpTools {
+    name: String,
+    service: RunningService<RoleClient, ClientConfig>,
+    last_words: LastWords,
+    limits: Limits,
+    timeout: Duration,
+    /// With the names they have over there.
+    offered: Vec<String>,
+    tools: Vec<Tool>,
+    /// Those that the limits do not allow.
+    kept_back: Vec<(String, Effect)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum McpError {
+    #[error("the MCP server {server} cannot be started: {reason}")]
+    Start { server: String, reason: String },
+    #[error("{server} does not answer as an MCP server: {reason}")]
+    Handshake { server: String, reason: String },
+    #[error("the MCP server {server} did not answer within {} s", timeout.as_secs_f64())]
+    Silent { server: String, timeout: Duration },
+    #[error("the MCP server {server} offers no tools{why}")]
+    NoTools { server: String, why: &'static str },
+}
+
+impl fmt::Debug for McpTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpTools")
+            .field("name", &self.name)
+            .field("tools", &self.tools.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl McpTools {
+    /// Starts or finds the server and asks for its tools. Of the limits, families are GitHub's and mean nothing here.
+    pub async fn connect(
+        server: &McpServer,
+        limits: Limits,
+        timeout: Duration,
+    ) -> Result<McpTools, McpError> {
+        let shown = server.to_string();
+        let silent = |_| McpError::Silent { server: shown.clone(), timeout };
+        tokio::time::timeout(timeout, connect(server, limits, timeout)).await.map_err(silent)?
+    }
+
+    /// What the server calls itself.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn carry_out(&self, name: &str, arguments: &Value) -> Observation {
+        let Some(at) = self.tools.iter().position(|tool| &*tool.definition.name == name) else {
+            let message = ToolBox::kept_back(self, name);
+            return failed(&message.unwrap_or_else(|| format!("there is no tool called {name:?}")), false);
+        };
+        let mut params = CallToolRequestParams::new(self.offered[at].clone());
+        match arguments {
+            Value::Object(fields) => params = params.with_arguments(fields.clone()),
+            Value::Null => {}
+            _ => return failed("the arguments: expected a JSON object", false),
+        }
+        let is_write = self.tools[at].effect != Effect::Read;
+        match tokio::time::timeout(self.timeout, self.service.call_tool(params)).await {
+            Ok(Ok(result)) => content::observation(result),
+            Ok(Err(ServiceError::McpError(error))) => failed(&content::one_line(&error.message), false),
+            Ok(Err(ServiceError::TransportClosed)) => {
+                let said = self.last_words.last_line();
+                let said = if said.is_empty() { said } else { format!(" (it said: {said})") };
+                failed(&format!("the MCP server {} has ended{said}", self.name), is_write)
+            }
+            Ok(Err(error)) => {
+                let reason = content::one_line(&error.to_string());
+                failed(&format!("the MCP server {} did not answer: {reason}", self.name), is_write)
+            }
+            Err(_) => {
+                let seconds = self.timeout.as_secs_f64();
+                failed(&format!("the MCP server {} did not answer within {seconds} s", self.name), is_write)
+            }
+        }
+    }
+}
+
+impl ToolBox for McpTools {
+    fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    fn kept_back(&self, name: &str) -> Option<String> {
+        let (_, effect) = self.kept_back.iter().find(|(one, _)| one == name)?;
+        let refusal = self.limits.refusal(name, *effect);
+        Some(refusal.unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")))
+    }
+
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
+        Box::pin(self.carry_out(name, arguments))
+    }
+}
+
+fn failed(message: &str, is_write: bool) -> Observation {
+    let mut seen = json!({"error": message});
+    if is_write {
+        seen["note"] = crate::tools::CARRIED_OUT.into();
+    }
+    Observation { text: seen.to_string(), is_error: true, retry_after: None }
+}
+
+async fn connect(server: &McpServer, limits: Limits, timeout: Duration) -> Result<McpTools, McpError> {
+    let shown = server.to_string();
+    let client = ClientConfig::new(
+        ClientCapabilities::default(),
+        Implementation::new("gradus", env!("CARGO_PKG_VERSION")),
+    );
+    let (service, last_words) = match server {
+        McpServer::Command { .. } => {
+            let (transport, last_words) = process::start(server)
+                .map_err(|error| McpError::Start { server: shown.clone(), reason: error.to_string() })?;
+            (client.serve(transport).await, last_words)
+        }
+        McpServer::Http { url, token } => {
+            let http = http_client().map_err(|reason| McpError::Start { server: shown.clone(), reason })?;
+            let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+            config.auth_header.clone_from(token);
+            let transport = StreamableHttpClientTransport::with_client(http, config);
+            (client.serve(transport).await, LastWords::default())
+        }
+    };
+    let service = match service {
+        Ok(service) => service,
+        Err(error) => {
+            let mut reason = content::one_line(&error.to_string());
+            // Programs say why they end after they closed the door.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let said = last_words.last_line();
+            if !said.is_empty() {
+                reason = format!("{reason} (it said: {said})");
+            }
+            return Err(McpError::Handshake { server: shown, reason });
+        }
+    };
+    let listed = list(&service).await.map_err(|error| McpError::Handshake {
+        server: shown.clone(),
+        reason: content::one_line(&error.to_string()),
+    })?;
+    let name = match service.peer_info().and_then(|info| info.server_info.clone()) {
+        Some(info) if !info.name.is_empty() => plain_name(&info.name, 24),
+        _ => server.short_name(),
+    };
+    let is_empty = listed.is_empty();
+    let (mut offered, mut tools, mut kept_back) = (Vec::new(), Vec::new(), Vec::new());
+    for tool in listed {
+        let effect = effect(tool.annotations.as_ref());
+        let name = plain_name(&tool.name, 64);
+        if !limits.offers_any(&name, effect) {
+            kept_back.push((name, effect));
+            continue;
+        }
+        let description = tool.description.as_deref().unwrap_or_default();
+        let definition = ToolDefinition {
+            name: Arc::from(unique(name, &tools)),
+            description: Arc::from(crate::tools::cut(description, MOST_DESCRIPTION)),
+            parameters: Arc::new(Value::Object(tool.input_schema.as_ref().clone())),
+        };
+        offered.push(tool.name.into_owned());
+        tools.push(Tool { definition, effect });
+    }
+    if tools.is_empty() {
+        let why = if is_empty { "" } else { " that are allowed here" };
+        return Err(McpError::NoTools { server: shown, why });
+    }
+    Ok(McpTools { name, service, last_words, limits, timeout, offered, tools, kept_back })
+}
+
+async fn list(
+    service: &RunningService<RoleClient, ClientConfig>,
+) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
+    let (mut found, mut cursor) = (Vec::new(), None);
+    for _ in 0..MOST_PAGES {
+        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = service.list_tools(Some(page)).await?;
+        found.extend(page.tools);
+        cursor = page.next_cursor;
+        if cursor.is_none() || found.len() >= MOST_TOOLS {
+            break;
+        }
+    }
+    found.truncate(MOST_TOOLS);
+    Ok(found)
+}
+
+/// The protocol's defaults: what is not said to be reading writes, and what is not said to only add may destroy.
+fn effect(hints: Option<&ToolAnnotations>) -> Effect {
+    let hint = |of: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(of);
+    if hint(|hints| hints.read_only_hint).unwrap_or(false) {
+        Effect::Read
+    } else if hint(|hints| hints.destructive_hint).unwrap_or(true) {
+        Effect::Destructive
+    } else {
+        Effect::Write
+    }
+}
+
+/// As model providers want names: letters, digits, `_` and `-`.
+fn plain_name(name: &str, most: usize) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(most).map(plain).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+/// Two names can be the same once they are plain.
+fn unique(name: String, taken: &[Tool]) -> String {
+    let is_taken = |name: &str| taken.iter().any(|tool| &*tool.definition.name == name);
+    if !is_taken(&name) {
+        return name;
+    }
+    let stem: String = name.chars().take(60).collect();
+    (2..).map(|n| format!("{stem}_{n}")).find(|name| !is_taken(name)).unwrap_or(stem)
+}
+
+fn http_client() -> Result<reqwest::Client, String> {
+    // One provider of cryptography for the whole process; setting it twice is no error.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(Duration::from_secs(10))
+        .tcp_nodelay(true)
+        // Elsewhere is not for our token, and another method would lose the message.
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(|error| format!("no HTTPS here: {}", content::one_line(&error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_that_are_not_given_are_what_the_protocol_says() {
+        assert_eq!(effect(None), Effect::Destructive);
+        assert_eq!(effect(Some(&ToolAnnotations::new())), Effect::Destructive);
+        assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true))), Effect::Read);
+        assert_eq!(effect(Some(&ToolAnnotations::new().destructive(false))), Effect::Write);
+        assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true).destructive(true))), Effect::Read);
+    }
+
+    #[test]
+    fn names_are_plain() {
+        assert_eq!(plain_name("files/read.text", 64), "files_read_text");
+        assert_eq!(plain_name("", 64), "unnamed");
+        assert_eq!(plain_name(&"x".repeat(100), 64).len(), 64);
+    }
+}

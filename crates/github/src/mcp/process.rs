@@ -1,0 +1,71 @@
+//! A server as a child process: what it gets of ours, and what it says on its way out.
+
+use std::collections::VecDeque;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::transport::TokioChildProcess;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{ChildStderr, Command};
+
+use super::McpServer;
+use super::content::one_line;
+
+/// What a program needs to run at all. Keys of model providers and of GitHub are not for others.
+const INHERITED: [&str; 14] = [
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "SYSTEMROOT",
+    "TEMP",
+    "TERM",
+    "TMP",
+    "TMPDIR",
+    "USER",
+    "USERPROFILE",
+    "XDG_CACHE_HOME",
+];
+const MOST_KEPT: usize = 4096;
+
+/// The end of what a server wrote to its standard error.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastWords(Arc<Mutex<VecDeque<u8>>>);
+
+pub(super) fn start(server: &McpServer) -> std::io::Result<(TokioChildProcess, LastWords)> {
+    let McpServer::Command { program, arguments, environment } = server else {
+        return Err(std::io::Error::other("not a command"));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().kill_on_drop(true);
+    command.envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn()?;
+    let last_words = LastWords::default();
+    if let Some(stderr) = stderr {
+        tokio::spawn(last_words.clone().listen(stderr));
+    }
+    Ok((process, last_words))
+}
+
+impl LastWords {
+    /// Until the server closes it; reading on also keeps the server from waiting for room.
+    async fn listen(self, mut stderr: ChildStderr) {
+        let mut buffer = [0; 1024];
+        while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend(&buffer[..count]);
+            let surplus = kept.len().saturating_sub(MOST_KEPT);
+            kept.drain(..surplus);
+        }
+    }
+
+    pub(super) fn last_line(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: Vec<u8> = kept.iter().copied().collect();
+        let text = String::from_utf8_lossy(&kept);
+        text.lines().rev().find(|line| !line.trim().is_empty()).map(one_line).unwrap_or_default()
+    }
+}

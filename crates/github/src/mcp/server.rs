@@ -1,0 +1,149 @@
+//! Which MCP server: a command line, or an address.
+
+use std::fmt;
+use std::str::FromStr;
+
+#[derive(Clone, PartialEq, Eq)]
+pub enum McpServer {
+    /// Started here, and spoken to over its standard input and output.
+    Command { program: String, arguments: Vec<String>, environment: Vec<(String, String)> },
+    /// Listens at an address, with a token if it wants one.
+    Http { url: String, token: Option<String> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadServer {
+    #[error("an MCP server is a command or an address, and this is empty")]
+    Empty,
+    #[error("the MCP server's command has a quotation mark that is not closed")]
+    OpenQuote,
+    #[error("the MCP server's address has a user name in it; give a token instead")]
+    UserInUrl,
+}
+
+impl FromStr for McpServer {
+    type Err = BadServer;
+
+    /// `http://...` is an address. All else is a command line as a shell takes it, with `NAME=value` before it for its
+    /// environment; nothing is expanded.
+    fn from_str(text: &str) -> Result<McpServer, BadServer> {
+        let text = text.trim();
+        if let Some((_, rest)) =
+            text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))
+        {
+            if rest.split('/').next().is_some_and(|host| host.contains('@')) {
+                return Err(BadServer::UserInUrl);
+            }
+            return Ok(McpServer::Http { url: text.to_owned(), token: None });
+        }
+        let mut words = words(text)?.into_iter().peekable();
+        let mut environment = Vec::new();
+        while let Some((name, value)) = words.peek().and_then(|word| assignment(word)) {
+            environment.push((name.to_owned(), value.to_owned()));
+            words.next();
+        }
+        let program = words.next().filter(|program| !program.is_empty()).ok_or(BadServer::Empty)?;
+        Ok(McpServer::Command { program, arguments: words.collect(), environment })
+    }
+}
+
+impl McpServer {
+    pub(super) fn short_name(&self) -> String {
+        let name = match self {
+            McpServer::Command { program, .. } => program.rsplit('/').next().unwrap_or(program),
+            McpServer::Http { url, .. } => {
+                url.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next()).unwrap_or("mcp")
+            }
+        };
+        super::plain_name(name, 24)
+    }
+}
+
+/// Without what can be secret: arguments, environment, query, token.
+impl fmt::Display for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            McpServer::Command { program, .. } => write!(f, "{program:?}"),
+            McpServer::Http { url, .. } => f.write_str(url.split(['?', '#']).next().unwrap_or(url)),
+        }
+    }
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "McpServer({self})")
+    }
+}
+
+fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let is_name = starts_well && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some((name, value))
+}
+
+/// Words as a shell splits them: by space, with quotation marks and backslashes.
+fn words(text: &str) -> Result<Vec<String>, BadServer> {
+    let (mut words, mut word) = (Vec::new(), None::<String>);
+    let mut quote = None;
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some('\''), c) => word.get_or_insert_default().push(c),
+            (_, '\\') => word.get_or_insert_default().extend(characters.next()),
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err(BadServer::OpenQuote);
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn commands_and_addresses() {
+        let server: McpServer = "TOKEN=\"a b\" npx -y 'my server' a\\ b \"\"".parse().unwrap();
+        let McpServer::Command { program, arguments, environment } = &server else { panic!("{server:?}") };
+        assert_eq!(program, "npx");
+        assert_eq!(arguments, &["-y", "my server", "a b", ""]);
+        assert_eq!(environment, &[("TOKEN".to_owned(), "a b".to_owned())]);
+        assert_eq!(server.to_string(), "\"npx\"");
+        assert!(!format!("{server:?}").contains("a b"));
+
+        let server: McpServer = " https://example.org/mcp?key=secret ".parse().unwrap();
+        assert_eq!(server.to_string(), "https://example.org/mcp");
+        assert_eq!(server.short_name(), "example_org");
+        assert_eq!("".parse::<McpServer>(), Err(BadServer::Empty));
+        assert_eq!("A=b".parse::<McpServer>(), Err(BadServer::Empty));
+        assert_eq!("run 'it".parse::<McpServer>(), Err(BadServer::OpenQuote));
+        assert_eq!("https://me:pw@host/".parse::<McpServer>(), Err(BadServer::UserInUrl));
+        assert!(matches!("--x=y".parse(), Ok(McpServer::Command { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,40}") {
+            let _ = text.parse::<McpServer>();
+        }
+
+        #[test]
+        fn quoted_words_come_back(text in proptest::collection::vec("[^'\\x00]{1,8}", 1..5)) {
+            let line = text.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+            prop_assert_eq!(words(&line).unwrap(), text);
+        }
+    }
+}

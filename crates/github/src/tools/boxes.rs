@@ -1,0 +1,145 @@
+//! Several boxes as one.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{BoxFuture, Effect, Observation, Tool, ToolBox};
+
+/// What model providers take for a name.
+const MOST_NAME: usize = 64;
+
+/// The tools of all boxes. Where two have the same name, the later one has its box's name before it.
+pub struct Boxes {
+    boxes: Vec<Arc<dyn ToolBox>>,
+    tools: Vec<Tool>,
+    /// Which box, and what the tool is called in it.
+    places: HashMap<Arc<str>, (usize, Arc<str>)>,
+}
+
+impl fmt::Debug for Boxes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Boxes").field("boxes", &self.boxes.len()).field("tools", &self.tools.len()).finish()
+    }
+}
+
+impl Boxes {
+    /// Each with a name, of letters, digits, `_` and `-`.
+    pub fn new(named: Vec<(String, Arc<dyn ToolBox>)>) -> Boxes {
+        let mut joined = Boxes { boxes: Vec::new(), tools: Vec::new(), places: HashMap::new() };
+        for (at, (name, tool_box)) in named.into_iter().enumerate() {
+            for tool in tool_box.tools() {
+                let own_name = Arc::clone(&tool.definition.name);
+                let shown = joined.free_name(&name, &own_name);
+                let mut tool = tool.clone();
+                tool.definition.name = Arc::clone(&shown);
+                joined.tools.push(tool);
+                joined.places.insert(shown, (at, own_name));
+            }
+            joined.boxes.push(tool_box);
+        }
+        joined
+    }
+
+    fn free_name(&self, of_box: &str, name: &Arc<str>) -> Arc<str> {
+        if !self.places.contains_key(name) {
+            return Arc::clone(name);
+        }
+        let named = std::iter::once(format!("{of_box}_{name}"));
+        let mut named = named.chain((2..).map(|n| format!("{of_box}_{n}_{name}")));
+        // What is cut off is the end, so that the number stays.
+        let short = |name: String| Arc::from(name.chars().take(MOST_NAME).collect::<String>());
+        let mut free = named.by_ref().map(short).filter(|name: &Arc<str>| !self.places.contains_key(name));
+        free.next().unwrap_or_else(|| Arc::clone(name))
+    }
+
+    fn place(&self, name: &str) -> Option<(&dyn ToolBox, &str)> {
+        let (at, own_name) = self.places.get(name)?;
+        Some((&**self.boxes.get(*at)?, own_name))
+    }
+}
+
+impl ToolBox for Boxes {
+    fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    fn effect_of(&self, name: &str, arguments: &Value) -> Effect {
+        self.place(name).map_or(Effect::Read, |(tools, own_name)| tools.effect_of(own_name, arguments))
+    }
+
+    fn kept_back(&self, name: &str) -> Option<String> {
+        self.boxes.iter().find_map(|one| one.kept_back(name))
+    }
+
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
+        if let Some((tools, own_name)) = self.place(name) {
+            return tools.call(own_name, arguments);
+        }
+        Box::pin(async move {
+            let message = self.kept_back(name).unwrap_or_else(|| format!("there is no tool called {name:?}"));
+            let text = json!({"error": message}).to_string();
+            Observation { text, is_error: true, retry_after: None }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_llm::ToolDefinition;
+
+    use super::*;
+
+    struct Echo(Vec<Tool>);
+
+    fn echo(names: &[&str], effect: Effect) -> Arc<dyn ToolBox> {
+        let tool = |name: &&str| Tool {
+            definition: ToolDefinition {
+                name: Arc::from(*name),
+                description: Arc::from("says what it was called"),
+                parameters: Arc::new(json!({"type": "object"})),
+            },
+            effect,
+        };
+        Arc::new(Echo(names.iter().map(tool).collect()))
+    }
+
+    impl ToolBox for Echo {
+        fn tools(&self) -> &[Tool] {
+            &self.0
+        }
+
+        fn kept_back(&self, name: &str) -> Option<String> {
+            (name == "secret").then(|| "not for you".to_owned())
+        }
+
+        fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
+            let text = format!("{} {name} {arguments}", self.0.len());
+            Box::pin(async move { Observation { text, is_error: false, retry_after: None } })
+        }
+    }
+
+    #[tokio::test]
+    async fn the_same_name_twice_gets_a_prefix() {
+        let long = "x".repeat(64);
+        let boxes = Boxes::new(vec![
+            ("a".to_owned(), echo(&["read", "write", &long], Effect::Read)),
+            ("b".to_owned(), echo(&["read", "b_read"], Effect::Write)),
+            ("b".to_owned(), echo(&["read", &long], Effect::Destructive)),
+        ]);
+        let names: Vec<_> = boxes.tools().iter().map(|tool| tool.definition.name.to_string()).collect();
+        let cut = format!("b_{}", &long[..62]);
+        assert_eq!(names, ["read", "write", &long, "b_read", "b_b_read", "b_2_read", &cut]);
+        let call = async |name: &str| boxes.call(name, &json!({})).await.text;
+        assert_eq!(call("read").await, "3 read {}");
+        assert_eq!(call("b_read").await, "2 read {}");
+        assert_eq!(call("b_b_read").await, "2 b_read {}");
+        assert_eq!(call("b_2_read").await, "2 read {}");
+        assert_eq!(boxes.effect_of("b_read", &json!({})), Effect::Write);
+        assert_eq!(boxes.effect_of("b_2_read", &json!({})), Effect::Destructive);
+        assert_eq!(call("nothing").await, "{\"error\":\"there is no tool called \\\"nothing\\\"\"}");
+        assert_eq!(call("secret").await, "{\"error\":\"not for you\"}");
+    }
+}

@@ -1,0 +1,228 @@
+//! `gradus demo`: all of it at once, on this machine only. Agents with known mistakes work on a simulated GitHub, their
+//! traces go over OTLP into a server, are graded by rules, and what that finds is held against what is true.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::{Args, Parser};
+use gradus_eval::report::{Metric, RunReader};
+use gradus_github::bench::{BenchError, Contestant, Finished, OwnAgent, Pool, TrialLine, run_all};
+use gradus_github::policy::Policy;
+use gradus_github::suite::Suite;
+
+use super::bench::{BenchAddition, Who, jobs, worlds};
+use super::eval::{self, Grading, Prepared};
+use super::outputs::Addition;
+use super::{Exit, complain};
+use crate::bench::report::BenchReport;
+use crate::output::{BOLD, DIM, printable_line};
+use crate::serve::Running;
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// Where the report goes.
+    #[arg(long, value_name = "FILE", default_value = "gradus-demo.html")]
+    html: PathBuf,
+    /// Keep the traces in this folder, for `gradus traces` and `gradus serve --data`; else they are gone afterwards.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradus demo                            a dozen tasks, twelve agents, a few seconds
+  gradus demo --keep demo                and look around afterwards: gradus traces store: --data demo
+
+Needs no key and no network. Exit codes: 0 done, 1 it broke off, 2 the report cannot be written.";
+
+/// A dozen tasks of all kinds: looking, writing, working through pull requests, and two with a trap.
+const TASKS: &str = "4,7,9,11,12,14,15,16,17,28,48,49";
+const PROJECT: &str = "gradus-demo";
+/// So many bytes of traces are sent at once.
+const AT_ONCE: usize = 4 << 20;
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let temporary = tempfile::tempdir().context("a temporary folder")?;
+    let data = arguments.keep.clone().unwrap_or_else(|| temporary.path().join("data"));
+    std::fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
+    // Settings of the folder that it is called in have no say.
+    let config = temporary.path().join("gradus.toml");
+    std::fs::write(&config, "")?;
+    let store = data.join(gradus_store::FILE_NAME);
+    let words = [
+        "gradus".as_ref(),
+        "--judge".as_ref(),
+        "offline".as_ref(),
+        "--quiet".as_ref(),
+        "--config".as_ref(),
+        config.as_os_str(),
+        "--state-dir".as_ref(),
+        data.as_os_str(),
+        "--html".as_ref(),
+        arguments.html.as_os_str(),
+    ];
+    let grading = OnlyGrading::try_parse_from(words)?.grading;
+    let graded = eval::Arguments::of(vec![store.display().to_string()], grading);
+
+    say(
+        "Gradus demo: a dozen GitHub tasks; one agent does them right, eleven others make one known mistake each.",
+    )?;
+    say("No key, no network: all of it happens on this machine.\n")?;
+    let begun = Instant::now();
+    let (lines, address, bytes) = play(&data)?;
+    step(
+        "Played and traced",
+        &format!(
+            "{} runs on a simulated GitHub, {:.1} MB of spans over OTLP to {address}",
+            lines.len(),
+            bytes as f64 / 1e6
+        ),
+        begun,
+    )?;
+
+    let begun = Instant::now();
+    let prepared = match Prepared::new(&graded, &[]) {
+        Ok(prepared) => prepared,
+        Err(reason) => {
+            complain(&printable_line(&reason));
+            return Ok(Exit::BadInput);
+        }
+    };
+    let names: Vec<String> = Policy::all().map(|policy| policy.name().to_owned()).collect();
+    let report = BenchReport::of("github", &data.display().to_string(), &names, lines);
+    let mut addition = DemoAddition { inner: BenchAddition { report }, begun, html: arguments.html.clone() };
+    let exit = prepared.judge(&mut addition)?;
+    if let Some(kept) = &arguments.keep {
+        say(&format!(
+            "The traces are in {0}: gradus traces {0}/{1}",
+            kept.display(),
+            gradus_store::FILE_NAME
+        ))?;
+    }
+    Ok(exit)
+}
+
+#[derive(Parser)]
+struct OnlyGrading {
+    #[command(flatten)]
+    grading: Grading,
+}
+
+fn say(text: &str) -> io::Result<()> {
+    writeln!(anstream::stdout(), "{text}")
+}
+
+fn step(what: &str, text: &str, begun: Instant) -> io::Result<()> {
+    writeln!(
+        anstream::stdout(),
+        "{BOLD}{what:<18}{BOLD:#} {text} {DIM}({:.1} s){DIM:#}",
+        begun.elapsed().as_secs_f64()
+    )
+}
+
+/// Plays all runs; each trace goes to a server that keeps it in this folder. Where that was, and how much it got.
+fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
+    let suite = Suite::built_in()?;
+    let tasks = suite.select(TASKS)?;
+    let worlds = worlds(&tasks).map_err(anyhow::Error::msg)?;
+    let policies: Vec<Policy> = Policy::all().collect();
+    let contestants: Vec<Contestant<'_>> = policies.iter().copied().map(Contestant::Policy).collect();
+    let (jobs, _) = jobs(&Who::Policies(policies), &tasks, &worlds, 1);
+    let player = OwnAgent { contestants: &contestants, form: None, replays: true, project: PROJECT };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let server = runtime.block_on(Running::start_private(data)).map_err(anyhow::Error::msg)?;
+    let address = server.http.to_string();
+    let http = crate::http::client().build()?;
+    let send = |spans: Vec<u8>| -> anyhow::Result<()> {
+        let request = http
+            .post(format!("http://{address}/v1/traces"))
+            .header("content-type", "application/x-protobuf")
+            .body(spans);
+        let answer = runtime.block_on(request.send())?;
+        anyhow::ensure!(
+            answer.status().is_success(),
+            "the server did not take the spans: {}",
+            answer.status()
+        );
+        Ok(())
+    };
+    let (mut lines, mut waiting, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let mut take = |finished: Finished| -> Result<(), DemoError> {
+        bytes += finished.otlp.len();
+        // Requests one behind the other are one request.
+        waiting.extend_from_slice(&finished.otlp);
+        lines.push(finished.line);
+        if waiting.len() >= AT_ONCE {
+            send(std::mem::take(&mut waiting))?;
+        }
+        Ok(())
+    };
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let played = run_all(Pool { threads, slots: 1 }, &jobs, &player, &AtomicBool::new(false), &mut take);
+    let sent = played.map_err(|error| error.0).and_then(|()| send(waiting));
+    runtime.block_on(server.stop());
+    sent?;
+    lines.sort_by(|one, other| (one.number, one.trial).cmp(&(other.number, other.trial)));
+    Ok((lines, address.clone(), bytes))
+}
+
+struct DemoError(anyhow::Error);
+
+impl From<BenchError> for DemoError {
+    fn from(error: BenchError) -> DemoError {
+        DemoError(error.into())
+    }
+}
+
+impl From<anyhow::Error> for DemoError {
+    fn from(error: anyhow::Error) -> DemoError {
+        DemoError(error)
+    }
+}
+
+/// The truth beside the verdicts, and what to do next.
+struct DemoAddition {
+    inner: BenchAddition,
+    begun: Instant,
+    html: PathBuf,
+}
+
+impl Addition for DemoAddition {
+    fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<Metric>> {
+        self.inner.metrics(reader)
+    }
+
+    fn stands_alone(&self) -> bool {
+        true
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let report = &self.inner.report;
+        let steps: usize = report.lines().iter().map(|line| line.calls).sum();
+        let seconds = self.begun.elapsed().as_secs_f64();
+        writeln!(
+            out,
+            "{BOLD}{:<18}{BOLD:#} {} runs, {steps} steps, by rules alone (`--judge offline`) {DIM}({seconds:.1} s){DIM:#}",
+            "Graded",
+            report.lines().len()
+        )?;
+        writeln!(out, "{BOLD}{:<18}{BOLD:#} {}", "Report", self.html.display())?;
+        if let Some(scores) = &report.scores {
+            report.print_truth(scores, out)?;
+        }
+        writeln!(out, "\n{BOLD}What next{BOLD:#}")?;
+        for (command, what) in [
+            ("gradus eval traces/ --html report.html", "grade traces of your own agent"),
+            ("gradus serve", "receive traces over OTLP and grade them as they come"),
+            ("gradus bench --agent 'python my_agent.py'", "play these tasks with your own agent"),
+            ("gradus bench --model gpt-4o --trials 4", "or with a model, to see how reliable it is"),
+        ] {
+            writeln!(out, "  {command:<44} {DIM}{what}{DIM:#}")?;
+        }
+        Ok(())
+    }
+}

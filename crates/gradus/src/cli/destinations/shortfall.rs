@@ -1,0 +1,125 @@
+//! What could not be written to one destination: a few on the terminal, all of them in the run's folder. Each destination
+//! has a file of its own, so that writing to one does not forget what another lacks.
+
+use std::path::{Path, PathBuf};
+
+use gradus_eval::run::{Log, RunFolder};
+use serde::Serialize;
+
+use crate::annotation::Subject;
+use crate::cli::sources::complain;
+
+pub(super) struct Shortfall {
+    to: &'static str,
+    /// The command that writes the run there again.
+    again: String,
+    path: PathBuf,
+    log: Option<Log>,
+    count: u64,
+    shown: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Line<'l> {
+    to: &'l str,
+    #[serde(flatten)]
+    subject: Option<&'l Subject>,
+    reason: &'l str,
+}
+
+const SHOWN: usize = 10;
+const WRITE_EVERY: usize = 1 << 20;
+
+impl Shortfall {
+    pub(super) fn new(folder: &RunFolder, to: &'static str, again: String) -> Shortfall {
+        let path = folder.path().join(format!("unwritten_{to}.jsonl"));
+        // What is said there is about the last time.
+        let _ = std::fs::remove_file(&path);
+        Shortfall { to, again, path, log: None, count: 0, shown: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, subject: &Subject, reason: &str) -> anyhow::Result<()> {
+        self.count += 1;
+        if self.shown.len() < SHOWN {
+            self.shown.push(format!("not written to {}: {subject}: {reason}", self.to));
+        }
+        self.write(Some(subject), reason)
+    }
+
+    /// What a backend says of a batch as a whole: so many of its outcomes are not there.
+    pub(super) fn reject(&mut self, outcomes: u64, reasons: &[String]) -> anyhow::Result<()> {
+        self.count += outcomes;
+        for reason in reasons {
+            if self.shown.len() < SHOWN {
+                self.shown.push(format!("not taken over OTLP: {reason}"));
+            }
+            self.write(None, reason)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, subject: Option<&Subject>, reason: &str) -> anyhow::Result<()> {
+        let log = match &mut self.log {
+            Some(log) => log,
+            None => self.log.insert(Log::open(&self.path)?),
+        };
+        log.add(&Line { to: self.to, subject, reason })?;
+        if log.buffered() > WRITE_EVERY {
+            log.write()?;
+        }
+        Ok(())
+    }
+
+    /// Says what is missing; true when nothing is.
+    pub(super) fn tell(mut self) -> anyhow::Result<bool> {
+        if let Some(log) = &mut self.log {
+            log.write()?;
+        }
+        self.shown.iter().for_each(|line| complain(line));
+        if self.count > 0 {
+            complain(&format!(
+                "{} outcomes could not be written, all listed in {}; `{}` writes them again",
+                self.count,
+                self.path.display(),
+                self.again
+            ));
+        }
+        Ok(self.count == 0)
+    }
+}
+
+/// The command that writes a run elsewhere: as a shell takes it, wherever runs are kept.
+pub(super) fn report_command(folder: &RunFolder, phoenix: Option<&str>, otlp: Option<&str>) -> String {
+    let mut command = format!("gradus report {}", folder.record.run_id);
+    let state = folder.path().parent().and_then(Path::parent).unwrap_or(Path::new("."));
+    if state != Path::new(".gradus") {
+        command.push_str(&format!(" --state-dir {}", shell_word(&state.display().to_string())));
+    }
+    if let Some(url) = phoenix {
+        command.push_str(&format!(" --log-to-phoenix --phoenix {}", shell_word(url)));
+    }
+    if let Some(url) = otlp {
+        command.push_str(&format!(" --log-to-otlp {}", shell_word(url)));
+    }
+    command
+}
+
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:[]".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_a_command_as_they_are() {
+        assert_eq!(shell_word("http://[::1]:6006/s_1"), "http://[::1]:6006/s_1");
+        assert_eq!(shell_word("it's here"), r"'it'\''s here'");
+        assert_eq!(shell_word(""), "''");
+    }
+}

@@ -1,0 +1,185 @@
+//! `gradus tools`: what the agent can do.
+
+use std::io::Write;
+
+use clap::Args;
+use gradus_github::mcp::{MCP_TIMEOUT, McpServer, McpTools};
+use gradus_github::tools::{Effect, Family, Limits, Tool, ToolBox as _, all_tools};
+use serde_json::{Value, json};
+
+use super::{Exit, complain};
+use crate::output::{BOLD, DIM, printable, printable_line};
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// Only this tool, with its arguments.
+    name: Option<String>,
+    /// Only these families: repos, files, branches, commits, issues, labels, pulls, search, releases.
+    #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
+    tools: Vec<Family>,
+    /// Only tools that change nothing.
+    #[arg(long)]
+    read_only: bool,
+    /// Instead, the tools of an MCP server: a command line, or an address.
+    #[arg(long, value_name = "COMMAND|URL", conflicts_with = "tools")]
+    mcp: Option<McpServer>,
+    /// Call the MCP server's tool with these arguments, and print what came of it.
+    #[arg(long, value_name = "JSON", requires = "name", requires = "mcp", conflicts_with = "json")]
+    call: Option<String>,
+    /// As JSON, with the schemas that a model gets.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradus tools                                   all tools for GitHub, by family
+  gradus tools open_issue                        what it takes
+  gradus tools --mcp 'npx -y some-mcp-server'    what another program offers
+
+  gradus tools add --mcp ./server --call '{\"a\": 1}'
+
+Exit codes: 0 listed or called, 1 the call failed, 2 there is no such tool, or no such server.";
+
+/// A tool, and where it comes from.
+struct Listed {
+    group: String,
+    tool: Tool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let call = match read_call(arguments) {
+        Ok(call) => call,
+        Err(reason) => {
+            complain(&reason);
+            return Ok(Exit::BadInput);
+        }
+    };
+    let mut listed = match &arguments.mcp {
+        Some(server) => match of_server(server, call)? {
+            Ok(Answer::Called { text, is_error }) => {
+                anstream::println!("{}", printable(&text));
+                return Ok(if is_error { Exit::Unexpected } else { Exit::Pass });
+            }
+            Ok(Answer::Listed(listed)) => listed,
+            Err(reason) => {
+                complain(&printable_line(&reason));
+                return Ok(Exit::BadInput);
+            }
+        },
+        None => all_tools()
+            .filter(|(family, _)| arguments.tools.is_empty() || arguments.tools.contains(family))
+            .map(|(family, tool)| Listed { group: family.name().to_owned(), tool: tool.clone() })
+            .collect(),
+    };
+    listed.retain(|one| !arguments.read_only || one.tool.effect == Effect::Read);
+    if let Some(name) = &arguments.name {
+        listed.retain(|one| &*one.tool.definition.name == name);
+        if listed.is_empty() {
+            complain(&format!("there is no tool called {name:?} here; `gradus tools` lists them"));
+            return Ok(Exit::BadInput);
+        }
+    }
+    let mut out = anstream::stdout().lock();
+    if arguments.json {
+        let shown: Vec<Value> = listed.iter().map(as_json).collect();
+        serde_json::to_writer_pretty(&mut out, &shown)?;
+        writeln!(out)?;
+    } else if arguments.name.is_some() {
+        listed.iter().try_for_each(|one| describe(one, &mut out))?;
+    } else {
+        list(&listed, &mut out)?;
+    }
+    Ok(Exit::Pass)
+}
+
+enum Answer {
+    Listed(Vec<Listed>),
+    Called { text: String, is_error: bool },
+}
+
+/// The tool and its arguments, if one is to be called.
+fn read_call(arguments: &Arguments) -> Result<Option<(&str, Value)>, String> {
+    let (Some(name), Some(text)) = (&arguments.name, &arguments.call) else { return Ok(None) };
+    let value = serde_json::from_str(text).map_err(|error| format!("--call is not JSON: {error}"))?;
+    Ok(Some((name, value)))
+}
+
+fn of_server(server: &McpServer, call: Option<(&str, Value)>) -> anyhow::Result<Result<Answer, String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Listing destroys nothing, and who calls by hand knows what it is.
+    let limits = Limits { allow_destructive: true, ..Limits::default() };
+    Ok(runtime.block_on(async {
+        let tools =
+            McpTools::connect(server, limits, MCP_TIMEOUT).await.map_err(|error| error.to_string())?;
+        if let Some((name, arguments)) = call {
+            let seen = tools.call(name, &arguments).await;
+            return Ok(Answer::Called { text: seen.text, is_error: seen.is_error });
+        }
+        let listed = |tool: &Tool| Listed { group: tools.name().to_owned(), tool: tool.clone() };
+        Ok(Answer::Listed(tools.tools().iter().map(listed).collect()))
+    }))
+}
+
+fn list(listed: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
+    let width = listed.iter().map(|one| one.tool.definition.name.len()).max().unwrap_or(0);
+    let mut group = "";
+    for one in listed {
+        if one.group != group {
+            group = &one.group;
+            writeln!(out, "{BOLD}{}{BOLD:#}", printable_line(group))?;
+        }
+        let name = printable_line(&one.tool.definition.name);
+        let about = printable_line(first_sentence(&one.tool.definition.description));
+        writeln!(out, "  {name:<width$}  {DIM}{:<8}{DIM:#}  {about}", effect(one.tool.effect))?;
+    }
+    Ok(())
+}
+
+fn describe(one: &Listed, out: &mut impl Write) -> std::io::Result<()> {
+    let definition = &one.tool.definition;
+    let effect = effect(one.tool.effect);
+    writeln!(out, "{BOLD}{}{BOLD:#}  {DIM}{effect}{DIM:#}", printable_line(&definition.name))?;
+    writeln!(out, "{}", printable_line(&definition.description))?;
+    let Some(properties) = definition.parameters["properties"].as_object() else { return Ok(()) };
+    let required = definition.parameters["required"].as_array();
+    for (name, schema) in properties {
+        let kind = match (schema["enum"].as_array(), schema["type"].as_str()) {
+            (Some(values), _) => values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|"),
+            (None, Some(kind)) => kind.to_owned(),
+            (None, None) => "any".to_owned(),
+        };
+        let is_required = required.is_some_and(|names| names.iter().any(|one| one == name));
+        let optional = if is_required { "" } else { ", optional" };
+        let about = schema["description"].as_str().unwrap_or_default();
+        writeln!(
+            out,
+            "  {}  {DIM}{}{optional}{DIM:#}  {}",
+            printable_line(name),
+            printable_line(&kind),
+            printable_line(about)
+        )?;
+    }
+    Ok(())
+}
+
+fn as_json(one: &Listed) -> Value {
+    let definition = &one.tool.definition;
+    json!({
+        "name": definition.name, "from": one.group, "effect": effect(one.tool.effect),
+        "description": definition.description, "parameters": definition.parameters,
+    })
+}
+
+fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Read => "reads",
+        Effect::Write => "writes",
+        Effect::Destructive => "destroys",
+    }
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.find(". ").map_or(text, |end| &text[..=end])
+}

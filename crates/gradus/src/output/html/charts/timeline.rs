@@ -1,0 +1,143 @@
+//! A share over time: a line, how far it can be trusted, and where it gives alarm.
+
+use gradus_eval::interval::Interval;
+
+use super::Chart;
+use super::frame::Size;
+use crate::output::html::svg::{Anchor, Svg};
+
+/// A point of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    /// Where on the axis, from 0 to 1.
+    pub(crate) at: f64,
+    /// From 0 to 1.
+    pub(crate) value: f64,
+    pub(crate) interval: Option<Interval>,
+    /// What it says when pointed at.
+    pub(crate) title: String,
+    /// Whether the point before is the one right before it in time.
+    pub(crate) follows: bool,
+}
+
+/// A range that gives alarm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Band {
+    pub(crate) threshold: f64,
+    /// Alarm is given below it, else above.
+    pub(crate) is_below: bool,
+}
+
+struct Plot {
+    width: f64,
+    left: f64,
+    right: f64,
+    bottom: f64,
+}
+
+const TOP: f64 = 10.0;
+
+impl Plot {
+    fn x(&self, share: f64) -> f64 {
+        self.left + share.clamp(0.0, 1.0) * (self.right - self.left)
+    }
+
+    fn y(&self, share: f64) -> f64 {
+        self.bottom - share.clamp(0.0, 1.0) * (self.bottom - TOP)
+    }
+}
+
+/// Points in order of time; `ticks` are places on the axis with what stands there.
+pub(crate) fn timeline(points: &[Moment], bands: &[Band], ticks: &[(f64, String)], label: &str) -> Chart {
+    let draw = |size| {
+        let (class, plot) = match size {
+            Size::Wide => ("chart wide", Plot { width: 560.0, left: 44.0, right: 548.0, bottom: 150.0 }),
+            Size::Narrow => ("chart narrow", Plot { width: 336.0, left: 40.0, right: 328.0, bottom: 150.0 }),
+        };
+        let mut svg = Svg::new(class, plot.width, plot.bottom + 24.0, label);
+        draw_axes(&mut svg, &plot, ticks);
+        for band in bands {
+            let y = plot.y(band.threshold);
+            let (from, to) = if band.is_below { (y, plot.bottom) } else { (TOP, y) };
+            svg.rect("alarm", plot.left, from, plot.right - plot.left, to - from);
+            svg.line("gate", (plot.left, y), (plot.right, y));
+        }
+        draw_points(&mut svg, &plot, points);
+        svg.end()
+    };
+    Chart { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
+}
+
+fn draw_axes(svg: &mut Svg, plot: &Plot, ticks: &[(f64, String)]) {
+    for percent in [0, 25, 50, 75, 100] {
+        let y = plot.y(f64::from(percent) / 100.0);
+        svg.line(if percent == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
+        let text = if percent == 100 { "100 %".to_owned() } else { percent.to_string() };
+        svg.text("tick", Anchor::End, plot.left - 6.0, y + 4.0, &text);
+    }
+    for (share, text) in ticks {
+        let anchor = match *share {
+            share if share < 0.08 => Anchor::Start,
+            share if share > 0.92 => Anchor::End,
+            _ => Anchor::Middle,
+        };
+        svg.line("axis", (plot.x(*share), plot.bottom), (plot.x(*share), plot.bottom + 4.0));
+        svg.text("tick", anchor, plot.x(*share), plot.bottom + 18.0, text);
+    }
+}
+
+fn draw_points(svg: &mut Svg, plot: &Plot, points: &[Moment]) {
+    for pair in points.windows(2).filter(|pair| pair[1].follows) {
+        if let (Some(a), Some(b)) = (pair[0].interval, pair[1].interval) {
+            let (from, to) = (plot.x(pair[0].at), plot.x(pair[1].at));
+            let corners =
+                [(from, plot.y(a.high)), (to, plot.y(b.high)), (to, plot.y(b.low)), (from, plot.y(a.low))];
+            svg.polygon("area", &corners);
+        }
+    }
+    let lines: Vec<[(f64, f64); 2]> = points
+        .windows(2)
+        .filter(|pair| pair[1].follows)
+        .map(|pair| [0, 1].map(|at| (plot.x(pair[at].at), plot.y(pair[at].value))))
+        .collect();
+    if !lines.is_empty() {
+        svg.lines("trend", &lines);
+    }
+    for (at, point) in points.iter().enumerate() {
+        let (x, y) = (plot.x(point.at), plot.y(point.value));
+        let is_alone = !point.follows && !points.get(at + 1).is_some_and(|next| next.follows);
+        svg.group(&point.title, |svg| {
+            // The others have the area.
+            if let Some(Interval { low, high }) = point.interval.filter(|_| is_alone) {
+                svg.lines("stem", &[[(x, plot.y(low)), (x, plot.y(high))]]);
+            }
+            svg.circle("dot", x, y, 4.0);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_no_line_and_the_alarm_is_marked() {
+        let point = |at: f64, value: f64, follows: bool| Moment {
+            at,
+            value,
+            interval: Some(Interval { low: value - 0.1, high: value + 0.1 }),
+            title: "<b>".to_owned(),
+            follows,
+        };
+        let points = [point(0.0, 0.5, false), point(0.5, 0.75, true), point(1.0, 1.0, false)];
+        let band = Band { threshold: 0.5, is_below: true };
+        let chart = timeline(&points, &[band], &[(0.0, "Mon".to_owned())], "Scores");
+        let wide = chart.wide.to_string();
+        assert_eq!(wide.matches("class=\"dot\"").count(), 3);
+        assert_eq!(wide.matches("class=\"area\"").count(), 1);
+        assert!(wide.contains(r#"<path class="trend" d="M44,80L296,45"/>"#), "{wide}");
+        assert!(wide.contains(r#"<rect class="alarm" x="44" y="80" width="504" height="70"/>"#), "{wide}");
+        assert!(wide.contains("&#60;b&#62;") && !wide.contains("<b>"), "{wide}");
+        assert!(!timeline(&[], &[], &[], "").narrow.to_string().contains("trend"));
+    }
+}

@@ -1,0 +1,33 @@
+//! What people send with forms.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+
+use super::answer::PageError;
+use crate::serve::receive;
+use crate::serve::state::Server;
+
+/// A note is a few lines.
+const MOST_BYTES: usize = 64 << 10;
+
+/// Reads the fields of a form.
+pub(super) async fn read<T: DeserializeOwned>(
+    server: &Server,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, PageError> {
+    let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
+    if !text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded")) {
+        return Err(PageError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "This is for forms of the page only.",
+        ));
+    }
+    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    let (bytes, _room) = receive::read_small_body(server, body, length, MOST_BYTES).await?;
+    serde_urlencoded::from_bytes(&bytes).map_err(|error| {
+        PageError::new(StatusCode::BAD_REQUEST, format!("The form cannot be read: {error}."))
+    })
+}

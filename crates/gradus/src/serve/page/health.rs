@@ -1,0 +1,125 @@
+//! The server itself: whether it is well, by which rules it grades, and who has keys.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use super::Frame;
+use super::answer::{self, PageError};
+use super::words::{duration, second, size, whole};
+use crate::output::html::number;
+use crate::output::html::text;
+use crate::serve::api::{ApiError, blocking};
+use crate::serve::state::{Server, now_ns};
+
+const DAY_NS: i64 = 86_400_000_000_000;
+
+#[derive(Template)]
+#[template(path = "health.html")]
+struct Page {
+    frame: Frame,
+    is_well: bool,
+    facts: Vec<(&'static str, String)>,
+    projects: Vec<Project>,
+    rules: Vec<Rule>,
+    keys: Vec<Key>,
+    needs_key: bool,
+}
+
+struct Project {
+    name: String,
+    href: String,
+    traces: String,
+    spans: String,
+    trajectories: String,
+    last: String,
+}
+
+struct Rule {
+    name: String,
+    project: String,
+    judge: String,
+    evaluators: String,
+    share: String,
+    budget: String,
+    spent: String,
+}
+
+struct Key {
+    name: String,
+    scopes: String,
+    made: String,
+    revoked: Option<String>,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+) -> Result<Response, PageError> {
+    let frame = Frame::of("/server", None, &headers);
+    let page = blocking(&server, move |server| made(server, frame)).await?;
+    Ok(answer::page(&page))
+}
+
+fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
+    let store = &server.store;
+    let is_failing = store.status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
+    let (used, free) = store.size()?;
+    let bytes = |bytes: u64| size(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let set_aside = store.set_aside_count()?;
+    let facts = vec![
+        ("Version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("Runs since", duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
+        ("Takes spans", if is_failing { "no; see the log" } else { "yes" }.to_owned()),
+        ("Store", format!("{}, {} of it free", bytes(used + free), bytes(free))),
+        ("Traces still arriving or to be assembled", whole(store.due_count()?)),
+        ("Traces that could not be assembled", whole(set_aside)),
+        ("Trajectories that wait for a model", whole(store.ungraded_count()?)),
+    ];
+    let settings = server.reloadable();
+    let today = now_ns().div_euclid(DAY_NS) * DAY_NS;
+    let mut rules = Vec::new();
+    for rule in &settings.rules {
+        let titles: Vec<&str> = rule.evaluators.iter().map(|one| one.title.as_str()).collect();
+        rules.push(Rule {
+            name: text::line(&rule.name),
+            project: text::line(rule.project_pattern()),
+            judge: rule.judge.as_ref().map_or_else(|| "rules".to_owned(), |judge| text::line(&judge.name())),
+            evaluators: text::line(&titles.join(", ")),
+            share: match (rule.sample >= 1.0, rule.all_errors) {
+                (true, _) => "all".to_owned(),
+                (false, true) => format!("{} and all with errors", number::percent(rule.sample)),
+                (false, false) => number::percent(rule.sample),
+            },
+            budget: rule.daily_budget_usd.map_or_else(|| "none".to_owned(), number::usd),
+            spent: number::usd(store.spent_since(today, Some(&rule.name), None)?),
+        });
+    }
+    let projects = store.projects()?.into_iter().map(|row| Project {
+        href: super::Address::of("/traces").with("project", Some(&row.name)).to_string(),
+        name: text::line(&row.name),
+        traces: whole(row.traces),
+        spans: whole(row.spans),
+        trajectories: whole(row.trajectories),
+        last: row.last_ns.map(second).unwrap_or_default(),
+    });
+    let keys = store.keys()?.into_iter().map(|row| Key {
+        name: text::line(&row.name),
+        scopes: row.scopes.names().replace(',', ", "),
+        made: second(row.created_ns),
+        revoked: row.revoked_ns.map(second),
+    });
+    Ok(Page {
+        frame,
+        is_well: !is_failing && set_aside == 0,
+        facts,
+        projects: projects.take(200).collect(),
+        rules,
+        keys: keys.collect(),
+        needs_key: server.settings.needs_key,
+    })
+}

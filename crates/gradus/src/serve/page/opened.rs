@@ -1,0 +1,88 @@
+//! A trace that is being looked at: one of its trajectories, with the verdicts on it and what people said of them.
+
+use gradus_core::span::TraceId;
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::OutcomeLine;
+use gradus_store::{Annotation, AnnotationFilter, TraceRow};
+
+use crate::serve::api::ApiError;
+use crate::serve::live::story_trajectories;
+use crate::serve::state::Server;
+
+pub(super) struct Opened {
+    pub(super) row: TraceRow,
+    pub(super) trajectory: Option<Trajectory>,
+    /// All that the trace holds, in order.
+    pub(super) others: Vec<Other>,
+    /// With when they were given.
+    pub(super) outcomes: Vec<(i64, OutcomeLine)>,
+    pub(super) said: Vec<Annotation>,
+    /// The trace may still grow; what is shown is as far as it came, and not judged yet.
+    pub(super) is_open: bool,
+}
+
+pub(super) struct Other {
+    pub(super) id: String,
+    pub(super) agent: Option<String>,
+    pub(super) query: Option<String>,
+    pub(super) steps: usize,
+}
+
+/// Annotations of one trace that are looked at.
+const MOST_SAID: usize = 2_000;
+
+pub(super) fn trace_id(text: &str) -> Option<TraceId> {
+    u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32).map(TraceId)
+}
+
+/// Opens a trace at one of its trajectories, or at the first.
+pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result<Opened, ApiError> {
+    let missing = || ApiError::missing("There is no trace with this id; it may be too old to be kept.");
+    let id = trace_id(trace).ok_or_else(missing)?;
+    let row = server.store.trace(id)?.ok_or_else(missing)?;
+    let is_open = server.store.is_due(row.story)?;
+    let stored = row.trajectories.iter().any(|known| wanted.is_none_or(|id| known.trajectory_id == id));
+    let (trajectory, others) =
+        if stored && !is_open { stored_one(server, &row, wanted)? } else { assembled(server, &row, wanted)? };
+    let mut outcomes = Vec::new();
+    if let Some(trajectory) = &trajectory {
+        for (at_ns, line) in server.store.verdict_lines(&trajectory.trajectory_id)? {
+            outcomes.extend(serde_json::from_str(&line).ok().map(|line: OutcomeLine| (at_ns, line)));
+        }
+    }
+    let filter = AnnotationFilter { trace_id: Some(id.0), limit: MOST_SAID, ..AnnotationFilter::default() };
+    let said = server.store.annotations(&filter)?;
+    Ok(Opened { row, trajectory, others, outcomes, said, is_open })
+}
+
+type Found = (Option<Trajectory>, Vec<Other>);
+
+/// As it was kept when the trace was complete.
+fn stored_one(server: &Server, row: &TraceRow, wanted: Option<&str>) -> Result<Found, ApiError> {
+    let chosen = row.trajectories.iter().find(|known| wanted.is_none_or(|id| known.trajectory_id == id));
+    let json = chosen.map(|known| server.store.trajectory_json(&known.trajectory_id)).transpose()?.flatten();
+    let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let others = row.trajectories.iter().map(|known| Other {
+        id: known.trajectory_id.clone(),
+        agent: text(&known.agent),
+        query: text(&known.query),
+        steps: usize::try_from(known.steps).unwrap_or(0),
+    });
+    Ok((json.and_then(|json| serde_json::from_slice(&json).ok()), others.collect()))
+}
+
+/// Made of the records that are there: while a trace arrives, and where its trajectory begins in another trace.
+fn assembled(server: &Server, row: &TraceRow, wanted: Option<&str>) -> Result<Found, ApiError> {
+    let id = row.trace_id.to_string();
+    let mut all = story_trajectories(&server.store.story(row.story)?);
+    all.retain(|one| one.trace_ids.contains(&id));
+    let others = all.iter().map(|one| Other {
+        id: one.trajectory_id.clone(),
+        agent: one.agent.clone(),
+        query: one.query.clone(),
+        steps: one.steps.len(),
+    });
+    let others = others.collect();
+    let at = all.iter().position(|one| wanted.is_none_or(|id| one.trajectory_id == id));
+    Ok((at.map(|at| all.swap_remove(at)), others))
+}

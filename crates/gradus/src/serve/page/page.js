@@ -1,0 +1,223 @@
+// What pages can do beyond what they show: lists that keep up to date, long texts when they are wanted, and keys.
+// Everything can be read and done without it. Texts of traces are put in as text; markup comes escaped from the server.
+"use strict";
+
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+// Lists that are kept up to date while traces arrive.
+for (const list of all("[data-live]")) {
+  const news = document.querySelector("[data-news]");
+  let tag = null, wait = 2000;
+  const look = async () => {
+    // Nobody looks, or somebody is in the middle of it.
+    const isBusy = list.contains(document.activeElement) && document.activeElement.matches("a");
+    if (!document.hidden && !isBusy && !getSelection().toString()) {
+      try {
+        const answer = await fetch(list.dataset.live, tag ? { headers: { "if-none-match": tag } } : {});
+        if (answer.status === 200) {
+          tag = answer.headers.get("etag");
+          renew(list, await answer.text(), news);
+        }
+        wait = answer.ok || answer.status === 304 ? 2000 : Math.min(wait * 2, 60000);
+      } catch {
+        wait = Math.min(wait * 2, 60000);
+      }
+    }
+    setTimeout(look, wait);
+  };
+  setTimeout(look, wait);
+}
+
+function fragment(markup) {
+  const made = document.createElement("template");
+  made.innerHTML = markup;
+  return made.content;
+}
+
+function renew(list, markup, news) {
+  const known = new Set(all("tr[data-id]", list).map((row) => row.dataset.id));
+  const fresh = fragment(markup);
+  const added = all("tr[data-id]", fresh).filter((row) => !known.has(row.dataset.id));
+  for (const row of added) row.classList.add("fresh");
+  const [region, hadFocus] = [list.querySelector("[role=region]"), list.contains(document.activeElement)];
+  const aside = region?.scrollLeft ?? 0;
+  list.replaceChildren(fresh);
+  const now = list.querySelector("[role=region]");
+  if (now) now.scrollLeft = aside;
+  if (hadFocus) now?.focus({ preventScroll: true });
+  if (added.length > 0 && news) news.textContent = added.length === 1 ? "1 new trace" : `${added.length} new traces`;
+}
+
+// Parts that are loaded when they are opened.
+for (const details of all("details[data-src]")) {
+  details.addEventListener("toggle", async () => {
+    const into = details.querySelector("[data-into]");
+    if (!details.open || into.dataset.done) return;
+    into.dataset.done = "yes";
+    const answer = await fetch(details.dataset.src);
+    if (answer.ok) into.replaceChildren(fragment(await answer.text()));
+    else into.textContent = "This could not be loaded.";
+  });
+}
+
+document.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+  const link = event.target.closest("a[data-whole], a[data-span]");
+  if (!link) return;
+  event.preventDefault();
+  if (link.dataset.span) openSpan(link);
+  else openWhole(link);
+});
+
+// The attributes of a span, in a row below its own.
+async function openSpan(link) {
+  const row = link.closest("tr");
+  if (row.nextElementSibling?.classList.contains("span-row")) return row.nextElementSibling.remove();
+  const answer = await fetch(link.dataset.span);
+  if (!answer.ok) return;
+  const cell = document.createElement("td");
+  cell.colSpan = row.cells.length;
+  cell.append(fragment(await answer.text()));
+  const added = document.createElement("tr");
+  added.className = "span-row";
+  added.append(cell);
+  row.after(added);
+}
+
+// A long text: all of it, in pieces that are laid out when they are seen, and with a way to search in it.
+const PIECE = 20000;
+
+async function openWhole(link) {
+  const answer = await fetch(link.href);
+  if (!answer.ok) return;
+  const text = await answer.text();
+  const box = document.createElement("div");
+  box.className = "whole-text";
+  box.tabIndex = 0;
+  box.setAttribute("role", "region");
+  box.setAttribute("aria-label", "The whole text");
+  const pieces = [];
+  for (let at = 0; at < text.length;) {
+    let end = at + PIECE;
+    const line = text.indexOf("\n", end);
+    // At the end of a line, if one is near.
+    end = line >= 0 && line < end + PIECE ? line + 1 : end;
+    const piece = document.createElement("pre");
+    piece.textContent = text.slice(at, end);
+    pieces.push({ at, node: piece.firstChild });
+    box.append(piece);
+    at = end;
+  }
+  const fold = link.closest(".fold");
+  fold.replaceChildren(finder(text, pieces), box);
+  fold.querySelector("input").focus({ preventScroll: true });
+}
+
+function finder(text, pieces) {
+  const bar = fragment('<form class="find" role="search"><label>Find <input type="search"></label><span role="status"></span></form>').firstChild;
+  const [input, status] = [bar.querySelector("input"), bar.querySelector("span")];
+  const low = text.toLowerCase();
+  let last = -1;
+  const next = () => {
+    const wanted = input.value.toLowerCase();
+    CSS.highlights?.delete("found");
+    if (!wanted) return (status.textContent = "");
+    last = low.indexOf(wanted, last + 1);
+    if (last < 0) last = low.indexOf(wanted);
+    if (last < 0) return (status.textContent = "not found");
+    const count = low.split(wanted).length - 1;
+    status.textContent = `${low.slice(0, last).split(wanted).length} of ${count}`;
+    const piece = pieces.findLast((piece) => piece.at <= last);
+    const range = document.createRange();
+    const from = last - piece.at;
+    range.setStart(piece.node, from);
+    range.setEnd(piece.node, Math.min(from + wanted.length, piece.node.length));
+    CSS.highlights?.set("found", new Highlight(range));
+    piece.node.parentElement.scrollIntoView({ block: "nearest" });
+    const [spot, box] = [range.getBoundingClientRect(), piece.node.parentElement.parentElement];
+    box.scrollTop += spot.top - box.getBoundingClientRect().top - box.clientHeight / 3;
+  };
+  bar.addEventListener("submit", (event) => { event.preventDefault(); next(); });
+  input.addEventListener("input", () => { last = -1; next(); });
+  return bar;
+}
+
+// Keys. None of them works while somebody writes.
+const steps = all("[data-step]");
+const failing = all("[data-failing]");
+
+// The step that keys went to last: the address alone does not make it the browser's target.
+let visited = null;
+
+function here() {
+  return document.activeElement.closest?.("[data-step]") ?? visited ?? document.querySelector("[data-step]:target");
+}
+
+function go(list, way) {
+  const at = steps.indexOf(here());
+  const others = list.filter((one) => (steps.indexOf(one) - at) * way > 0);
+  const to = way > 0 ? others[0] : others.at(-1);
+  if (!to) return;
+  visited = to;
+  history.replaceState(null, "", `#${to.id}`);
+  to.focus({ preventScroll: true });
+  to.scrollIntoView({ block: "start" });
+}
+
+function label(key) {
+  const place = document.activeElement.closest?.("details, [data-review]") ?? document.querySelector("[data-review]");
+  // The verdict that is looked at, else the first that was found wrong in the step that is.
+  const button = place?.querySelector(`[data-key="${key}"]`) ?? here()?.querySelector(`details[open] [data-key="${key}"]`);
+  if (button) button.form.requestSubmit(button);
+}
+
+const KEYS = {
+  j: ["next step", () => go(steps, 1), steps.length > 0],
+  k: ["previous step", () => go(steps, -1), steps.length > 0],
+  n: ["next step that was found wrong", () => go(failing, 1), steps.length > 0],
+  p: ["previous step that was found wrong", () => go(failing, -1), steps.length > 0],
+  y: ["the verdict is right", () => label("y"), all("[data-key]").length > 0],
+  x: ["the verdict is wrong", () => label("x"), all("[data-key]").length > 0],
+  s: ["skip it", () => document.querySelector("[data-skip]").click(), all("[data-skip]").length > 0],
+  e: ["write a note", () => document.querySelector("[data-review] [data-note]").focus(), all("[data-review]").length > 0],
+  "/": ["search", () => document.querySelector("[type=search]").focus(), all("[type=search]").length > 0],
+  "?": ["these keys", help, true],
+};
+
+// Whoever speaks to the browser may not want single keys to mean something.
+const OFF = "gradus-keys-off";
+const keysAreOff = () => { try { return localStorage.getItem(OFF) !== null; } catch { return false; } };
+
+document.addEventListener("keydown", (event) => {
+  if (keysAreOff()) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+  const key = KEYS[event.key];
+  if (!key?.[2] || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  key[1]();
+});
+
+for (const button of all("[data-help]")) {
+  button.hidden = false;
+  button.addEventListener("click", help);
+}
+
+function help() {
+  const dialog = fragment('<dialog aria-labelledby="keys-title"><h2 id="keys-title">Keys</h2><dl></dl><p><label class="switch"><input type="checkbox"> Keys do something</label></p><form method="dialog"><button autofocus>Close</button></form></dialog>').firstChild;
+  const box = dialog.querySelector("[type=checkbox]");
+  box.checked = !keysAreOff();
+  box.addEventListener("change", () => { try { box.checked ? localStorage.removeItem(OFF) : localStorage.setItem(OFF, "1"); } catch { box.checked = true; } });
+  const list = dialog.querySelector("dl");
+  for (const [key, [about, , works]] of Object.entries(KEYS)) {
+    if (!works) continue;
+    const [term, text] = [document.createElement("dt"), document.createElement("dd")];
+    const shown = document.createElement("kbd");
+    shown.textContent = key;
+    term.append(shown);
+    text.textContent = about;
+    list.append(term, text);
+  }
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}

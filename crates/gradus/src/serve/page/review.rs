@@ -1,0 +1,217 @@
+//! Verdicts one after another, for people to say whether they are right: a key for each, and the next one comes by itself.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gradus_core::trajectory::Trajectory;
+use gradus_store::{ReviewFilter, ReviewItem};
+use serde::Deserialize;
+
+use super::address::Address;
+use super::agreement::{self, Dimension};
+use super::answer::{self, PageError};
+use super::fold::{self, Folded};
+use super::opened::{self, Opened};
+use super::trace::StepView;
+use super::verdict::{Verdict, place};
+use super::words::title;
+use super::{Choosable, Frame, choosable, labels};
+use crate::output::html::text;
+use crate::serve::api::{ApiError, Params, blocking};
+use crate::serve::auth::Caller;
+use crate::serve::state::Server;
+
+/// Steps that are listed where the whole trajectory is judged.
+const MOST_LISTED: usize = 40;
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Choice {
+    project: Option<String>,
+    evaluator: Option<String>,
+    /// `all`, or what was found wrong.
+    which: Option<String>,
+    after: Option<String>,
+}
+
+impl Choice {
+    fn address(&self) -> Address {
+        let mut address = Address::of("/review");
+        let named = [("project", &self.project), ("evaluator", &self.evaluator), ("which", &self.which)];
+        for (name, value) in named {
+            address = address.with(name, value.as_deref());
+        }
+        address
+    }
+}
+
+#[derive(Template)]
+#[template(path = "review.html")]
+struct Page {
+    frame: Frame,
+    projects: Vec<Choosable>,
+    evaluators: Vec<Evaluator>,
+    is_all: bool,
+    item: Option<Item>,
+    /// Where to look further when nothing was found so far.
+    further: Option<String>,
+    author: String,
+    dimensions: Vec<Dimension>,
+    agreement: String,
+}
+
+struct Evaluator {
+    name: String,
+    title: String,
+    is_chosen: bool,
+}
+
+struct Item {
+    verdict: Verdict,
+    query: Option<Folded>,
+    answer: Option<Folded>,
+    /// None where the whole trajectory is judged.
+    step: Option<StepView>,
+    steps: Vec<Line>,
+    trace: String,
+    what: String,
+    skip: String,
+}
+
+/// A step on one line.
+struct Line {
+    number: u32,
+    tool: String,
+    arguments: String,
+    observation: String,
+    is_error: bool,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    Params(choice): Params<Choice>,
+) -> Result<Response, PageError> {
+    let blank = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let choice = Choice {
+        project: blank(choice.project),
+        evaluator: blank(choice.evaluator),
+        which: blank(choice.which),
+        after: blank(choice.after),
+    };
+    let author = labels::author(&headers, &caller);
+    let frame = Frame::of("/review", choice.project.as_deref(), &headers);
+    let page = blocking(&server, move |server| made(server, &choice, frame, author)).await?;
+    Ok(answer::page(&page))
+}
+
+fn made(server: &Server, choice: &Choice, frame: Frame, author: String) -> Result<Page, ApiError> {
+    let settings = server.reloadable();
+    let after = match &choice.after {
+        Some(text) => Some(text.parse().map_err(|()| ApiError::bad("after: this is no place in the list"))?),
+        None => None,
+    };
+    let filter = ReviewFilter {
+        project: choice.project.clone(),
+        evaluator: choice.evaluator.clone(),
+        only_wrong: choice.which.as_deref() != Some("all"),
+        author: author.clone(),
+    };
+    let (found, further) = server.store.next_verdict(&filter, after.as_ref())?;
+    let item = found.map(|found| Item::of(server, choice, &found)).transpose()?.flatten();
+    let dimensions = agreement::dimensions(
+        &settings,
+        &agreement::rows(server, choice.project.as_deref(), agreement::FEW)?,
+    );
+    let mut names: Vec<String> = settings
+        .rules
+        .iter()
+        .flat_map(|rule| &rule.evaluators)
+        .map(|evaluator| evaluator.name.to_string())
+        .chain(choice.evaluator.clone())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let evaluator = |name: String| Evaluator {
+        title: title(&settings, &name),
+        is_chosen: Some(&name) == choice.evaluator.as_ref(),
+        name,
+    };
+    Ok(Page {
+        frame,
+        projects: choosable(server.store.project_names()?, choice.project.as_deref()),
+        evaluators: names.into_iter().map(evaluator).collect(),
+        is_all: !filter.only_wrong,
+        item,
+        further: further.map(|place| choice.address().with("after", Some(&place.to_string())).to_string()),
+        author,
+        dimensions,
+        agreement: Address::of("/agreement").with("project", choice.project.as_deref()).to_string(),
+    })
+}
+
+impl Item {
+    /// None when the trace went away while it was looked for.
+    fn of(server: &Server, choice: &Choice, found: &ReviewItem) -> Result<Option<Item>, ApiError> {
+        let trace = format!("{:032x}", found.trace_id);
+        let opened = opened::open(server, &trace, Some(&found.trajectory_id))?;
+        let settings = server.reloadable();
+        let step = Some(found.place.step).filter(|step| *step > 0);
+        let Some(trajectory) = &opened.trajectory else { return Ok(None) };
+        let is_asked = |line: &gradus_eval::outcome::OutcomeLine| {
+            line.step_index == step && *line.evaluator == *found.place.evaluator
+        };
+        let Some((at_ns, line)) = opened.outcomes.iter().find(|(_, line)| is_asked(line)) else {
+            return Ok(None);
+        };
+        // What was labelled is passed over the next time, so a label brings back to the same address.
+        let here = choice.address().with("after", choice.after.as_deref());
+        let mut verdict = Verdict::of(&settings, *at_ns, line, &opened.said, &here);
+        if let Some(form) = &mut verdict.labelling {
+            form.back = here.to_string();
+        }
+        let fold = |given: &Option<String>, part: &str| {
+            let given = given.as_deref().filter(|given| !given.is_empty())?;
+            Some(Folded::of(given, || fold::address(&trace, &found.trajectory_id, None, part)))
+        };
+        Ok(Some(Item {
+            what: step.map_or_else(|| "Whole trajectory".to_owned(), |step| format!("Step {step}")),
+            query: fold(&trajectory.query, "query"),
+            answer: fold(&trajectory.final_answer, "answer"),
+            step: step.and_then(|number| shown_step(&opened, trajectory, number, &here, server)),
+            steps: if step.is_none() { lines(trajectory) } else { Vec::new() },
+            trace: Address::of(format!("/traces/{trace}"))
+                .with("trajectory", Some(&found.trajectory_id))
+                .at(place(step))
+                .to_string(),
+            skip: choice.address().with("after", Some(&found.place.to_string())).to_string(),
+            verdict,
+        }))
+    }
+}
+
+fn shown_step(
+    opened: &Opened,
+    trajectory: &Trajectory,
+    number: u32,
+    here: &Address,
+    server: &Server,
+) -> Option<StepView> {
+    let step = trajectory.steps.iter().find(|step| step.index == number)?;
+    Some(StepView::of(&server.reloadable(), opened, &trajectory.trajectory_id, step, here))
+}
+
+fn lines(trajectory: &Trajectory) -> Vec<Line> {
+    let line = |step: &gradus_core::trajectory::Step| Line {
+        number: step.index,
+        tool: text::line(&step.tool),
+        arguments: text::line(step.arguments_text().as_deref().unwrap_or_default()),
+        observation: text::line(step.observation.as_deref().unwrap_or_default()),
+        is_error: step.is_error,
+    };
+    trajectory.steps.iter().take(MOST_LISTED).map(line).collect()
+}

@@ -1,0 +1,390 @@
+//! The list of traces: newest first, narrowed by what stands in the address, and kept up to date while traces arrive.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gradus_core::filter::Filter;
+use gradus_store::{Cursor, TraceFilter, TraceRow};
+use serde::Deserialize;
+
+use super::address::Address;
+use super::answer::{self, PageError};
+use super::words::{duration, second, title, whole};
+use super::{Choosable, Frame, choosable, words};
+use crate::output::html::number;
+use crate::output::html::text;
+use crate::serve::api::{ApiError, Params, blocking, read_time, score_bound};
+use crate::serve::phoenix;
+use crate::serve::settings::Reloadable;
+use crate::serve::state::Server;
+
+/// Rows of one page.
+const ROWS: usize = 50;
+/// Traces that are tried together when spans have to be read for it.
+const TRIED_AT_ONCE: usize = 10;
+/// Traces that one request tries, and how long it goes on: then the page is short, and the next one goes on from there.
+const MOST_TRIED: usize = 1_000;
+const TRIES_FOR: Duration = Duration::from_millis(30);
+
+/// What stands in the address. What is empty was left so in the form.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Choice {
+    project: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    agent: Option<String>,
+    model: Option<String>,
+    tool: Option<String>,
+    label: Option<String>,
+    score: Option<String>,
+    error: Option<String>,
+    q: Option<String>,
+    /// A condition that one of the trace's spans must meet.
+    #[serde(rename = "where")]
+    condition: Option<String>,
+    cursor: Option<String>,
+}
+
+impl Choice {
+    fn address(&self, path: &str) -> Address {
+        let mut address = Address::of(path);
+        for (name, value) in self.named() {
+            address = address.with(name, value.as_deref());
+        }
+        address
+    }
+
+    fn named(&self) -> [(&'static str, &Option<String>); 11] {
+        [
+            ("project", &self.project),
+            ("from", &self.from),
+            ("to", &self.to),
+            ("agent", &self.agent),
+            ("model", &self.model),
+            ("tool", &self.tool),
+            ("label", &self.label),
+            ("score", &self.score),
+            ("error", &self.error),
+            ("q", &self.q),
+            ("where", &self.condition),
+        ]
+    }
+
+    fn without_blanks(mut self) -> Choice {
+        for value in [
+            &mut self.project,
+            &mut self.from,
+            &mut self.to,
+            &mut self.agent,
+            &mut self.model,
+            &mut self.tool,
+            &mut self.label,
+            &mut self.score,
+            &mut self.error,
+            &mut self.q,
+            &mut self.condition,
+            &mut self.cursor,
+        ] {
+            *value = value.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        }
+        self
+    }
+
+    fn filter(&self) -> Result<TraceFilter, ApiError> {
+        let error = match self.error.as_deref() {
+            None => None,
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            Some(other) => return Err(ApiError::bad(format!("error={other}: true or false"))),
+        };
+        Ok(TraceFilter {
+            project: self.project.clone(),
+            from_ns: read_time("from", self.from.as_deref())?,
+            to_ns: read_time("to", self.to.as_deref())?,
+            agent: self.agent.clone(),
+            model: self.model.clone(),
+            tool: self.tool.clone(),
+            label: self.label.clone(),
+            score: self.score.as_deref().map(score_bound).transpose()?,
+            error,
+            text: self.q.clone(),
+        })
+    }
+}
+
+struct Rows {
+    columns: Vec<String>,
+    rows: Vec<Row>,
+    next: Option<String>,
+    /// The page ended before it was full: more was to be looked at than one request may.
+    is_short: bool,
+}
+
+struct Row {
+    href: String,
+    id: String,
+    query: Option<String>,
+    name: String,
+    project: String,
+    agent: String,
+    model: String,
+    start: String,
+    duration: String,
+    steps: String,
+    spans: String,
+    errors: Option<String>,
+    /// One for each column.
+    cells: Vec<Cell>,
+    cost: Option<String>,
+    is_open: bool,
+}
+
+/// What an evaluator came to in a trace.
+struct Cell {
+    class: &'static str,
+    text: String,
+    about: String,
+}
+
+#[derive(Template)]
+#[template(path = "traces.html")]
+struct Page {
+    frame: Frame,
+    choice: Choice,
+    wrong: Option<String>,
+    chips: Vec<Chip>,
+    shortcuts: Vec<Shortcut>,
+    projects: Vec<Choosable>,
+    rows: Rows,
+    /// Where the rows are asked for again; none on later pages, which do not change.
+    live: Option<String>,
+    is_first: bool,
+    first: String,
+}
+
+struct Chip {
+    name: &'static str,
+    value: String,
+    /// The same list without it.
+    without: String,
+}
+
+struct Shortcut {
+    text: String,
+    href: String,
+}
+
+#[derive(Template)]
+#[template(path = "trace_rows.html")]
+struct RowsPart {
+    rows: Rows,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Params(choice): Params<Choice>,
+) -> Result<Response, PageError> {
+    let choice = choice.without_blanks();
+    let shown = choice.clone();
+    let (rows, wrong, projects) = blocking(&server, move |server| {
+        // What is wrong with a condition is told beside it, where it can be mended.
+        let (rows, wrong) = match list(server, &choice) {
+            Ok(rows) => (rows, None),
+            Err(error) if error.status().is_client_error() => {
+                (Rows::none(), Some(error.message().to_owned()))
+            }
+            Err(error) => return Err(error),
+        };
+        Ok((rows, wrong, server.store.project_names()?))
+    })
+    .await?;
+    let settings = server.reloadable();
+    let address = shown.address("/traces");
+    let page = Page {
+        frame: Frame::of("/traces", shown.project.as_deref(), &headers),
+        chips: chips(&address),
+        shortcuts: shortcuts(&settings, &address),
+        projects: choosable(projects, shown.project.as_deref()),
+        live: shown.cursor.is_none().then(|| shown.address("/traces/rows").to_string()),
+        is_first: shown.cursor.is_none(),
+        first: address.to_string(),
+        rows,
+        wrong,
+        choice: shown,
+    };
+    Ok(answer::page(&page))
+}
+
+/// The rows alone, for a list that is kept up to date.
+pub(super) async fn rows(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Params(choice): Params<Choice>,
+) -> Result<Response, PageError> {
+    let choice = choice.without_blanks();
+    let rows = blocking(&server, move |server| list(server, &choice)).await?;
+    Ok(answer::part(&RowsPart { rows }, &headers))
+}
+
+fn chips(address: &Address) -> Vec<Chip> {
+    let chip = |(name, value): &(&'static str, String)| Chip {
+        name,
+        value: text::line(value),
+        without: address.but(name, None).to_string(),
+    };
+    address.pairs().iter().map(chip).collect()
+}
+
+/// What people look for most: what was found wrong, and what failed.
+fn shortcuts(settings: &Reloadable, address: &Address) -> Vec<Shortcut> {
+    let mut names: Vec<String> = settings
+        .rules
+        .iter()
+        .flat_map(|rule| &rule.evaluators)
+        .map(|evaluator| evaluator.name.to_string())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let wrong = names.into_iter().filter_map(|name| {
+        let (worst, _) = words::labels(settings, &name).pop()?;
+        let label = format!("{name}={worst}");
+        Some(Shortcut {
+            text: format!("{}: {}", title(settings, &name), text::line(&worst)),
+            href: address.but("label", Some(&label)).to_string(),
+        })
+    });
+    let errors =
+        Shortcut { text: "with errors".to_owned(), href: address.but("error", Some("true")).to_string() };
+    wrong.chain([errors]).collect()
+}
+
+fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
+    let filter = choice.filter()?;
+    let cursor: Option<Cursor> = match &choice.cursor {
+        Some(text) => Some(text.parse().map_err(|()| ApiError::bad("cursor: this is no place in the list"))?),
+        None => None,
+    };
+    let (found, next) = match &choice.condition {
+        None => {
+            let page = server.store.traces(&filter, cursor, ROWS)?;
+            (page.traces, page.next)
+        }
+        Some(text) => {
+            let condition = Filter::parse(text).map_err(|error| ApiError::bad(format!("where: {error}")))?;
+            list_where(server, &filter, &condition, cursor)?
+        }
+    };
+    let settings = server.reloadable();
+    let mut evaluators: Vec<&str> = found
+        .iter()
+        .flat_map(|trace| &trace.trajectories)
+        .flat_map(|trajectory| &trajectory.scores)
+        .map(|score| score.evaluator.as_str())
+        .collect();
+    evaluators.sort_unstable();
+    evaluators.dedup();
+    let mut rows = Vec::with_capacity(found.len());
+    for trace in &found {
+        let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.story)?;
+        rows.push(Row::of(trace, &evaluators, is_open));
+    }
+    Ok(Rows {
+        columns: evaluators.iter().map(|name| title(&settings, name)).collect(),
+        is_short: next.is_some() && rows.len() < ROWS,
+        next: next
+            .map(|cursor| choice.address("/traces").with("cursor", Some(&cursor.to_string())).to_string()),
+        rows,
+    })
+}
+
+/// Those with a span that the condition is true of. Spans are not indexed by what they hold: they are read, and only so
+/// many of them for one page.
+fn list_where(
+    server: &Server,
+    filter: &TraceFilter,
+    condition: &Filter,
+    mut cursor: Option<Cursor>,
+) -> Result<(Vec<TraceRow>, Option<Cursor>), ApiError> {
+    let started = Instant::now();
+    let (mut found, mut tried) = (Vec::new(), 0);
+    loop {
+        let page = server.store.traces(filter, cursor, TRIED_AT_ONCE)?;
+        for trace in page.traces {
+            tried += 1;
+            if phoenix::holds(server, &trace.project, trace.trace_id, condition)? {
+                found.push(trace);
+            }
+        }
+        let is_enough = found.len() >= ROWS || tried >= MOST_TRIED || started.elapsed() > TRIES_FOR;
+        if page.next.is_none() || is_enough {
+            return Ok((found, page.next));
+        }
+        cursor = page.next;
+    }
+}
+
+impl Rows {
+    fn none() -> Rows {
+        Rows { columns: Vec::new(), rows: Vec::new(), next: None, is_short: false }
+    }
+}
+
+impl Row {
+    fn of(trace: &TraceRow, evaluators: &[&str], is_open: bool) -> Row {
+        let first = trace.trajectories.first();
+        let name = |text: Option<&String>| text.map(|text| text::line(text)).unwrap_or_default();
+        let cost: Vec<f64> = trace.trajectories.iter().filter_map(|trajectory| trajectory.cost_usd).collect();
+        Row {
+            href: format!("/traces/{}", trace.trace_id),
+            id: trace.trace_id.to_string(),
+            query: first.map(|trajectory| text::line(&trajectory.query)).filter(|query| !query.is_empty()),
+            name: text::line(&trace.name),
+            project: text::line(&trace.project),
+            agent: name(first.map(|trajectory| &trajectory.agent)),
+            model: name(first.map(|trajectory| &trajectory.model)),
+            start: second(trace.start_ns),
+            duration: duration(trace.end_ns.saturating_sub(trace.start_ns)),
+            steps: whole(trace.trajectories.iter().map(|trajectory| trajectory.steps).sum()),
+            spans: whole(trace.spans),
+            errors: (trace.errors > 0 || trace.trajectories.iter().any(|trajectory| trajectory.is_error))
+                .then(|| number::counted(trace.errors.max(1) as u64, "error", "errors")),
+            cells: evaluators.iter().map(|name| Cell::of(trace, name)).collect(),
+            cost: (!cost.is_empty()).then(|| number::usd(cost.iter().sum())),
+            is_open,
+        }
+    }
+}
+
+impl Cell {
+    fn of(trace: &TraceRow, evaluator: &str) -> Cell {
+        let (mut scored, mut sum, mut failed, mut asked) = (0, 0.0, 0, false);
+        let all = trace.trajectories.iter().flat_map(|trajectory| &trajectory.scores);
+        for score in all.filter(|score| score.evaluator == evaluator) {
+            asked = true;
+            scored += score.scored;
+            sum += score.sum;
+            failed += score.failed;
+        }
+        if scored == 0 {
+            let (class, text, about) = match (failed > 0, asked) {
+                (true, _) => ("unjudged", "?", format!("{failed} could not be judged")),
+                (false, true) => ("none", "–", "the question does not arise".to_owned()),
+                (false, false) => ("none", "", "not judged".to_owned()),
+            };
+            return Cell { class, text: text.to_owned(), about };
+        }
+        let mean = sum / scored as f64;
+        let left = if failed > 0 { format!(", {failed} could not be judged") } else { String::new() };
+        Cell {
+            class: if mean >= 1.0 { "right" } else { "wrong" },
+            text: format!("{:.0}\u{a0}%", 100.0 * mean),
+            about: format!("mean of {scored} judged{left}"),
+        }
+    }
+}

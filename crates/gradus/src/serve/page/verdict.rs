@@ -1,0 +1,153 @@
+//! One verdict: what was found, on what grounds, by whom, and what people say to that.
+
+use gradus_eval::evaluator::{OFFLINE, RULES};
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_store::Annotation;
+
+use super::address::Address;
+use super::rubrics;
+use super::words::{labels, second, title};
+use crate::output::html::number;
+use crate::output::html::text::{self, Block};
+use crate::serve::settings::Reloadable;
+
+/// More evidence than this is left out.
+const MOST_EVIDENCE: usize = 20;
+
+pub(super) struct Verdict {
+    /// `pass`, `fail`, `unsure` or `na`: the class and the icon's name.
+    pub(super) class: &'static str,
+    pub(super) title: String,
+    pub(super) label: String,
+    pub(super) explanation: Option<Block>,
+    pub(super) evidence: Vec<Block>,
+    pub(super) by: String,
+    pub(super) cost: Option<String>,
+    pub(super) when: String,
+    /// Where its rubric can be tried on the same step.
+    pub(super) rubric: Option<String>,
+    pub(super) said: Vec<Said>,
+    /// None where there is nothing to agree with.
+    pub(super) labelling: Option<Labelling>,
+}
+
+/// What a person says.
+pub(super) struct Said {
+    pub(super) author: String,
+    pub(super) when: String,
+    pub(super) label: String,
+    pub(super) note: Option<Block>,
+    pub(super) agrees: bool,
+}
+
+/// What a form to label it needs.
+pub(super) struct Labelling {
+    pub(super) trajectory: String,
+    pub(super) step: Option<u32>,
+    pub(super) evaluator: String,
+    pub(super) right: String,
+    /// The other labels that there are.
+    pub(super) others: Vec<String>,
+    /// Where a label brings to.
+    pub(super) back: String,
+    /// Tells the fields of one form from those of another.
+    pub(super) key: String,
+}
+
+impl Verdict {
+    /// `here` is the page that it is shown on.
+    pub(super) fn of(
+        settings: &Reloadable,
+        at_ns: i64,
+        line: &OutcomeLine,
+        said: &[Annotation],
+        here: &Address,
+    ) -> Verdict {
+        let known = labels(settings, &line.evaluator);
+        let best = known.first().map_or(1.0, |(_, score)| *score);
+        let class = match line.outcome {
+            OutcomeKind::Scored if line.score.is_some_and(|score| score >= best) => "pass",
+            OutcomeKind::Scored => "fail",
+            OutcomeKind::Failed => "unsure",
+            OutcomeKind::NotApplicable => "na",
+        };
+        let label = match (line.outcome, &line.label) {
+            (_, Some(label)) => text::line(label),
+            (OutcomeKind::NotApplicable, None) => "not applicable".to_owned(),
+            (_, None) => "could not be judged".to_owned(),
+        };
+        let words = line.explanation.as_deref().or(line.reason.as_deref());
+        let target = target(&line.trajectory_id, line.step_index);
+        let is_about = |one: &&Annotation| {
+            one.target == target
+                && one.name == *line.evaluator
+                && one.annotator == "HUMAN"
+                && one.label.is_some()
+        };
+        let is_rules = matches!(&*line.judge, OFFLINE | RULES);
+        Verdict {
+            class,
+            title: title(settings, &line.evaluator),
+            label,
+            explanation: words.filter(|words| !words.is_empty()).map(text::block),
+            evidence: line.evidence.iter().take(MOST_EVIDENCE).map(|piece| text::block(piece)).collect(),
+            by: if is_rules { "rules".to_owned() } else { text::line(&line.judge) },
+
+            cost: match (line.cost_usd, line.cached) {
+                (_, true) => Some("from the cache".to_owned()),
+                (Some(cost), false) if !is_rules => Some(number::usd(cost)),
+                _ => None,
+            },
+            when: second(at_ns),
+            rubric: settings.library.find(&line.evaluator).map(|rubric| {
+                let step = line.step_index.map(|step| step.to_string());
+                rubrics::address(&rubric.name)
+                    .with("trajectory", Some(&line.trajectory_id))
+                    .with("step", step.as_deref())
+                    .to_string()
+            }),
+            said: said.iter().filter(is_about).map(|one| Said::of(one, line)).collect(),
+            labelling: line.label.as_ref().map(|label| Labelling {
+                trajectory: line.trajectory_id.to_string(),
+                step: line.step_index,
+                evaluator: line.evaluator.to_string(),
+                right: label.clone(),
+                back: here.clone().at(place(line.step_index)).to_string(),
+                key: format!(
+                    "{:x}",
+                    gradus_core::digest(format!("{} {target}", line.evaluator).as_bytes()) >> 96
+                ),
+                others: known.into_iter().map(|(other, _)| other).filter(|other| other != label).collect(),
+            }),
+        }
+    }
+
+    pub(super) fn is_wrong(&self) -> bool {
+        self.class == "fail"
+    }
+}
+
+impl Said {
+    fn of(row: &Annotation, line: &OutcomeLine) -> Said {
+        Said {
+            author: text::line(if row.author.is_empty() { "someone" } else { &row.author }),
+            when: second(row.updated_ns),
+            label: text::line(row.label.as_deref().unwrap_or_default()),
+            note: row.explanation.as_deref().filter(|note| !note.is_empty()).map(text::block),
+            agrees: row.label == line.label,
+        }
+    }
+}
+
+/// Where in its page a verdict stands.
+pub(super) fn place(step: Option<u32>) -> String {
+    step.map_or_else(|| "whole".to_owned(), |step| format!("step-{step}"))
+}
+
+/// What a label is about, as annotations name it.
+pub(super) fn target(trajectory: &str, step: Option<u32>) -> String {
+    match step {
+        Some(step) => format!("trajectory:{trajectory}#{step}"),
+        None => format!("trajectory:{trajectory}"),
+    }
+}

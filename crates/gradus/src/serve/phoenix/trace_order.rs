@@ -1,0 +1,98 @@
+//! Traces by how long they took. There is no index for that: all traces of a project are looked at, and no more of them
+//! are held than a page shows.
+
+use std::collections::BTreeMap;
+
+use gradus_core::span::TraceId;
+use gradus_store::ProjectPosition;
+
+use super::ids;
+
+/// How long a trace took in microseconds, and where it is: those that took as long come in the order they began.
+pub(super) type Rank = (i64, ProjectPosition);
+
+pub(super) struct Ranking {
+    slowest_first: bool,
+    /// Where a page begins.
+    at: Option<Rank>,
+    limit: usize,
+    /// Those of the page, and the one behind it.
+    best: BTreeMap<Rank, TraceId>,
+}
+
+impl Ranking {
+    pub(super) fn new(slowest_first: bool, at: Option<Rank>, limit: usize) -> Ranking {
+        Ranking { slowest_first, at, limit, best: BTreeMap::new() }
+    }
+
+    pub(super) fn see(&mut self, rank: Rank, trace: TraceId) {
+        let is_before = |at: Rank| if self.slowest_first { rank > at } else { rank < at };
+        if self.at.is_some_and(is_before) {
+            return;
+        }
+        self.best.insert(rank, trace);
+        if self.best.len() > self.limit + 1 {
+            let _ = if self.slowest_first { self.best.pop_first() } else { self.best.pop_last() };
+        }
+    }
+
+    /// The traces of the page in their order, and where the next one begins.
+    pub(super) fn page(self) -> (Vec<TraceId>, Option<Rank>) {
+        let mut page: Vec<(Rank, TraceId)> = self.best.into_iter().collect();
+        if self.slowest_first {
+            page.reverse();
+        }
+        let next = page.get(self.limit).map(|(rank, _)| *rank);
+        page.truncate(self.limit);
+        (page.into_iter().map(|(_, trace)| trace).collect(), next)
+    }
+}
+
+const NODE: &str = "TraceByLatency";
+
+pub(super) fn write_cursor((took_us, position): Rank) -> String {
+    ids::encode(NODE, format_args!("{took_us}:{}:{}", position.start_ns, position.trace))
+}
+
+pub(super) fn read_cursor(cursor: &str) -> Option<Rank> {
+    let text = ids::decode(NODE, cursor)?;
+    let mut numbers = text.split(':').map(|number| number.parse::<i64>().ok());
+    let (took_us, start_ns, trace) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    numbers.next().is_none().then_some((took_us, ProjectPosition { start_ns, trace }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Page by page it is what sorting gives, however the traces come.
+        #[test]
+        fn pages_are_the_sorted_list(took in proptest::collection::vec(0_i64..9, 0..40), limit in 1_usize..7, slowest_first in any::<bool>()) {
+            let rank = |number: usize| {
+                (took[number], ProjectPosition { start_ns: 5, trace: number as i64 })
+            };
+            let mut wanted: Vec<usize> = (0..took.len()).collect();
+            wanted.sort_by_key(|number| rank(*number));
+            if slowest_first {
+                wanted.reverse();
+            }
+            let (mut found, mut at) = (Vec::new(), None);
+            loop {
+                let mut ranking = Ranking::new(slowest_first, at, limit);
+                for number in 0..took.len() {
+                    ranking.see(rank(number), TraceId(number as u128));
+                    prop_assert!(ranking.best.len() <= limit + 1);
+                }
+                let (page, next) = ranking.page();
+                found.extend(page.iter().map(|trace| trace.0 as usize));
+                let Some(next) = next else { break };
+                at = read_cursor(&write_cursor(next));
+                prop_assert_eq!(at, Some(next));
+            }
+            prop_assert_eq!(found, wanted);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! `gradus agent` as its user, its model, GitHub and the receiver of its traces meet it: the real binary, a model endpoint
+//! that plays a script, a simulated GitHub, a real `gradus serve`.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
+
+mod bad_input;
+mod lab;
+#[path = "../place/mod.rs"]
+mod place;
+mod sessions;
+mod traced;
+mod working;

@@ -1,0 +1,154 @@
+//! An agent at work: what it shows, what it may do, with whom it can talk.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use gradus_test_endpoint::Answer;
+use serde_json::json;
+
+use crate::lab::{Lab, answer, call, model, model_with};
+use crate::place::Ran;
+
+#[test]
+fn steps_are_shown_and_the_answer_is_on_standard_output() {
+    let lab = Lab::new("w1");
+    let model = model(vec![
+        call("I look.\u{1b}[2J", "get_me", json!({})),
+        call("I look closer.", "get_repo", json!({"owner": "octo", "repo": "none"})),
+        answer("You are octo."),
+    ]);
+    let ran = lab.ask(&model, &["Who am I?"]).exits_with(0);
+    assert_eq!(ran.out, "You are octo.\n");
+    for shown in [
+        "scripted works on: Who am I?",
+        "Step 1\n  Thought: I look.\\u{1b}[2J\n  Action: get_me\n  Action Input: {}\n  Observation: {\"login\":\"octo\"",
+        "Step 2\n  Thought: I look closer.",
+        "Observation (error): {\"error\":\"Not Found\"",
+        "2 calls, 3 replies, 330 tokens in this session",
+    ] {
+        assert!(ran.err.contains(shown), "{shown:?} is not in {}", ran.err);
+    }
+    assert!(!ran.err.contains('\u{1b}'), "{}", ran.err);
+    let quiet = lab.ask(&model, &["Who am I?", "--quiet"]).exits_with(0);
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("You are octo.\n", ""));
+}
+
+#[test]
+fn a_request_can_come_from_standard_input() {
+    let lab = Lab::new("w0");
+    let model = model_with(vec![answer("Hello.")], |incoming| {
+        (!incoming.contains("Say hello, please.")).then(|| Answer::status(400, "{}"))
+    });
+    let mut child = lab
+        .agent(&model, &["--quiet"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"Say hello, please.\n").unwrap();
+    assert_eq!(Ran::of(child.wait_with_output().unwrap()).exits_with(0).out, "Hello.\n");
+}
+
+#[test]
+fn a_conversation_goes_on_line_by_line() {
+    let lab = Lab::new("w1");
+    let model = model(vec![
+        call("I look.", "get_me", json!({})),
+        answer("You are octo."),
+        call("I star it.", "star_repo", json!({"owner": "octo", "repo": "demo"})),
+        answer("Starred."),
+    ]);
+    let mut child = lab
+        .agent(&model, &["--chat", "--quiet", "--session", "s.json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"Who am I?\n\nStar demo.\nquit\nnever\n").unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap()).exits_with(0);
+    assert_eq!(ran.out, "You are octo.\nStarred.\n");
+}
+
+#[test]
+fn what_is_destructive_needs_somebody_who_allows_it() {
+    let script = || {
+        vec![
+            call("I delete it.", "delete_repo", json!({"owner": "octo", "repo": "demo"})),
+            answer("I tried."),
+        ]
+    };
+    let has_demo = |lab: &Lab| !lab.github.world().lock().unwrap().state().repositories.is_empty();
+    let lab = Lab::new("w1");
+    let ran = lab.ask(&model(script()), &["Delete demo."]).exits_with(0);
+    assert!(ran.err.contains("there is nobody here who could allow it"), "{}", ran.err);
+    assert!(has_demo(&lab));
+    let ran =
+        lab.ask(&model(script()), &["Delete demo.", "--allow-destructive", "--read-only"]).exits_with(0);
+    assert!(ran.err.contains("Observation (error)"), "{}", ran.err);
+    assert!(has_demo(&lab));
+    lab.ask(&model(script()), &["Delete demo.", "--allow-destructive"]).exits_with(0);
+    assert!(!has_demo(&lab));
+}
+
+#[test]
+fn an_endpoint_that_takes_no_stop_sequences_is_learned() {
+    let lab = Lab::new("w1");
+    let model = model_with(vec![call("I look.", "get_me", json!({})), answer("You are octo.")], |incoming| {
+        let message =
+            r#"{"error":{"message":"Unsupported parameter: 'stop' is not supported with this model."}}"#;
+        incoming.contains("\"stop\":").then(|| Answer::status(400, message))
+    });
+    let ran = lab.ask(&model, &["Who am I?", "--react", "text"]).exits_with(0);
+    assert_eq!(ran.out, "You are octo.\n");
+    // Refused once, and asked twice.
+    assert_eq!(model.received(), 3);
+}
+
+#[test]
+fn anthropics_wire_form_works_as_well() {
+    let lab = Lab::new("w1");
+    let model = model(vec![
+        call("I look.", "get_me", json!({})),
+        call("I star it.", "star_repo", json!({"owner": "octo", "repo": "demo"})),
+        answer("Starred."),
+    ]);
+    let (url, github) = (model.origin(), lab.github.url());
+    let arguments = [
+        "agent",
+        "Star demo.",
+        "--provider",
+        "anthropic",
+        "--model",
+        "claude",
+        "--base-url",
+        &url,
+        "--github-url",
+        &github,
+        "--api-key-env",
+        "MY_KEY",
+        "--json",
+    ];
+    let mut command = lab.command(&arguments);
+    command
+        .env("GITHUB_TOKEN", crate::lab::TOKEN)
+        .env("MY_KEY", "k")
+        .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+    let ran = Ran::of(command.output().unwrap()).exits_with(0);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["answer"], "Starred.");
+    assert_eq!(report["steps"][1]["tool"], "star_repo");
+    assert_eq!(report["steps"][1]["is_error"], false, "{report:#}");
+}
+
+#[test]
+fn a_run_without_an_answer_is_no_success() {
+    let lab = Lab::new("w1");
+    let forever: Vec<_> = (0..9).map(|_| call("Again.", "get_me", json!({}))).collect();
+    let ran = lab.ask(&model(forever), &["Who am I?", "--max-steps", "4"]).exits_with(1);
+    assert!(ran.out.is_empty() && ran.err.contains("the limit of steps is reached"), "{}", ran.err);
+    let refuses = model_with(Vec::new(), |_| Some(Answer::status(401, r#"{"error":{"message":"bad key"}}"#)));
+    let ran = lab.ask(&refuses, &["Who am I?", "--quiet"]).exits_with(1);
+    assert!(ran.err.contains("no answer: HTTP 401: bad key"), "{}", ran.err);
+}

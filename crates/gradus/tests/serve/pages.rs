@@ -1,0 +1,441 @@
+//! The page, as a browser without a script gets it. What a script does is tried in a real browser (`tests/peers/page.py`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gradus_test_endpoint::Endpoint;
+use serde_json::json;
+
+use crate::lab::{Lab, Reply, Server, eventually, json_lines};
+use crate::spans::{SECOND_NS, Visit, now_ns, trace_id};
+
+const HARM: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u{1b}[31m\u{202e}";
+
+fn page(server: &Server, path: &str) -> String {
+    let reply = server.request("GET", path).header("accept", "text/html").send();
+    assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+    assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
+    reply.text()
+}
+
+fn post(server: &Server, path: &str, fields: &str) -> Reply {
+    let origin = format!("http://{}", server.http);
+    server
+        .request("POST", path)
+        .header("origin", &origin)
+        .header("accept", "text/html")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(fields.as_bytes())
+        .send()
+}
+
+/// Three traces; the call of the last is one that its tool cannot take.
+fn filled() -> (Lab, Server) {
+    let lab = Lab::new();
+    let server = lab.serve();
+    let now = now_ns();
+    for trace in 1..=2 {
+        let start_ns = now - (10 - trace) * SECOND_NS;
+        server.export(&Visit { start_ns, ..Visit::new(u128::from(trace)) }.export("shop"));
+    }
+    server.export(&Visit { arguments: json!({"file": 7}).to_string(), ..Visit::new(3) }.export("shop"));
+    server.assembled();
+    (lab, server)
+}
+
+#[test]
+fn pages_hold_nothing_that_runs_and_their_files_may_be_kept() {
+    let (_lab, server) = filled();
+    let trace = format!("/traces/{}", trace_id(3));
+    let mut paths: Vec<String> =
+        ["/", "/traces", "/review", "/agreement", "/runs", "/rubrics", "/alerts", "/server"]
+            .map(str::to_owned)
+            .into();
+    paths.extend(["/rubrics/thought_to_tool".to_owned(), trace.clone(), format!("{trace}/spans")]);
+    for path in &paths {
+        let reply = server.request("GET", path).header("accept", "text/html").send();
+        let policy = reply.header("content-security-policy").unwrap();
+        assert!(policy.contains("script-src 'self'") && policy.contains("default-src 'none'"), "{policy}");
+        assert!(!policy.contains("unsafe") && policy.contains("form-action 'self'"), "{policy}");
+        let text = reply.text();
+        assert!(
+            !text.contains("style=\"") && !text.contains(" onclick") && !text.contains("<style"),
+            "{path}"
+        );
+        assert_eq!(text.matches("<script").count(), 1, "{path}");
+        assert!(!text.contains("http://") && !text.contains("https://"), "{path}");
+        assert!(text.len() < 100_000, "{path}: {} bytes", text.len());
+        for file in text.split('"').filter(|part| part.starts_with("/assets/")) {
+            let reply = server.get(file);
+            assert_eq!(reply.status, 200, "{file}");
+            assert!(reply.header("cache-control").unwrap().contains("immutable"), "{file}");
+        }
+    }
+    assert_eq!(server.get("/assets/gradus-0000000000000000.css").status, 404);
+}
+
+#[test]
+fn what_is_not_there_is_told_to_people_as_a_page_and_to_programs_as_json() {
+    let (_lab, server) = filled();
+    for path in ["/nowhere", "/traces/123", &format!("/traces/{}", trace_id(99))] {
+        let reply = server.request("GET", path).header("accept", "text/html").send();
+        assert_eq!(reply.status, 404, "{path}");
+        assert!(reply.text().contains("<h1>Not here</h1>"), "{path}");
+    }
+    assert!(server.get("/nowhere").json()["error"].is_string());
+    assert!(server.get("/api/v1/nowhere").json()["error"].is_string());
+}
+
+#[test]
+fn lists_are_narrowed_by_what_stands_in_the_address() {
+    let (_lab, server) = filled();
+    let count = |query: &str| page(&server, &format!("/traces{query}")).matches("<tr data-id").count();
+    assert_eq!(count(""), 3);
+    assert_eq!(count("?project=shop&q="), 3);
+    assert_eq!(count("?project=none"), 0);
+    assert_eq!(count("?label=call_validity%3Dincorrect"), 1);
+    assert_eq!(count("?where=span_kind+%3D%3D+%27TOOL%27"), 3);
+    assert_eq!(count("?where=name+%3D%3D+%27nothing%27"), 0);
+    assert_eq!(count("?where=%27%22file%22%27+in+input.value"), 1);
+    // What is wrong with a condition stands beside it.
+    let wrong = page(&server, "/traces?where=span_kind+%3D+%27LLM%27");
+    assert!(wrong.contains("role=\"alert\"") && wrong.contains("where: "), "{wrong}");
+    let refused = server.request("GET", "/traces?nonsense=1").header("accept", "text/html").send();
+    assert_eq!(refused.status, 400);
+    // The rows alone, which are sent when they have changed.
+    let rows = server.get("/traces/rows?project=shop");
+    let tag = rows.header("etag").unwrap().to_owned();
+    let again = server.request("GET", "/traces/rows?project=shop").header("if-none-match", &tag).send();
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    server.export(&Visit::new(4).export("shop"));
+    let again = server.request("GET", "/traces/rows?project=shop").header("if-none-match", &tag).send();
+    assert_eq!((again.status, again.text().matches("<tr data-id").count()), (200, 4));
+}
+
+#[test]
+fn long_lists_go_on_behind_a_cursor() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    for trace in 1..=60 {
+        let start_ns = now_ns() - (100 - trace) * SECOND_NS;
+        server.export(&Visit { start_ns, ..Visit::new(u128::from(trace)) }.export("shop"));
+    }
+    let first = page(&server, "/traces");
+    let next = first.split("rel=\"next\" href=\"").nth(1).unwrap().split('"').next().unwrap();
+    let second = page(&server, &next.replace("&#38;", "&"));
+    let ids = |text: &str| -> Vec<String> {
+        text.split("data-id=\"").skip(1).map(|part| part[..32].to_owned()).collect()
+    };
+    let mut all = ids(&first);
+    all.extend(ids(&second));
+    let wanted: Vec<String> = (1..=60).rev().map(trace_id).collect();
+    assert_eq!(all, wanted);
+    // Later pages stay as they are.
+    assert!(first.contains("data-live") && !second.contains("data-live"));
+}
+
+#[test]
+fn a_step_shows_why_it_is_wrong_and_long_results_are_loaded_when_wanted() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    let long = format!("{}needle", "a line of a long file\n".repeat(50_000));
+    let visit = Visit { arguments: json!({"file": 7}).to_string(), ..Visit::new(1) };
+    let mut spans = vec![visit.root(), visit.model_call(), visit.tool_call()];
+    for pair in &mut spans[2].attributes {
+        if pair.key == "output.value" {
+            *pair = crate::spans::attribute("output.value", &long);
+        }
+    }
+    server.export(&crate::spans::export("shop", spans));
+    server.assembled();
+    let text = page(&server, &format!("/traces/{}", trace_id(1)));
+    assert!(text.len() < 100_000 && !text.contains("needle"), "{}", text.len());
+    assert!(text.contains("id=\"step-1\"") && text.contains("data-failing"), "{text}");
+    assert!(text.contains("The tool cannot take this call."), "{text}");
+    let whole = text.split("data-whole").next().unwrap().rsplit("href=\"").next().unwrap();
+    let whole = whole.split('"').next().unwrap().replace("&#38;", "&");
+    let reply = server.get(&whole);
+    assert_eq!(reply.header("content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(reply.text(), long);
+    let rows = server.get(&format!("/traces/{}/spans/rows", trace_id(1))).text();
+    assert_eq!(rows.matches("class=\"waterfall\"").count(), 3, "{rows}");
+    let span = rows.split("data-span=\"").nth(2).unwrap().split('"').next().unwrap();
+    assert!(server.get(span).text().contains("openinference.span.kind"));
+}
+
+#[test]
+fn whatever_a_trace_holds_is_text() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    let visit = Visit {
+        agent: HARM.to_owned(),
+        model: HARM.to_owned(),
+        tool: HARM.to_owned(),
+        thought: HARM.to_owned(),
+        query: HARM.to_owned(),
+        arguments: json!({HARM: HARM}).to_string(),
+        ..Visit::new(1)
+    };
+    server.export(&visit.export(HARM));
+    server.assembled();
+    let trace = format!("/traces/{}", trace_id(1));
+    let spans = server.get(&format!("{trace}/spans/rows")).text();
+    let mut paths: Vec<String> =
+        ["/", "/traces", "/review?which=all", "/agreement", "/server"].map(str::to_owned).into();
+    paths.extend([trace.clone(), format!("{trace}/spans")]);
+    paths.extend(spans.split("data-span=\"").skip(1).map(|part| part.split('"').next().unwrap().to_owned()));
+    for path in paths {
+        let text = server.request("GET", &path).header("accept", "text/html").send().text();
+        assert!(!text.contains("<img") && !text.contains("<script>"), "{path}: {text}");
+        // What a form sends back is as it came; nobody sees it.
+        let shown: String =
+            text.split(" value=\"").map(|part| part.split_once('"').map_or(part, |(_, rest)| rest)).collect();
+        assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{path}");
+    }
+    assert!(page(&server, &trace).contains("&#60;script&#62;alert(1)"));
+    let found = page(&server, &format!("/traces?q={}", "%3Cscript%3E%22%3E%3Cimg%20src%3Dx%3E"));
+    assert!(!found.contains("<img") && !found.contains("<script>"), "{found}");
+}
+
+#[test]
+fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
+    let (_lab, server) = filled();
+    assert!(page(&server, "/agreement").contains("Nothing was labelled yet."));
+    let trace = server.trace(&trace_id(3));
+    let trajectory = trace["trajectories"][0]["trajectory_id"].as_str().unwrap();
+    let fields = |label: &str, author: &str| {
+        format!(
+            "trajectory={trajectory}&step=1&evaluator=call_validity&label={label}&author={author}&note=it+is+%3Cfine%3E&back=%2Freview"
+        )
+    };
+    let first = page(&server, "/review");
+    assert!(first.contains("Call Validity: ") || first.contains("Sequence"), "{first}");
+    let reply = post(&server, "/labels", &fields("correct", "ann"));
+    assert_eq!((reply.status, reply.header("location")), (303, Some("/review")), "{}", reply.text());
+    assert!(
+        reply
+            .header("set-cookie")
+            .unwrap()
+            .starts_with("gradus_author=ann; Path=/; HttpOnly; SameSite=Strict")
+    );
+    post(&server, "/labels", &fields("incorrect", "bob"));
+    let labels = server.json("/api/v1/annotations?name=call_validity");
+    let item = &labels["items"][0];
+    assert_eq!(
+        (&item["author"], &item["label"], &item["score"]),
+        (&json!("ann"), &json!("correct"), &json!(1.0))
+    );
+    assert_eq!(item["metadata"]["judge_label"], "incorrect");
+    assert_eq!(item["target"], format!("trajectory:{trajectory}#1"));
+    let text = page(&server, "/agreement");
+    assert!(text.contains("1 of 2") && text.contains("it is &#60;fine&#62;"), "{text}");
+    assert!(page(&server, &format!("/traces/{}", trace_id(3))).contains("<b><bdi>ann</bdi></b>"));
+    let lines = json_lines(&server.get("/labels").body);
+    assert_eq!(lines.len(), 2);
+    assert_eq!((&lines[1]["author"], &lines[1]["judge_label"]), (&json!("ann"), &json!("incorrect")));
+    assert!(server.get("/labels?format=csv").text().starts_with("project,trace_id,"));
+    // The same person again: the label takes the place of the one before.
+    post(&server, "/labels", &fields("incorrect", "ann"));
+    assert_eq!(json_lines(&server.get("/labels").body).len(), 2);
+    assert!(page(&server, "/agreement").contains("2 of 2"));
+    for wrong in
+        [fields("nonsense", "ann"), fields("correct", "").replace("author=", "x="), "label=1".to_owned()]
+    {
+        let reply = post(&server, "/labels", &wrong);
+        assert_eq!(reply.status, 400, "{wrong}");
+    }
+    assert_eq!(post(&server, "/labels", &fields("correct", "ann").replace(trajectory, "none")).status, 404);
+}
+
+#[test]
+fn what_was_labelled_does_not_come_again() {
+    let (_lab, server) = filled();
+    let mut seen = 0;
+    let cookie = |path: &str| {
+        server
+            .request("GET", path)
+            .header("accept", "text/html")
+            .header("cookie", "gradus_author=ann")
+            .send()
+            .text()
+    };
+    loop {
+        let text = cookie("/review?which=all");
+        let Some(form) = text.split("action=\"/labels\"").nth(1) else { break };
+        let value = |name: &str| {
+            let field = form.split(&format!("name=\"{name}\" value=\"")).nth(1).unwrap();
+            field.split('"').next().unwrap().to_owned()
+        };
+        let fields =
+            ["trajectory", "step", "evaluator", "label"].map(|name| format!("{name}={}", value(name)));
+        assert_eq!(post(&server, "/labels", &format!("{}&author=ann", fields.join("&"))).status, 303);
+        seen += 1;
+        assert!(seen < 50);
+    }
+    // Three steps with three questions, and three whole trajectories; some of them may not apply.
+    assert!(seen >= 9, "{seen}");
+    assert_eq!(json_lines(&server.get("/labels").body).len(), seen);
+}
+
+#[test]
+fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
+    let lab = Lab::with("require_key = true", "");
+    let key = |name: &str, scopes: &str| {
+        lab.run(&["keys", "add", name, "--scopes", scopes]).exits_with(0).out.trim().to_owned()
+    };
+    let (read, both) = (key("eve", "read"), key("ann", "read,ingest"));
+    let server = lab.serve();
+    let refused = server.request("GET", "/traces?q=x").header("accept", "text/html").send();
+    assert_eq!(refused.status, 401);
+    assert!(refused.text().contains("name=\"next\" value=\"/traces?q=x\""), "{}", refused.text());
+    assert!(server.get("/traces").json()["error"].is_string());
+    assert_eq!(post(&server, "/sign-in", "key=wrong&next=/").status, 401);
+    let reply = post(&server, "/sign-in", &format!("key={both}&next=%2F%2Fevil.example"));
+    assert_eq!((reply.status, reply.header("location")), (303, Some("/")));
+    let cookie = reply.header("set-cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let shown = cookie.split(';').next().unwrap();
+    let asked = server.request("GET", "/traces").header("accept", "text/html").header("cookie", shown).send();
+    assert_eq!(asked.status, 200);
+    assert!(asked.text().contains("Sign out"));
+    assert_eq!(server.request("GET", "/api/v1/traces").header("cookie", shown).send().status, 200);
+    // What changes something is taken from our own pages only, with a cookie or without.
+    let export = Visit::new(1).export("shop");
+    let send = |cookie: &str, origin: &str| {
+        let mut request =
+            server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
+        if !origin.is_empty() {
+            request = request.header("origin", origin);
+        }
+        request.header("cookie", cookie).body(&export).send().status
+    };
+    let own = format!("http://{}", server.http);
+    assert_eq!([send(shown, ""), send(shown, "http://evil.example"), send(shown, &own)], [401, 401, 200]);
+    let label = |cookie: &str, origin: &str| {
+        let request = server.request("POST", "/labels").header("cookie", cookie).header("origin", origin);
+        request.header("content-type", "application/x-www-form-urlencoded").body(b"x=1").send().status
+    };
+    assert_eq!(label(shown, &own), 400);
+    assert_eq!(label(shown, "http://evil.example"), 403);
+    assert_eq!(label(&format!("gradus_key={read}"), &own), 403);
+    // Leaving forgets it.
+    let left = post(&server, "/sign-out", "");
+    assert!(left.header("set-cookie").unwrap().contains("Max-Age=0"));
+    lab.run(&["keys", "revoke", "ann"]).exits_with(0);
+    eventually("the key is not believed any more", || {
+        let asked =
+            server.request("GET", "/traces").header("accept", "text/html").header("cookie", shown).send();
+        (asked.status == 401 && asked.text().contains("revoked")).then_some(())
+    });
+}
+
+#[test]
+fn forms_of_other_sites_are_refused_without_keys_too() {
+    let (_lab, server) = filled();
+    for origin in ["http://evil.example", "null", &format!("http://localhost:{}", server.http.port())] {
+        let request = server.request("POST", "/labels").header("origin", origin);
+        let reply = request.header("content-type", "application/x-www-form-urlencoded").body(b"a=b").send();
+        assert_eq!(reply.status, 403, "{origin}");
+    }
+    assert_eq!(server.request("POST", "/labels").body(b"a=b").send().status, 403);
+}
+
+#[test]
+fn the_overview_says_how_many_were_judged_and_is_narrowed_by_its_address() {
+    let (_lab, server) = filled();
+    let text = page(&server, "/?project=shop");
+    let card = text.split("<li class=\"card\">").find(|card| card.contains("Call Validity")).unwrap();
+    assert!(
+        card.contains("66.7") && card.contains("2 of 3 right") && card.contains("Could not be judged"),
+        "{card}"
+    );
+    assert!(card.contains("95&nbsp;% interval"), "{card}");
+    assert!(card.contains("/traces?project=shop&#38;label=call_validity%3Dincorrect"), "{card}");
+    assert!(text.contains("<option value=\"librarian\">librarian</option>"), "{text}");
+    assert!(text.contains("Show me file 3 of the demo repository"), "{text}");
+    let none = page(&server, "/?project=shop&agent=nobody&range=24h");
+    assert!(
+        none.contains("Nothing was graded in this time.") && none.contains("value=\"nobody\" selected"),
+        "{none}"
+    );
+    let refused = server.request("GET", "/?range=1y").header("accept", "text/html").send();
+    assert_eq!(refused.status, 400);
+}
+
+#[test]
+fn two_runs_are_compared_trajectory_by_trajectory() {
+    let (lab, server) = filled();
+    let source = format!("gradus://{}/shop", server.http);
+    let strict = Endpoint::start(Arc::new(|incoming: &gradus_test_endpoint::Incoming<'_>| {
+        incoming.verdict("incorrect")
+    }))
+    .unwrap();
+    let evaluator = ["-e", "thought_to_tool", "--quiet"];
+    lab.run(&[&["eval", &source, "--judge", "offline"][..], &evaluator].concat()).exits_with(0);
+    let url = strict.url();
+    lab.run(&[&["eval", &source, "--judge", "gpt-4o", "--base-url", &url][..], &evaluator].concat())
+        .exits_with(0);
+    let runs = server.json("/api/v1/runs");
+    let ids: Vec<&str> = runs["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|run| run["is_live"] == false)
+        .map(|run| run["run_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 2, "{runs}");
+    // Both began within the same second: they are known by their judges.
+    let by = |judge: &str| {
+        let runs = runs["items"].as_array().unwrap();
+        let run = runs.iter().find(|run| run["is_live"] == false && run["judge"] == judge);
+        run.unwrap()["run_id"].as_str().unwrap().to_owned()
+    };
+    let (rules, model) = (by("offline"), by("openai:gpt-4o"));
+    let list = page(&server, "/runs");
+    assert!(ids.iter().all(|id| list.contains(&format!("/runs/{id}"))), "{list}");
+    let text = page(&server, &format!("/compare?a={rules}&b={model}"));
+    assert!(text.contains("Paired: both runs judged the same trajectories."), "{text}");
+    assert!(text.contains("-100.0\u{a0}points") && text.contains("Right in A, wrong in B: 3"), "{text}");
+    assert!(text.contains(&format!("/traces/{}?trajectory=", trace_id(3))), "{text}");
+    assert!(page(&server, &format!("/runs/{model}")).contains("id=\"results\""));
+    for (path, status) in [("/compare", 400), ("/compare?a=x&b=y", 404), ("/runs/..%2F..%2Fetc", 404)] {
+        assert_eq!(server.request("GET", path).header("accept", "text/html").send().status, status, "{path}");
+    }
+}
+
+#[test]
+fn a_rubric_is_tried_on_a_step_and_nothing_is_kept() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let endpoint = Endpoint::start(Arc::new(move |incoming: &gradus_test_endpoint::Incoming<'_>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        incoming.verdict("incorrect")
+    }))
+    .unwrap();
+    let rule = format!(
+        "[[rule]]\nproject = \"judged-*\"\njudge = \"gpt-4o\"\nbase_url = \"{}\"\n[[rule]]\nname = \"rest\"\n",
+        endpoint.url()
+    );
+    let lab = Lab::with("", &rule);
+    let server = lab.serve();
+    server.export(&Visit::new(1).export("shop"));
+    server.assembled();
+    let before = server.trace(&trace_id(1));
+    let id = before["trajectories"][0]["trajectory_id"].as_str().unwrap();
+    let shown = page(&server, &format!("/rubrics/thought_to_tool?trajectory={id}&step=1"));
+    assert!(shown.contains("I will read file 1.md") && shown.contains("Ask <bdi>"), "{shown}");
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    let fields = format!("rubric=thought_to_tool&trajectory={id}&step=1");
+    let tried = post(&server, "/rubrics/try", &fields);
+    assert_eq!(tried.status, 200, "{}", tried.text());
+    assert!(
+        tried.text().contains("<bdi>incorrect</bdi>") && tried.text().contains("not kept"),
+        "{}",
+        tried.text()
+    );
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert_eq!(server.trace(&trace_id(1))["outcomes"], before["outcomes"]);
+    let wrong = page(&server, &format!("/rubrics/thought_to_tool?trajectory={id}&step=9"));
+    assert!(wrong.contains("has no step 9"), "{wrong}");
+    assert_eq!(server.request("GET", "/rubrics/none").header("accept", "text/html").send().status, 404);
+}

@@ -1,0 +1,379 @@
+//! Verdicts for people to look at, one after another, and what people said of verdicts.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+
+use super::project_number;
+use crate::Store;
+use crate::error::StoreError;
+
+/// Which verdicts are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct ReviewFilter {
+    pub project: Option<String>,
+    pub evaluator: Option<String>,
+    /// Only those whose score is below the best.
+    pub only_wrong: bool,
+    /// Those that this person has labelled already are passed over.
+    pub author: String,
+}
+
+/// A verdict's place in the order they come in: newest trajectories first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewPlace {
+    pub start_ns: i64,
+    pub trajectory: i64,
+    pub step: u32,
+    pub evaluator: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewItem {
+    pub place: ReviewPlace,
+    pub trajectory_id: String,
+    pub trace_id: u128,
+}
+
+/// What a person said of a verdict, and what the judge says now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelRow {
+    pub no: i64,
+    pub project: String,
+    pub trace_id: u128,
+    /// The trajectory's number in the store.
+    pub trajectory: i64,
+    pub trajectory_id: String,
+    /// `None` for the whole trajectory.
+    pub step: Option<u32>,
+    pub evaluator: String,
+    pub author: String,
+    pub label: String,
+    pub note: Option<String>,
+    pub updated_ns: i64,
+    /// `None` when there is no verdict any more.
+    pub judge_label: Option<String>,
+    pub judge: Option<String>,
+}
+
+/// Trajectories that one look goes through.
+const MOST_TRAJECTORIES: i64 = 5_000;
+
+impl fmt::Display for ReviewPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{:x}.{:x}.{}", self.start_ns, self.trajectory, self.step, self.evaluator)
+    }
+}
+
+impl FromStr for ReviewPlace {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<ReviewPlace, ()> {
+        let mut parts = text.splitn(4, '.');
+        let mut next = || parts.next().ok_or(());
+        let number = |digits: &str| i64::from_str_radix(digits, 16).map_err(drop);
+        Ok(ReviewPlace {
+            start_ns: number(next()?)?,
+            trajectory: number(next()?)?,
+            step: u32::from_str_radix(next()?, 16).map_err(drop)?,
+            evaluator: next()?.to_owned(),
+        })
+    }
+}
+
+impl Store {
+    /// The next verdict behind a place. Where there is none among those that one look goes through, the place to go on from,
+    /// if there is more.
+    pub fn next_verdict(
+        &self,
+        filter: &ReviewFilter,
+        after: Option<&ReviewPlace>,
+    ) -> Result<(Option<ReviewItem>, Option<ReviewPlace>), StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let mut values = Vec::new();
+        let (index, within) = match &filter.project {
+            None => ("trajectory_by_start", ""),
+            Some(name) => match project_number(sql, name)? {
+                Some(project) => {
+                    values.push(Value::Integer(project));
+                    ("trajectory_by_project", "project = ? AND")
+                }
+                None => return Ok((None, None)),
+            },
+        };
+        let start = after.map_or((i64::MAX, i64::MAX), |place| (place.start_ns, place.trajectory));
+        values.extend([start.0, start.1, MOST_TRAJECTORIES].map(Value::Integer));
+        let mut trajectories = sql.prepare_cached(&trajectory_walk(index, within))?;
+        let mut rows = trajectories.query(params_from_iter(values))?;
+        let (mut looked_at, mut last) = (0, None);
+        while let Some(row) = rows.next()? {
+            looked_at += 1;
+            let (start_ns, trajectory): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let trajectory_id: String = row.get(2)?;
+            let passed = after.filter(|place| place.trajectory == trajectory);
+            if let Some((step, evaluator)) = first_open(sql, filter, trajectory, &trajectory_id, passed)? {
+                let trace: i64 = row.get(3)?;
+                let trace_id: [u8; 16] = sql
+                    .prepare_cached("SELECT trace_id FROM trace WHERE no = ?")?
+                    .query_row([trace], |row| row.get(0))?;
+                let place = ReviewPlace { start_ns, trajectory, step, evaluator };
+                let trace_id = u128::from_be_bytes(trace_id);
+                return Ok((Some(ReviewItem { place, trajectory_id, trace_id }), None));
+            }
+            last = Some(ReviewPlace { start_ns, trajectory, step: u32::MAX, evaluator: String::new() });
+        }
+        Ok((None, last.filter(|_| looked_at == MOST_TRAJECTORIES)))
+    }
+
+    /// What people said of verdicts, the latest first.
+    pub fn labels(&self, project: Option<&str>, limit: usize) -> Result<Vec<LabelRow>, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let mut values = Vec::new();
+        let mut within = "";
+        if let Some(name) = project {
+            let Some(project) = project_number(sql, name)? else { return Ok(Vec::new()) };
+            values.push(Value::Integer(project));
+            // By name of the index, not by project: what people said is little.
+            within = "+project = ? AND";
+        }
+        values.push(Value::Integer(limit as i64));
+        let mut statement = sql.prepare_cached(&label_walk(within))?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (target, evaluator): (String, String) = (row.get(1)?, row.get(2)?);
+            let Some(about) = about(sql, &target, &evaluator)? else { continue };
+            found.push(LabelRow {
+                no: row.get(0)?,
+                evaluator,
+                author: row.get(3)?,
+                label: row.get(4)?,
+                note: row.get(5)?,
+                updated_ns: row.get(6)?,
+                ..about
+            });
+        }
+        Ok(found)
+    }
+}
+
+fn label_walk(within: &str) -> String {
+    format!(
+        "SELECT no, target, name, author, label, explanation, updated_ns FROM annotation \
+         WHERE {within} no > 0 AND annotator = 'HUMAN' AND label IS NOT NULL AND trace IS NOT NULL \
+         AND +target >= 'trajectory:' AND +target < 'trajectory;' ORDER BY no DESC LIMIT ?"
+    )
+}
+
+fn trajectory_walk(index: &str, within: &str) -> String {
+    format!(
+        "SELECT start_ns, no, trajectory_id, trace FROM trajectory INDEXED BY {index} \
+         WHERE {within} (start_ns, no) <= (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?"
+    )
+}
+
+/// The first verdict on a trajectory that this person has not labelled, behind a place if one is given.
+fn first_open(
+    sql: &Connection,
+    filter: &ReviewFilter,
+    trajectory: i64,
+    trajectory_id: &str,
+    passed: Option<&ReviewPlace>,
+) -> Result<Option<(u32, String)>, StoreError> {
+    let mut verdicts = sql.prepare_cached(
+        "SELECT step, evaluator FROM outcome WHERE trajectory = ?1 AND kind = 0 AND label IS NOT NULL \
+         AND (?2 IS NULL OR evaluator = ?2) AND (NOT ?3 OR score < 1.0) ORDER BY step, evaluator",
+    )?;
+    let mut labelled = sql.prepare_cached(
+        "SELECT 1 FROM annotation WHERE target = ? AND name = ? AND identifier = ? LIMIT 1",
+    )?;
+    let mut rows = verdicts.query(params![trajectory, filter.evaluator, filter.only_wrong])?;
+    while let Some(row) = rows.next()? {
+        let (step, evaluator): (u32, String) = (row.get(0)?, row.get(1)?);
+        if passed.is_some_and(|place| (step, &evaluator) <= (place.step, &place.evaluator)) {
+            continue;
+        }
+        let target = match step {
+            0 => format!("trajectory:{trajectory_id}"),
+            step => format!("trajectory:{trajectory_id}#{step}"),
+        };
+        if filter.author.is_empty() || !labelled.exists(params![target, evaluator, filter.author])? {
+            return Ok(Some((step, evaluator)));
+        }
+    }
+    Ok(None)
+}
+
+/// What a target is, with the verdict that it has now.
+fn about(sql: &Connection, target: &str, evaluator: &str) -> Result<Option<LabelRow>, StoreError> {
+    let Some(id) = target.strip_prefix("trajectory:") else { return Ok(None) };
+    let mut find = sql.prepare_cached(
+        "SELECT t.no, t.trajectory_id, trace.trace_id, project.name FROM trajectory t \
+         JOIN trace ON trace.no = t.trace JOIN project ON project.no = t.project WHERE t.trajectory_id = ?",
+    )?;
+    let mut row = |id: &str, step: Option<u32>| {
+        find.query_row([id], |row| {
+            Ok(LabelRow {
+                no: 0,
+                project: row.get(3)?,
+                trace_id: u128::from_be_bytes(row.get(2)?),
+                trajectory: row.get(0)?,
+                trajectory_id: row.get(1)?,
+                step,
+                evaluator: String::new(),
+                author: String::new(),
+                label: String::new(),
+                note: None,
+                updated_ns: 0,
+                judge_label: None,
+                judge: None,
+            })
+        })
+        .optional()
+    };
+    let of_step = id.rsplit_once('#').and_then(|(id, step)| Some((id, step.parse().ok()?)));
+    // An id may hold the sign that a step is told by.
+    let found = match (row(id, None)?, of_step) {
+        (None, Some((id, step))) => row(id, Some(step))?,
+        (found, _) => found,
+    };
+    let Some(mut found) = found else { return Ok(None) };
+    let verdict: Option<(Option<String>, Option<String>)> = sql
+        .prepare_cached(
+            "SELECT label, json_extract(line, '$.judge') FROM outcome WHERE trajectory = ? AND evaluator = ? AND step = ?",
+        )?
+        .query_row(params![found.trajectory, evaluator, found.step.unwrap_or(0)], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    (found.judge_label, found.judge) = verdict.unwrap_or_default();
+    Ok(Some(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_core::span::TraceId;
+
+    use super::*;
+    use crate::connection::{assert_plan, open_writer};
+    use crate::{
+        AssembledStory, BlockSignal, Chunk, NewAnnotation, OutcomeRecord, RecordedKind, StoreOptions,
+        TrajectoryRecord,
+    };
+
+    /// Trajectories `a` and `b#1` of two steps each, both judged; the second step of each was found wrong.
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        for (id, number) in [("a", 1), ("b#1", 2)] {
+            let trace_id = TraceId(number);
+            let chunk = Chunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
+            store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
+            let outcome = |step: u32| OutcomeRecord {
+                evaluator: "fit".to_owned(),
+                step: Some(step),
+                kind: RecordedKind::Scored,
+                label: Some(if step == 2 { "bad" } else { "good" }.to_owned()),
+                score: Some(if step == 2 { 0.0 } else { 1.0 }),
+                tool: String::new(),
+                run: String::new(),
+                line: r#"{"judge":"rules"}"#.to_owned(),
+            };
+            let record = TrajectoryRecord {
+                trajectory_id: id.to_owned(),
+                trace_id,
+                start_ns: number as i64,
+                end_ns: 10,
+                steps: 2,
+                outcomes: vec![outcome(1), outcome(2)],
+                ..TrajectoryRecord::default()
+            };
+            let story = store.trace(trace_id).unwrap().unwrap().story;
+            let stories = vec![AssembledStory { story, due_ns: None, records: vec![record] }];
+            store.assembled(stories, 2).unwrap().wait().unwrap();
+        }
+        (folder, store)
+    }
+
+    fn label(store: &Store, target: &str, trace: u128, author: &str, label: &str) {
+        let new = NewAnnotation {
+            target: target.to_owned(),
+            trace_id: Some(trace),
+            name: "fit".to_owned(),
+            identifier: author.to_owned(),
+            annotator: "HUMAN".to_owned(),
+            label: Some(label.to_owned()),
+            metadata: "{}".to_owned(),
+            author: author.to_owned(),
+            ..NewAnnotation::default()
+        };
+        store.annotate(vec![new], 5).unwrap().wait().unwrap();
+    }
+
+    #[test]
+    fn verdicts_come_one_after_another_without_those_that_were_labelled() {
+        let (_folder, store) = store();
+        let filter =
+            |only_wrong| ReviewFilter { author: "ann".to_owned(), only_wrong, ..ReviewFilter::default() };
+        let walk = |filter: &ReviewFilter| {
+            let (mut found, mut after) = (Vec::new(), None);
+            while let (Some(item), _) = store.next_verdict(filter, after.as_ref()).unwrap() {
+                found.push((item.trajectory_id.clone(), item.place.step));
+                assert_eq!(item.place.to_string().parse(), Ok(item.place.clone()));
+                after = Some(item.place);
+            }
+            found
+        };
+        let own = |list: &[(&str, u32)]| -> Vec<(String, u32)> {
+            list.iter().map(|(id, step)| ((*id).to_owned(), *step)).collect()
+        };
+        assert_eq!(walk(&filter(false)), own(&[("b#1", 1), ("b#1", 2), ("a", 1), ("a", 2)]));
+        assert_eq!(walk(&filter(true)), own(&[("b#1", 2), ("a", 2)]));
+        label(&store, "trajectory:b#1#2", 2, "ann", "good");
+        label(&store, "trajectory:a#2", 1, "bob", "good");
+        assert_eq!(walk(&filter(true)), own(&[("a", 2)]));
+        assert_eq!(walk(&ReviewFilter { project: Some("none".to_owned()), ..filter(false) }), own(&[]));
+        assert_eq!(walk(&ReviewFilter { evaluator: Some("other".to_owned()), ..filter(false) }), own(&[]));
+    }
+
+    #[test]
+    fn labels_stand_beside_what_the_judge_says_now() {
+        let (_folder, store) = store();
+        label(&store, "trajectory:b#1#2", 2, "ann", "good");
+        label(&store, "trajectory:a#1", 1, "bob", "good");
+        label(&store, "trajectory:a#7", 1, "bob", "good");
+        label(&store, "span:0000000000000001", 1, "bob", "good");
+        let rows = store.labels(Some("shop"), 10).unwrap();
+        let shown: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (row.trajectory_id.as_str(), row.step, row.author.as_str(), row.judge_label.as_deref())
+            })
+            .collect();
+        let wanted = [
+            ("a", Some(7), "bob", None),
+            ("a", Some(1), "bob", Some("good")),
+            ("b#1", Some(2), "ann", Some("bad")),
+        ];
+        assert_eq!(shown, wanted);
+        assert_eq!(rows[2].judge.as_deref(), Some("rules"));
+        assert_eq!(store.labels(Some("nobody"), 10).unwrap(), []);
+        assert_eq!(store.labels(None, 1).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn walks_go_through_indexes() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        assert_plan(&sql, &trajectory_walk("trajectory_by_start", ""), "trajectory_by_start (start_ns<?)");
+        let walk = trajectory_walk("trajectory_by_project", "project = ? AND");
+        assert_plan(&sql, &walk, "trajectory_by_project (project=? AND start_ns<?)");
+        for within in ["", "+project = ? AND"] {
+            assert_plan(&sql, &label_walk(within), "annotation_of_people");
+        }
+    }
+}

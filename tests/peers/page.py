@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""The page in a real browser: Chromium, driven by Playwright, against a real `gradus serve` with traces in it.
+
+  tests/peers/page.py GRADUS
+  tests/peers/page.py GRADUS --screenshots FOLDER     every page, light and dark, wide and narrow
+
+What is tried is in page_browser.py. run.py runs this too, and says there what is skipped and why.
+"""
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import page_world
+from collector import Server, checked, clean_environment, free_ports
+from github_clients import npm_folder
+from run import HERE, NotInstalled, finish, python_for, run_checks
+
+PACKAGES = ["playwright==1.65.0"]
+AXE = {"axe-core": "4.14.0"}
+# Each in a browser of its own; page_browser.py has a function of this name.
+CHECKS = ["from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "two_runs", "rubrics_alerts_server", "live_update", "harm", "long_text", "spans", "without_script", "accessible", "fits_the_width"]
+SETTINGS = """
+[[alert]]
+name = "tool choice"
+when = "thought_to_tool < 0.95 over 7d, at least 5 steps"
+
+[[rule]]
+name = "everything"
+"""
+
+
+def chromium():
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not found:
+        raise NotInstalled("there is no chromium; Debian has it as a package")
+    return found
+
+
+@contextlib.contextmanager
+def world(gradus):
+    """A server with something to look at: its address, and the ids of some traces."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(gradus, folder, *free_ports(2), settings=SETTINGS)
+        try:
+            url = f"http://127.0.0.1:{server.http_port}"
+            ids = page_world.fill(url)
+            end = time.monotonic() + 60
+            while not settled(server):
+                if time.monotonic() > end:
+                    raise RuntimeError("the traces were not graded")
+                time.sleep(0.1)
+            page_world.runs(gradus, url, server.data)
+            yield url, ids
+        finally:
+            server.stop()
+
+
+def settled(server):
+    return b"\ngradus_traces_due 0.0\n" in server.get("/metrics")[1]
+
+
+def browse(url, ids, what, *more):
+    script = HERE / "page_browser.py"
+    given = json.dumps({"url": url, "ids": ids, "chromium": chromium(), "axe": str(npm_folder("page-axe", AXE) / "node_modules/axe-core/axe.min.js")})
+    python = python_for("page", PACKAGES)
+    ran = subprocess.run([python, script, given, what, *more], env=clean_environment(), capture_output=True, text=True, timeout=300)
+    return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-25:]
+
+
+class Worlds:
+    """One server for all checks, started when everything that they need is there."""
+
+    def __init__(self, gradus):
+        self.gradus, self.stack, self.started = gradus, contextlib.ExitStack(), None
+
+    @checked
+    def check(self, what):
+        chromium()
+        python_for("page", PACKAGES)
+        npm_folder("page-axe", AXE)
+        self.started = self.started or self.stack.enter_context(world(self.gradus))
+        return browse(*self.started, what)
+
+
+def main():
+    gradus = os.path.abspath(sys.argv[1])
+    if "--screenshots" in sys.argv:
+        folder = pathlib.Path(sys.argv[sys.argv.index("--screenshots") + 1]).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        with world(gradus) as (url, ids):
+            sys.exit("\n".join(browse(url, ids, "screenshots", str(folder))) or 0)
+    wanted = [name for name in CHECKS if len(sys.argv) < 3 or name in sys.argv[2:]]
+    worlds = Worlds(gradus)
+    with worlds.stack:
+        counts = run_checks({f"page {name}": functools.partial(worlds.check, name) for name in wanted})
+    finish(*counts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,343 @@
+"""What is tried in the browser. Run by page.py, in an environment that has Playwright:
+
+  page_browser.py GIVEN WHAT [FOLDER]
+
+GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file.
+"""
+import json
+import pathlib
+import re
+import sys
+import time
+
+from playwright.sync_api import expect, sync_playwright
+
+import page_world
+
+GIVEN = json.loads(sys.argv[1])
+URL, IDS = GIVEN["url"], GIVEN["ids"]
+AXE = pathlib.Path(GIVEN["axe"]).read_text()
+# Whatever is loaded has to come from the server itself.
+FOREIGN = []
+
+
+def paths():
+    trace = f"/traces/{IDS['wrong']}"
+    return {"overview": "/", "overview-shop": "/?project=shop&range=24h", "traces": "/traces", "traces-narrowed": "/traces?label=thought_to_tool%3Dincorrect&q=refund", "trace": trace, "trace-long": f"/traces/{IDS['long']}",
+            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "review": "/review", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "compare": IDS["compare"], "rubrics": "/rubrics",
+            "rubric": f"/rubrics/thought_to_tool?trajectory={IDS['wrong']}&step=1", "alerts": "/alerts", "server": "/server", "not-here": "/nowhere", "sign-in": "/sign-in"}
+
+
+def opened(browser, path, **options):
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    page = context.new_page()
+    page.trouble = []
+    page.on("pageerror", lambda error: page.trouble.append(f"{path}: {error}"))
+    page.on("console", lambda message: page.trouble.append(f"{path}: {message.text}") if message.type == "error" and "404" not in message.text else None)
+    page.on("request", lambda request: FOREIGN.append(request.url) if not request.url.startswith(URL) else None)
+    page.goto(URL + path)
+    return page
+
+
+def fine(page):
+    assert page.trouble == [], page.trouble
+
+
+def found_runs(browser):
+    """Addresses of what the runs are named by."""
+    page = opened(browser, "/runs")
+    links = page.locator("th a[href^='/runs/']")
+    ids = [links.nth(at).inner_text() for at in range(2)]
+    page.context.close()
+    IDS.update(run=f"/runs/{ids[0]}", compare=f"/compare?a={ids[1]}&b={ids[0]}")
+
+
+def from_the_overview_to_the_guilty_step(browser):
+    page = opened(browser, "/?project=shop")
+    card = page.locator(".card", has_text="Thought-to-Tool")
+    expect(card.locator(".big")).to_contain_text("%")
+    expect(card).to_contain_text("Could not be judged")
+    # Two clicks.
+    card.get_by_role("link", name="What was found wrong").click()
+    page.locator("tr[data-id] a").first.click()
+    step = page.locator("[data-failing]").first
+    expect(step.locator("details.fail[open]").first).to_be_visible()
+    # A view can be shared: the choice is in the address.
+    page.goto(URL + "/")
+    page.get_by_label("Agent", exact=True).select_option("support_agent")
+    page.get_by_label("Time", exact=True).select_option("24h")
+    page.get_by_role("button", name="Show").click()
+    assert "agent=support_agent" in page.url and "range=24h" in page.url, page.url
+    expect(page.get_by_label("Agent", exact=True)).to_have_value("support_agent")
+    assert page.locator("svg .alarm").count() > 0
+    size = page.evaluate("performance.getEntriesByType('navigation')[0].transferSize")
+    assert size < 100_000, size
+    fine(page)
+
+
+def two_runs(browser):
+    page = opened(browser, "/runs")
+    rows = page.locator("tr", has=page.locator("a[href^='/runs/']"))
+    rows.filter(has_text="offline").get_by_role("radio", name=re.compile("^A")).check()
+    rows.filter(has_text="openai:strict").get_by_role("radio", name=re.compile("^B")).check()
+    page.get_by_role("button", name="Compare A with B").click()
+    expect(page.get_by_text("Paired: both runs judged the same trajectories.")).to_be_visible()
+    row = page.locator("tr", has_text="Thought-to-Tool").first
+    expect(row).to_contain_text("points")
+    expect(row).to_contain_text("to")
+    flips = page.locator("section", has=page.locator("#h-worse")).locator("tbody tr")
+    assert flips.count() > 0
+    flips.first.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Steps")).to_be_visible()
+    assert "/traces/" in page.url
+    page.goto(URL + IDS["run"])
+    expect(page.locator("#results .card").first).to_be_visible()
+    fine(page)
+
+
+def rubrics_alerts_server(browser):
+    page = opened(browser, f"/traces/{IDS['wrong']}#step-1")
+    page.locator("#step-1 details[open]").get_by_role("link", name="the rubric").click()
+    expect(page.locator("pre", has_text="I should look at the order first.").first).to_be_visible()
+    expect(page.get_by_text("nobody can be asked")).to_be_visible()
+    page.get_by_label("Step").fill("99")
+    page.get_by_role("button", name="Show the prompt").click()
+    expect(page.get_by_role("alert")).to_contain_text("no step 99")
+    page.goto(URL + "/alerts")
+    expect(page.locator("main")).to_contain_text("thought_to_tool < 0.95 over 7d")
+    page.goto(URL + "/server")
+    expect(page.locator("main")).to_contain_text("everything")
+    expect(page.locator("main")).to_contain_text("well")
+    fine(page)
+
+
+def from_a_list_to_the_guilty_step(browser):
+    page = opened(browser, "/traces")
+    page.get_by_role("link", name="Thought-to-Tool: incorrect").click()
+    expect(page.locator("tr[data-id]").first).to_be_visible()
+    assert "label=thought_to_tool" in page.url
+    row = page.locator("tr[data-id]", has_text="Please refund order 6001").first
+    row.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Steps")).to_be_visible()
+    # The guilty thought and the reason stand there without another click.
+    step = page.locator("#step-1")
+    expect(step).to_contain_text("I should look at the order first.")
+    expect(step.locator("details[open]")).to_contain_text("The thought speaks of")
+    # Keys bring from one wrong step to the next, and the address names it.
+    page.keyboard.press("n")
+    assert page.url.endswith("#step-1"), page.url
+    page.keyboard.press("n")
+    assert page.url.endswith("#step-2"), page.url
+    page.keyboard.press("p")
+    assert page.url.endswith("#step-1"), page.url
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.url.endswith("#step-3"), page.url
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("next step that was found wrong")
+    # They can be switched off, and on again.
+    page.get_by_label("Keys do something").uncheck()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("k")
+    assert page.url.endswith("#step-3"), page.url
+    page.get_by_role("button", name="Keys").click()
+    page.get_by_label("Keys do something").check()
+    page.get_by_role("button", name="Close").click()
+    page.keyboard.press("k")
+    assert page.url.endswith("#step-2"), page.url
+    # A link to a step opens there.
+    again = opened(browser, f"/traces/{IDS['wrong']}#step-2")
+    expect(again.locator("#step-2")).to_be_in_viewport()
+    fine(page)
+
+
+def agreed(page):
+    page.goto(URL + "/agreement")
+    row = page.locator("tr", has_text="Thought-to-Tool").first
+    return row.inner_text() if row.count() else ""
+
+
+def keys_and_labels(browser):
+    page = opened(browser, "/review?evaluator=thought_to_tool&which=all")
+    before = agreed(page)
+    page.goto(URL + "/review?evaluator=thought_to_tool&which=all")
+    # Once, who it is; then a key for each.
+    page.get_by_label("Your name").fill("ann")
+    page.locator("h1").click()
+    verdicts = []
+    for key in "yyyyxy":
+        item = page.locator("[data-review]")
+        verdicts.append(item.get_by_role("link", name="in its trace").get_attribute("href"))
+        with page.expect_navigation():
+            page.keyboard.press(key)
+    assert len(set(verdicts)) == 6, verdicts
+    # With a note.
+    page.keyboard.press("e")
+    page.keyboard.type("that is <b>fine</b>")
+    page.keyboard.press("Tab")
+    page.locator("h1").click()
+    with page.expect_navigation():
+        page.keyboard.press("x")
+    # One that is skipped does not come again on this way.
+    skipped = page.locator("[data-review]").get_by_role("link", name="in its trace").get_attribute("href")
+    with page.expect_navigation():
+        page.keyboard.press("s")
+    assert page.locator("[data-review]").get_by_role("link", name="in its trace").get_attribute("href") != skipped
+    after = agreed(page)
+    assert before != after and re.search(r"5 of 7", after), (before, after)
+    expect(page.get_by_text("that is <b>fine</b>")).to_be_visible()
+    # Beside the verdict itself, too; and a label there moves the figure.
+    page.goto(URL + verdicts[0])
+    expect(page.locator(".said", has_text="ann").first).to_be_attached()
+    page.goto(URL + f"/traces/{IDS['wrong']}#step-2")
+    page.locator("#step-2").focus()
+    with page.expect_navigation():
+        page.keyboard.press("y")
+    assert page.url.endswith("#step-2"), page.url
+    verdict = page.locator("#step-2 details", has_text="Call Validity")
+    expect(verdict.locator(".said")).to_contain_text("ann agrees")
+    page.goto(URL + "/agreement")
+    expect(page.locator("tr", has_text="Call Validity").first).to_contain_text("1 of 1")
+    labels = page.request.get(URL + "/labels?format=jsonl").text().splitlines()
+    assert {json.loads(line)["author"] for line in labels} == {"ann"}
+    fine(page)
+
+
+def live_update(browser):
+    page = opened(browser, "/traces?project=live")
+    expect(page.locator("tr[data-id]")).to_have_count(0)
+    trace_id, body = page_world.trace("live", "late_agent", "1", "gpt-4o", "Did it arrive by itself?", page_world.GOOD[0][1], "Yes.", time.time_ns() - 5_000_000_000)
+    page_world.send(URL, body)
+    row = page.locator(f"tr[data-id='{trace_id}']")
+    expect(row).to_be_visible(timeout=10_000)
+    # And its verdicts, when it is complete.
+    expect(row.locator(".cell.right, .cell.wrong").first).to_be_visible(timeout=20_000)
+    expect(page.locator("[data-news]")).to_contain_text("1 new trace")
+    fine(page)
+
+
+def harm(browser):
+    trace = f"/traces/{IDS['harm']}"
+    for path in ["/traces", "/traces?project=harm", trace, f"{trace}/spans", "/review?project=harm&which=all", "/agreement?project=harm"]:
+        page = opened(browser, path)
+        for details in page.locator("details[data-src]").all():
+            details.locator("summary").click()
+            expect(details.locator("table")).to_be_visible()
+        for link in page.locator("a[data-span]").all():
+            link.click()
+        page.wait_for_timeout(300)
+        assert page.evaluate("window.harmed") is None, path
+        assert page.locator("img").count() == 0 and page.locator("script").count() == 1, path
+        text = page.locator("main").inner_text()
+        assert path == "/agreement?project=harm" or "<script>window.harmed=1</script>" in text, (path, text[:500])
+        assert "\u202e" not in text and "\u001b" not in text, path
+        fine(page)
+
+
+def long_text(browser):
+    page = opened(browser, f"/traces/{IDS['long']}")
+    size = page.evaluate("performance.getEntriesByType('navigation')[0].transferSize")
+    assert size < 100_000, size
+    page.get_by_role("link", name=re.compile("Show all 1.. MB")).click()
+    box = page.locator(".whole-text")
+    expect(box).to_be_visible()
+    assert "the lamp in room" in box.inner_text()[:200]
+    started = time.monotonic()
+    page.get_by_label("Find").fill("needle in the hay")
+    expect(page.locator(".find [role=status]")).to_have_text("1 of 1")
+    found = page.evaluate("() => { const box = document.querySelector('.whole-text'); return box.scrollTop > box.scrollHeight * 0.5; }")
+    assert found, "it was not scrolled to what was found"
+    # The browser keeps up: a frame does not take long while all of it is moved through.
+    slowest = page.evaluate("""async () => {
+        const box = document.querySelector('.whole-text');
+        let last = performance.now(), slowest = 0;
+        for (let part = 0; part <= 20; part++) {
+            box.scrollTop = box.scrollHeight * part / 20;
+            await new Promise(requestAnimationFrame);
+            slowest = Math.max(slowest, performance.now() - last);
+            last = performance.now();
+        }
+        return slowest;
+    }""")
+    assert slowest < 1000, f"a frame took {slowest:.0f} ms"
+    assert time.monotonic() - started < 20
+    fine(page)
+
+
+def spans(browser):
+    page = opened(browser, f"/traces/{IDS['wrong']}")
+    page.locator("details[data-src] summary").click()
+    expect(page.locator(".waterfall").first).to_be_visible()
+    assert page.locator(".waterfall").count() == 8
+    page.locator("a[data-span]").first.click()
+    expect(page.locator(".span-row")).to_contain_text("input.value")
+    page.locator("a[data-span]").first.click()
+    expect(page.locator(".span-row")).to_have_count(0)
+    fine(page)
+
+
+def without_script(browser):
+    page = opened(browser, "/traces", java_script_enabled=False)
+    page.get_by_label("Words").fill("refund")
+    page.get_by_role("button", name="Show").click()
+    assert "q=refund" in page.url
+    page.locator("tr[data-id] a", has_text="6001").first.click()
+    page.get_by_role("link", name="on a page of their own").click()
+    page.locator("table a").nth(1).click()
+    expect(page.locator("main")).to_contain_text("openinference.span.kind")
+    page.goto(URL + "/review?which=all&evaluator=call_validity")
+    page.get_by_label("Your name").fill("bob")
+    page.get_by_role("button", name="Right").click()
+    page.goto(URL + "/agreement")
+    expect(page.locator("main")).to_contain_text("Call Validity")
+
+
+def accessible(browser):
+    found = []
+    for scheme in ["light", "dark"]:
+        for name, path in paths().items():
+            # axe looks at the page from inside; the page's own policy would keep it out.
+            page = opened(browser, path, color_scheme=scheme, bypass_csp=True)
+            for details in page.locator("details").all()[:30]:
+                details.evaluate("one => one.open = true")
+            page.wait_for_timeout(200)
+            page.evaluate(AXE)
+            result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            for one in result["violations"]:
+                if one["impact"] in ("serious", "critical"):
+                    nodes = "; ".join(node["html"][:140] for node in one["nodes"][:3])
+                    found.append(f"{name}, {scheme}: {one['id']}: {one['help']}: {nodes}")
+            page.context.close()
+    assert not found, "\n".join(found)
+
+
+def fits_the_width(browser):
+    found = []
+    for width in [1280, 400]:
+        for name, path in paths().items():
+            page = opened(browser, path, viewport={"width": width, "height": 900})
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            if wide > width:
+                found.append(f"{name} is {wide} wide at {width}")
+            page.context.close()
+    assert not found, "\n".join(found)
+
+
+def screenshots(browser):
+    folder = pathlib.Path(sys.argv[3])
+    for scheme in ["light", "dark"]:
+        for width in [1280, 400]:
+            for name, path in paths().items():
+                page = opened(browser, path, color_scheme=scheme, viewport={"width": width, "height": 900})
+                page.wait_for_timeout(150)
+                page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
+                page.context.close()
+
+
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(executable_path=GIVEN["chromium"], args=["--no-sandbox"])
+    found_runs(browser)
+    globals()[sys.argv[2]](browser)
+    browser.close()
+    assert FOREIGN == [], FOREIGN
