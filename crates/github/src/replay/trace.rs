@@ -1,6 +1,6 @@
 //! Where the values in arguments and in the final message come from: which earlier steps told them first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -290,9 +290,11 @@ fn pages(steps: &[Step]) -> Vec<Vec<Kept>> {
     let mut lists: Vec<(String, Vec<(String, Kept)>)> = Vec::new();
     for (index, step) in steps.iter().enumerate().filter(|(_, step)| !step.is_error && items(step).is_some())
     {
-        let Some(mut arguments) = step.arguments.as_object().cloned() else { continue };
-        let page = arguments.remove("page").map_or_else(|| "1".to_owned(), |page| page.to_string());
-        let list = format!("{} {}", step.tool, Value::Object(arguments));
+        let Some(arguments) = step.arguments.as_object() else { continue };
+        let mut arguments: BTreeMap<&str, &Value> =
+            arguments.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let page = arguments.remove("page").map_or_else(|| "1".to_owned(), Value::to_string);
+        let list = format!("{} {arguments:?}", step.tool);
         let at = lists.iter().position(|(one, _)| *one == list).unwrap_or_else(|| {
             lists.push((list, Vec::new()));
             lists.len() - 1
