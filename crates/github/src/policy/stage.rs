@@ -165,7 +165,16 @@ impl Draft {
     #[must_use]
     pub(super) fn needless(mut self, among: &[usize], count: usize) -> Draft {
         let among = among.iter().map(|at| at + 1).collect();
-        self.play.truth.needless.get_or_insert_default().push(super::Needless { among, count });
+        let group = super::Needless { among, count, is_plain: true };
+        self.play.truth.needless.get_or_insert_default().push(group);
+        self
+    }
+
+    /// A call that was refused (from 0) can be left out, as far as nothing is said of the refusal.
+    #[must_use]
+    pub(super) fn refused(mut self, at: usize) -> Draft {
+        let group = super::Needless { among: vec![at + 1], count: 1, is_plain: false };
+        self.play.truth.needless.get_or_insert_default().push(group);
         self
     }
 

@@ -59,7 +59,7 @@ pub(super) fn missing_parameter(stage: &Stage<'_>) -> Vec<Play> {
                 .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
                 .detour(at, format!("one call failed because {name} was left out"))
                 .breaks(&["R18"])
-                .needless(&[at], 1);
+                .refused(at);
             draft.play.script.steps[at + 1].thought =
                 format!("The call lacked {name}. I will call {} again, this time with {name}.", step.tool);
             plays.push(draft.done(stage, Flaw::MissingParameter));
@@ -86,7 +86,7 @@ pub(super) fn invented_parameter(stage: &Stage<'_>) -> Vec<Play> {
                 .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
                 .detour(at, format!("one call failed because {name} does not exist"))
                 .breaks(&["R18"])
-                .needless(&[at], 1);
+                .refused(at);
             draft.play.script.steps[at + 1].thought =
                 format!("{} does not take {name}. I leave it out and call {0} once more.", step.tool);
             plays.push(draft.done(stage, Flaw::InventedParameter));
@@ -144,7 +144,7 @@ fn noticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, right: &Value,
         Draft::new(stage, format!("step {}: {} with {name} {shown} for {right}", at + 1, step.tool))
             .with(at, wrong, StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) })
             .detour(at, format!("one call went to {shown} instead of {right}"))
-            .needless(&[at], 1);
+            .refused(at);
     if name != "path" && name != "ref" {
         // The name or number came from nowhere.
         draft = draft.breaks(&["R18"]);

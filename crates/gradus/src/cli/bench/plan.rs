@@ -86,8 +86,8 @@ impl<'s> Planned<'s> {
         let mut grading = arguments.grading.clone();
         grading.judge.judge.get_or_insert_with(|| gradus_eval::evaluator::OFFLINE.to_owned());
         grading.state_dir = Some(self.state_dir.clone());
-        // The traces are new whenever the bench is; what was judged of others does not count.
-        grading.fresh = true;
+        // In a folder that was used before, a run that was cut off is about other traces.
+        grading.fresh |= arguments.out.is_some() && !self.goes_on;
         grading
     }
 
