@@ -47,6 +47,7 @@ impl Place {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
+    #[allow(dead_code, reason = "each test binary that has this file uses what it needs")]
     pub(crate) fn lines(&self, name: &str) -> Vec<Json> {
         self.read(name).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
