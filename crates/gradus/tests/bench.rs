@@ -159,7 +159,7 @@ fn steps_of_a_program_are_those_of_its_spans() {
     std::fs::write(place.path("spans.bin"), &spans).unwrap();
     let send = format!(
         "host=${{OTEL_EXPORTER_OTLP_ENDPOINT#http://}}\nexec 3<>/dev/tcp/${{host%:*}}/${{host#*:}}\n\
-         printf 'POST /v1/traces HTTP/1.1\\r\\nhost: localhost\\r\\ncontent-type: application/x-protobuf\\r\\ncontent-length: {}\\r\\nconnection: close\\r\\n\\r\\n' >&3\n\
+         printf 'POST /v1/traces HTTP/1.1\\r\\nhost: localhost\\r\\ncontent-type: application/x-protobuf\\r\\ncontent-encoding: gzip\\r\\ncontent-length: {}\\r\\nconnection: close\\r\\n\\r\\n' >&3\n\
          cat spans.bin >&3\ncat <&3 >/dev/null\necho done\n",
         spans.len()
     );

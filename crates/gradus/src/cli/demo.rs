@@ -166,7 +166,7 @@ fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
     let sent = played.map_err(|error| error.0).and_then(|()| send(waiting));
     runtime.block_on(server.stop());
     sent?;
-    lines.sort_by_key(|one| (one.number, one.trial));
+    lines.sort_by_key(|line: &TrialLine| (line.number, line.trial));
     Ok((lines, address.clone(), bytes))
 }
 

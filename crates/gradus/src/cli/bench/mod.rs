@@ -191,7 +191,7 @@ fn play(
         bar.finish_and_clear();
     }
     done?;
-    lines.sort_by_key(|one| (one.number, one.trial));
+    lines.sort_by_key(|line| (line.number, line.trial));
     Ok((lines, stop.load(Ordering::Relaxed)))
 }
 
