@@ -21,10 +21,10 @@ pub(super) enum Check {
 }
 
 pub(super) const BUILT_IN: [BuiltIn; 10] = [
-    // The at sign as it is, in JSON, in an address of the web, and in HTML.
+    // The at sign as it is, in JSON, in an address of the web, and in HTML. Addresses that run into each other are one.
     BuiltIn {
         name: "emails",
-        pattern: r"(?:[A-Za-z0-9._%+'\u{C0}-\u{24F}-]|\\u00[0-9A-Fa-f]{2})+(?:@|\\+u0040|%40|&#(?:64|[xX]40);)(?:[A-Za-z0-9\u{C0}-\u{24F}-]+\.)+[A-Za-z]{2,}",
+        pattern: r"(?:[A-Za-z0-9._%+'\u{C0}-\u{24F}-]|\\u00[0-9A-Fa-f]{2})+(?:(?:@|\\+u0040|%40|&#(?:64|[xX]40);)(?:[A-Za-z0-9\u{C0}-\u{24F}-]+\.)+[A-Za-z]{2,})+",
         check: Check::None,
     },
     BuiltIn {
