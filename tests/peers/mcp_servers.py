@@ -23,7 +23,8 @@ SERVER = HERE / "agents" / "mcp_server.py"
 EFFECTS = {"get_stock": "reads", "order": "writes", "clear_out": "destroys"}
 CALLS = [
     ("get_stock", {"article": "lamp"}, 0, '"in_stock": 12'),
-    ("get_stock", {"article": "unicorn"}, 1, "no such article: unicorn"),
+    # What went wrong is told by the first generation only.
+    ("get_stock", {"article": "unicorn"}, 1, "Error executing tool get_stock"),
     ("get_stock", {"artikel": "lamp"}, 1, "article"),
     ("order", {"article": "lamp", "count": 3}, 0, "ordered 3 lamp"),
     ("clear_out", {}, 0, "all gone"),
