@@ -163,6 +163,12 @@ async fn limits_and_trouble_are_not_hidden() {
     trouble("issues/get", Trouble::Answer { status: 503, message: "busy".to_owned(), retry_after_s: None });
     let busy = hands.fail("get_issue", issue.clone()).await;
     assert_eq!((&busy["status"], busy.get("note")), (&json!(503), None), "nothing can have been carried out");
+    let later = || Trouble::Answer { status: 503, message: "busy".to_owned(), retry_after_s: Some(5) };
+    trouble("issues/get", later());
+    assert_eq!(hands.see("get_issue", issue.clone()).await.retry_after, Some(Duration::from_secs(5)));
+    trouble("issues/create", later());
+    let unsure = hands.see("open_issue", json!({"owner": "octo", "repo": "demo", "title": "twice"})).await;
+    assert_eq!(unsure.retry_after, None, "nobody makes it again without looking: {unsure:?}");
 
     trouble("issues/get", Trouble::Latency { ms: 3_000 });
     let hasty = Duration::from_millis(200);

@@ -234,7 +234,8 @@ fn failed(failure: Failure) -> Observation {
             if is_write && status >= 500 {
                 seen.insert("note".to_owned(), CARRIED_OUT.into());
             }
-            retry_after = wait;
+            // Whoever waits may ask again by itself; a write that may have been carried out is not to be made twice.
+            retry_after = wait.filter(|_| !(is_write && status >= 500));
             Value::Object(seen)
         }
     };

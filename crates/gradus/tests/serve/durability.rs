@@ -17,7 +17,7 @@ fn survives_being_killed_at_ten_random_moments() {
 
 /// As the issue has it; takes a few minutes.
 #[test]
-#[ignore = "slow"]
+#[ignore = "takes minutes; CONTRIBUTING.md has the command"]
 fn survives_being_killed_at_a_hundred_random_moments() {
     survive_kills(100);
 }
