@@ -41,7 +41,7 @@ def by_address(python):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([python, SERVER, str(port)], stderr=subprocess.DEVNULL, env=clean_environment())
+    process = subprocess.Popen([python, SERVER, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=clean_environment())
     try:
         for _ in range(200):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

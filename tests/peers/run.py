@@ -10,7 +10,9 @@ peer gets an environment of its own below the cache folder.
 
 A peer that cannot be installed is skipped with the reason; with CI=true that is a failure.
 """
+import concurrent.futures
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -167,24 +169,33 @@ def finish(passed, failed, skipped):
 
 
 def run_script(name, gradus):
-    """The checks of another script, which print for themselves; their counts are in the last line."""
+    """The checks of another script, which prints for itself when it has ended; their counts are in its last line."""
     ran = subprocess.run([sys.executable, HERE / f"{name}.py", gradus], stdout=subprocess.PIPE, text=True)
     *lines, last = ran.stdout.splitlines() or [""]
     counts = [int(word) for word in last.split() if word.isdigit()]
     if len(counts) != 3:
-        print("\n".join([*lines, last, f"peer {name}: FAILED, it ended with status {ran.returncode}"]))
-        return 0, 1, 0
-    print("\n".join(lines))
+        lines += [last, f"peer {name}: FAILED, it ended with status {ran.returncode}"]
+        counts = [0, 1, 0]
+    print("\n".join(lines), flush=True)
     return counts
+
+
+def run_agents(gradus):
+    checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
+    checks["judges"] = functools.partial(check_judges, gradus)
+    return run_checks(checks)
 
 
 def main():
     gradus = os.path.abspath(sys.argv[1])
-    checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
-    checks["judges"] = functools.partial(check_judges, gradus)
-    counts = run_checks(checks)
-    scripts = ["collector", "phoenix", "phoenix_clients", "github_clients", "mcp_servers", "page"]
-    finish(*map(sum, zip(counts, *(run_script(name, gradus) for name in scripts))))
+    # Two at a time: most of their time is waiting for a program to start. What shares an environment is in one lane.
+    lanes = [
+        [run_agents, *(functools.partial(run_script, name) for name in ["collector", "page"])],
+        [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers"]],
+    ]
+    with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
+        counts = pool.map(lambda lane: [run(gradus) for run in lane], lanes)
+        finish(*map(sum, zip(*itertools.chain.from_iterable(counts))))
 
 
 if __name__ == "__main__":
