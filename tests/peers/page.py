@@ -25,7 +25,7 @@ from run import HERE, NotInstalled, finish, python_for, run_checks
 PACKAGES = ["playwright==1.65.0"]
 AXE = {"axe-core": "4.14.0"}
 # Each in a browser of its own; page_browser.py has a function of this name.
-CHECKS = ["from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "two_runs", "rubrics_alerts_server", "live_update", "harm", "long_text", "spans", "without_script", "accessible", "fits_the_width"]
+CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "two_runs", "late_in_the_second_trajectory", "rubrics_alerts_server", "live_update", "harm", "long_text", "spans", "without_script", "accessible", "fits_the_width"]
 SETTINGS = """
 [[alert]]
 name = "tool choice"
@@ -62,6 +62,28 @@ def world(gradus):
             server.stop()
 
 
+@contextlib.contextmanager
+def demo_world(gradus):
+    """A server over what `gradus demo` keeps, with two more runs over it."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = pathlib.Path(folder) / "data"
+        made = subprocess.run([gradus, "demo", "--keep", data, "--html", pathlib.Path(folder) / "demo.html"], env=clean_environment(), capture_output=True, text=True, timeout=300)
+        if made.returncode != 0:
+            raise RuntimeError(f"gradus demo: {made.stderr.strip()[-500:]}")
+        server = Server(gradus, folder, *free_ports(2))
+        try:
+            url = f"http://127.0.0.1:{server.http_port}"
+            end = time.monotonic() + 120
+            while not settled(server):
+                if time.monotonic() > end:
+                    raise RuntimeError("the traces were not graded")
+                time.sleep(0.1)
+            page_world.runs(gradus, url, server.data, "gradus-demo")
+            yield url, {}
+        finally:
+            server.stop()
+
+
 def settled(server):
     return b"\ngradus_traces_due 0.0\n" in server.get("/metrics")[1]
 
@@ -75,18 +97,20 @@ def browse(url, ids, what, *more):
 
 
 class Worlds:
-    """One server for all checks, started when everything that they need is there."""
+    """One server for most checks and one for the way through a demo, started when everything that they need is there."""
 
     def __init__(self, gradus):
-        self.gradus, self.stack, self.started = gradus, contextlib.ExitStack(), None
+        self.gradus, self.stack, self.started = gradus, contextlib.ExitStack(), {}
 
     @checked
     def check(self, what):
         chromium()
         python_for("page", PACKAGES)
         npm_folder("page-axe", AXE)
-        self.started = self.started or self.stack.enter_context(world(self.gradus))
-        return browse(*self.started, what)
+        make = demo_world if what == "the_whole_way" else world
+        if make not in self.started:
+            self.started[make] = self.stack.enter_context(make(self.gradus))
+        return browse(*self.started[make], what)
 
 
 def main():

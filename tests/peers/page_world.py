@@ -66,9 +66,9 @@ def attributes(values):
     return [{"key": key, "value": shown(value)} for key, value in values.items()]
 
 
-def trace(project, agent, version, model, request, steps, answer, started_ns, clean=str):
-    """One trace as an OTLP request; `clean` is what every text passes through."""
-    trace_id = secrets.token_hex(16)
+def trace(project, agent, version, model, request, steps, answer, started_ns, clean=str, within=None):
+    """One trace as an OTLP request; `clean` is what every text passes through. `within` is a trace and a span of it that called this agent."""
+    trace_id, caller = within or (secrets.token_hex(16), None)
     root, spans, now = secrets.token_hex(8), [], started_ns + 5_000_000
     rng = random.Random(request + agent)
     tools = {f"llm.tools.{at}.tool.json_schema": json.dumps({"type": "function", "function": {"name": name, "description": about, "parameters": {
@@ -97,10 +97,25 @@ def trace(project, agent, version, model, request, steps, answer, started_ns, cl
         text = clean(seen if isinstance(seen, str) else json.dumps(seen))
         span(clean(tool), "TOOL", start, now, {"tool.name": clean(tool), "tool_call.id": f"call_{number}", "input.value": json.dumps(arguments), "output.value": text}, error=text if failed else None)
         messages += [("assistant", thought), ("user", f"{tool} gave: {text[:2000]}")]
-    span(clean(agent), "AGENT", started_ns, now + 2_000_000, {"agent.name": clean(agent), "input.value": clean(request), "output.value": clean(answer), "metadata": json.dumps({"shop": "lamps"})}, parent=None, span_id=root)
+    span(clean(agent), "AGENT", started_ns, now + 2_000_000, {"agent.name": clean(agent), "input.value": clean(request), "output.value": clean(answer), "metadata": json.dumps({"shop": "lamps"})}, parent=caller, span_id=root)
     resource = {"service.name": "agents", "openinference.project.name": clean(project), "service.version": version}
     body = {"resourceSpans": [{"resource": {"attributes": attributes(resource)}, "scopeSpans": [{"scope": {"name": "page-world"}, "spans": spans}]}]}
     return trace_id, body
+
+
+def nested(started_ns):
+    """An agent that does well and hands over to another, which goes wrong late: far down, in the second trajectory."""
+    good = GOOD[0]
+    trace_id, outer = trace("nested", "front_agent", "1", "gpt-4o", good[0], good[1], good[2], started_ns)
+    root = next(span["spanId"] for span in outer["resourceSpans"][0]["scopeSpans"][0]["spans"] if not span["parentSpanId"])
+    steps = [(f"I get order {number} to see where it is.", "get_order", {"order": number}, {"order": number, "status": "sent"}, False) for number in range(1, 13)]
+    steps[9] = BAD[0][1][1]
+    _, inner = trace("nested", "back_agent", "1", "gpt-4o", "Where are orders 1 to 12?", steps, "All were sent.", started_ns + 60_000_000_000, within=(trace_id, root))
+    outer["resourceSpans"][0]["scopeSpans"][0]["spans"] += inner["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    for span in outer["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        if not span["parentSpanId"]:
+            span["endTimeUnixNano"] = str(started_ns + 200_000_000_000)
+    return trace_id, outer
 
 
 def send(url, body, headers=None):
@@ -125,10 +140,16 @@ def fill(url, count=60, hours=30, headers=None):
         if wrong and project == "shop":
             ids["wrong"] = trace_id
     lines = "\n".join(f"{at:06d} the lamp in room {at % 97} was {'dimmed' if at % 5 else 'switched off'}" for at in range(34_000)) + "\nneedle in the hay\n"
+    # Letters that are longer in lower case: places behind them are those of the text as it is.
+    lines = lines.replace("\n000050 ", "\n" + 1000 * "İ" + "\n000050 ", 1)
     steps = [("I read the whole log of acme/lamp.", "read_file", {"repository": "acme/lamp", "path": "log.txt"}, lines, False)]
     ids["long"], body = trace("code-host", "code_agent", "1.5.0", "gpt-4o", "Summarise log.txt of acme/lamp.", steps, "Many lamps were dimmed.", now - 50_000_000_000)
     send(url, body, headers)
     ids["harm"], body = trace("harm", HARM, "1", HARM, HARM, [(HARM, "get_weather", {"city": HARM}, HARM, True)], HARM, now - 40_000_000_000, clean=lambda text: text if text == "harm" else HARM)
+    send(url, body, headers)
+    # A project whose name means harm, too.
+    send(url, trace(HARM, HARM, HARM, HARM, HARM, [(HARM, "get_weather", {"city": HARM}, HARM, True)], HARM, now - 40_000_000_000, clean=lambda _: HARM)[1], headers)
+    ids["nested"], body = nested(now - 300_000_000_000)
     send(url, body, headers)
     return ids
 
@@ -147,9 +168,9 @@ def strict_judge():
     return Service(answer)
 
 
-def runs(gradus, url, data):
-    """Two runs over what the shop's agents did, by rules and by a model, where the server shows them."""
-    source = f"gradus://{url.removeprefix('http://')}/shop"
+def runs(gradus, url, data, project="shop"):
+    """Two runs over what the agents of a project did, by rules and by a model, where the server shows them."""
+    source = f"gradus://{url.removeprefix('http://')}/{project}"
     environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
     with strict_judge() as model:
         for judge in (["--judge", "offline"], ["--judge", "openai:strict"]):

@@ -150,6 +150,7 @@ CREATE TABLE outcome (
     kind       INTEGER NOT NULL,                -- 0 scored, 1 not applicable, 2 failed
     label      TEXT,
     score      REAL,
+    is_wrong   INTEGER NOT NULL,                -- below the best that its evaluator gives
     tool       TEXT    NOT NULL,
     judged_ns  INTEGER NOT NULL,
     run        TEXT    NOT NULL,
@@ -176,6 +177,45 @@ CREATE TABLE rollup (
     failed    INTEGER NOT NULL,
     not_applicable INTEGER NOT NULL,
     PRIMARY KEY (project, evaluator, tool, bucket, agent, version, model)
+) STRICT, WITHOUT ROWID;
+
+-- The same over hours and days, and over one name at a time, so that a page that looks far back reads few rows, however
+-- many names there are. The project 0 stands for all of them.
+CREATE TABLE rollup_long (
+    size      INTEGER NOT NULL,                 -- of a bucket, in hours: 1 or 24
+    project   INTEGER NOT NULL,
+    evaluator TEXT    NOT NULL,
+    tool      TEXT    NOT NULL,                 -- empty: all tools together
+    kind      INTEGER NOT NULL,                 -- whose name: 0 nobody's, so all; 1 the agent's, 2 the version's, 3 the model's
+    name      TEXT    NOT NULL,
+    bucket    INTEGER NOT NULL,
+    trajectories INTEGER NOT NULL,
+    scored_trajectories INTEGER NOT NULL,
+    scored    INTEGER NOT NULL,
+    sum       REAL    NOT NULL,
+    sum_sum   REAL    NOT NULL,
+    sum_n     REAL    NOT NULL,
+    n_n       REAL    NOT NULL,
+    failed    INTEGER NOT NULL,
+    not_applicable INTEGER NOT NULL,
+    PRIMARY KEY (size, project, evaluator, tool, kind, name, bucket)
+) STRICT, WITHOUT ROWID;
+
+-- What trajectories took and cost, in the same way.
+CREATE TABLE usage_long (
+    size      INTEGER NOT NULL,
+    project   INTEGER NOT NULL,
+    kind      INTEGER NOT NULL,
+    name      TEXT    NOT NULL,
+    bucket    INTEGER NOT NULL,
+    trajectories INTEGER NOT NULL,
+    errors    INTEGER NOT NULL,
+    steps     INTEGER NOT NULL,
+    tokens    INTEGER NOT NULL,
+    took_ns   REAL    NOT NULL,
+    costed    INTEGER NOT NULL,                 -- those whose cost is known
+    cost_usd  REAL    NOT NULL,
+    PRIMARY KEY (size, project, kind, name, bucket)
 ) STRICT, WITHOUT ROWID;
 
 -- Trajectories that a model has still to judge.

@@ -48,6 +48,8 @@ pub struct AnnotationFilter {
     pub project: Option<String>,
     pub target: Option<String>,
     pub name: Option<String>,
+    /// `HUMAN`, `LLM` or `CODE`.
+    pub annotator: Option<String>,
     /// Those of one trace, by its 16 bytes.
     pub trace_id: Option<u128>,
     pub after: i64,
@@ -116,7 +118,11 @@ impl Store {
         let reader = self.readers.take()?;
         let mut terms = vec!["annotation.no > ?"];
         let mut values = vec![Value::Integer(filter.after)];
-        let texts = [("target = ?", &filter.target), ("annotation.name = ?", &filter.name)];
+        let texts = [
+            ("target = ?", &filter.target),
+            ("annotation.name = ?", &filter.name),
+            ("annotator = ?", &filter.annotator),
+        ];
         for (term, value) in texts {
             if let Some(value) = value {
                 terms.push(term);

@@ -193,6 +193,7 @@ mod tests {
             include_str!("spend.rs"),
             include_str!("facets.rs"),
             include_str!("rollup.rs"),
+            include_str!("usage.rs"),
             include_str!("retention.rs"),
             include_str!("query/spans.rs"),
             include_str!("query/walk.rs"),

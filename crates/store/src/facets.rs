@@ -16,6 +16,9 @@ pub(crate) enum FacetKind {
     Label = 3,
     Evaluator = 4,
     Error = 5,
+    Version = 6,
+    /// An evaluator that found something below its best.
+    Wrong = 7,
 }
 
 /// Brings up to date what a trace is found by. Mostly little of it changes, and only that is written.
@@ -57,8 +60,9 @@ fn facets(sql: &Connection, trace: i64, has_errors: bool) -> Result<BTreeSet<(i6
     if has_errors {
         put(FacetKind::Error, "");
     }
-    let mut statement =
-        sql.prepare_cached("SELECT no, agent, model, tools, is_error FROM trajectory WHERE trace = ?")?;
+    let mut statement = sql.prepare_cached(
+        "SELECT no, agent, model, tools, is_error, version FROM trajectory WHERE trace = ?",
+    )?;
     let mut rows = statement.query([trace])?;
     while let Some(row) = rows.next()? {
         let (agent, model, tools): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
@@ -68,19 +72,27 @@ fn facets(sql: &Connection, trace: i64, has_errors: bool) -> Result<BTreeSet<(i6
         if !model.is_empty() {
             put(FacetKind::Model, &model);
         }
+        let version: String = row.get(5)?;
+        if !version.is_empty() {
+            put(FacetKind::Version, &version);
+        }
         for tool in tools.lines().filter(|tool| !tool.is_empty()) {
             put(FacetKind::Tool, tool);
         }
         if row.get(4)? {
             put(FacetKind::Error, "");
         }
-        let mut labels = sql.prepare_cached("SELECT evaluator, label FROM outcome WHERE trajectory = ?")?;
+        let mut labels =
+            sql.prepare_cached("SELECT evaluator, label, is_wrong FROM outcome WHERE trajectory = ?")?;
         let labels = labels.query_map([row.get::<_, i64>(0)?], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
+            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get::<_, bool>(2)?))
         })?;
         for label in labels {
-            let (evaluator, label) = label?;
+            let (evaluator, label, is_wrong) = label?;
             put(FacetKind::Evaluator, &evaluator);
+            if is_wrong {
+                put(FacetKind::Wrong, &evaluator);
+            }
             if let Some(label) = label {
                 put(FacetKind::Label, &label);
                 put(FacetKind::Label, &format!("{evaluator}={label}"));

@@ -10,6 +10,7 @@ use crate::compress::compress;
 use crate::error::StoreError;
 use crate::facets::write_facets;
 use crate::rollup::{self, Sums};
+use crate::usage::{self, UsageSums};
 use crate::words;
 use crate::writer::{Writing, Written};
 
@@ -60,6 +61,8 @@ pub struct OutcomeRecord {
     pub kind: RecordedKind,
     pub label: Option<String>,
     pub score: Option<f64>,
+    /// Below the best that its evaluator gives.
+    pub is_wrong: bool,
     /// The tool that the step calls; empty for the whole trajectory.
     pub tool: String,
     pub run: String,
@@ -140,11 +143,13 @@ impl Store {
 struct Pending<'r> {
     words: Vec<(i64, &'r str)>,
     sums: Sums<'r>,
+    usage: UsageSums<'r>,
 }
 
 impl Pending<'_> {
     fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         self.sums.write(sql)?;
+        self.usage.write(sql)?;
         let mut insert = sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?;
         for (no, words) in self.words.drain(..) {
             insert.execute(params![no, words])?;
@@ -276,6 +281,7 @@ fn move_trajectory(
     }
     pending.write(sql)?;
     rollup::subtract(sql, no, None)?;
+    usage::subtract(sql, no)?;
     sql.prepare_cached(
         "UPDATE trajectory SET story = ?2, trace = ?3, project = ?4, start_ns = ?5, end_ns = ?6, agent = ?7, \
          version = ?8, model = ?9, tools = ?10, is_error = ?11, cost_usd = ?12 WHERE no = ?1",
@@ -294,6 +300,7 @@ fn move_trajectory(
         record.is_error,
         record.cost_usd
     ])?;
+    usage::add(sql, no)?;
     rollup::add(sql, no, None)
 }
 
@@ -334,6 +341,7 @@ fn insert_trajectory<'r>(
     let no = sql.last_insert_rowid();
     pending.words.push((no, &record.words));
     pending.sums.add(place.project, record);
+    pending.usage.add(place.project, record);
     insert_outcomes(sql, no, &record.outcomes, now_ns)?;
     if let Some(rule) = &record.ungraded_by {
         sql.prepare_cached("INSERT OR REPLACE INTO ungraded (trajectory, rule, since_ns) VALUES (?, ?, ?)")?
@@ -346,6 +354,7 @@ fn insert_trajectory<'r>(
 fn remove_trajectory(sql: &Connection, no: i64, pending: &mut Pending<'_>) -> Result<(), StoreError> {
     pending.write(sql)?;
     rollup::subtract(sql, no, None)?;
+    usage::subtract(sql, no)?;
     forget_trajectory(sql, no)
 }
 
@@ -369,8 +378,8 @@ pub(crate) fn insert_outcomes(
     now_ns: i64,
 ) -> Result<(), StoreError> {
     let mut insert = sql.prepare_cached(
-        "INSERT OR REPLACE INTO outcome (trajectory, evaluator, step, kind, label, score, tool, judged_ns, run, line) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO outcome (trajectory, evaluator, step, kind, label, score, is_wrong, tool, judged_ns, \
+         run, line) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     for outcome in outcomes {
         insert.execute(params![
@@ -380,6 +389,7 @@ pub(crate) fn insert_outcomes(
             outcome.kind as i64,
             outcome.label,
             outcome.score,
+            outcome.is_wrong,
             outcome.tool,
             now_ns,
             outcome.run,

@@ -14,6 +14,7 @@ mod facets;
 mod grading;
 mod ingest;
 mod keys;
+mod long;
 mod notes;
 mod projects;
 mod query;
@@ -23,6 +24,7 @@ mod rollup;
 mod spend;
 mod transfer;
 mod ungraded;
+mod usage;
 mod words;
 mod writer;
 
@@ -32,13 +34,14 @@ pub use error::StoreError;
 pub use grading::{AssembledStory, Digest, OutcomeRecord, RecordedKind, TrajectoryRecord};
 pub use ingest::{BlockSignal, Chunk, Ingested, LinkKind, Root, SpanKey};
 pub use keys::{KeyRow, KeyScopes, new_key};
+pub use long::NameKind;
 pub use notes::AlertEvent;
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, Block, Cursor, ExampleRow, LabelRow, MetricCell, MetricFilter, MetricGroup,
-    MetricRow, Moments, Page, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem,
-    ReviewPlace, ScoreBound, ScoreRow, SessionRow, SessionTrace, Story, TaskRow, Totals, TraceFilter,
-    TraceRecords, TraceRow, TrajectoryRow, Walk, Window,
+    AnnotationQuery, BUCKET_NS, Block, Cursor, ExampleRow, LabelRow, Latest, MetricFilter, MetricGroup,
+    MetricPeriod, MetricPeriods, MetricRow, Moments, Page, PagePosition, ProjectPosition, ProjectRow,
+    ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreRow, SessionRow, SessionTrace, Story, TaskRow,
+    ToolSums, Totals, TraceFilter, TraceRecords, TraceRow, TrajectoryRow, Usage, VersionRow, Walk, Window,
 };
 pub use retention::{Removed, Retention};
 pub use spend::Spend;

@@ -9,6 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use crate::Store;
 use crate::error::StoreError;
 use crate::retention::{Removed, remove_trace};
+use crate::rollup;
+use crate::usage;
 use crate::writer::Written;
 
 /// A project by its number, which stays the same as long as the project is there.
@@ -136,8 +138,9 @@ impl Store {
 
 /// Removes a project that holds no trace, and the sums that were kept for it: its number may be given again.
 fn remove_row(sql: &Connection, no: i64) -> Result<(), StoreError> {
+    rollup::forget_project(sql, no)?;
+    usage::forget_project(sql, no)?;
     for statement in [
-        "DELETE FROM rollup WHERE project = ?",
         "DELETE FROM facet WHERE project = ?",
         "DELETE FROM annotation WHERE project = ?",
         "DELETE FROM project WHERE no = ?",

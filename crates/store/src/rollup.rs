@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
 use crate::grading::{OutcomeRecord, RecordedKind, TrajectoryRecord};
+use crate::long::{ALL_PROJECTS, Of, Place};
 use crate::query::{BUCKET_NS, Moments};
 
 pub(crate) fn add(sql: &Connection, trajectory: i64, evaluator: Option<&str>) -> Result<(), StoreError> {
@@ -54,22 +55,20 @@ fn apply(sql: &Connection, trajectory: i64, evaluator: Option<&str>, sign: i64) 
     sums.write(sql)
 }
 
-/// Which trajectories a sum is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Of<'r> {
-    project: i64,
-    bucket: i64,
-    agent: &'r str,
-    version: &'r str,
-    model: &'r str,
-}
-
 /// Which sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Row<'r> {
     of: Of<'r>,
     evaluator: &'r str,
     /// Empty for all tools together.
+    tool: &'r str,
+}
+
+/// Which sums over hours and days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct LongRow<'r> {
+    place: Place<'r>,
+    evaluator: &'r str,
     tool: &'r str,
 }
 
@@ -126,7 +125,15 @@ impl<'r> Sums<'r> {
     }
 
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
-        self.rows.drain().try_for_each(|(row, moments)| change(sql, &row, &moments))
+        let mut long: HashMap<LongRow<'_>, Moments, RandomState> = HashMap::default();
+        for (row, moments) in self.rows.drain() {
+            change(sql, &row, &moments)?;
+            for place in row.of.places() {
+                let of_place = LongRow { place, evaluator: row.evaluator, tool: row.tool };
+                *long.entry(of_place).or_default() += moments;
+            }
+        }
+        long.iter().try_for_each(|(row, moments)| change_long(sql, row, moments))
     }
 }
 
@@ -206,6 +213,70 @@ fn change(sql: &Connection, Row { of, evaluator, tool }: &Row<'_>, by: &Moments)
              AND version = ? AND model = ? AND trajectories <= 0",
         )?
         .execute(params![of.project, evaluator, tool, of.bucket, of.agent, of.version, of.model])?;
+    }
+    Ok(())
+}
+
+fn change_long(sql: &Connection, row: &LongRow<'_>, by: &Moments) -> Result<(), StoreError> {
+    let LongRow { place: Place { size, project, kind, name, bucket }, evaluator, tool } = *row;
+    sql.prepare_cached(
+        "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, trajectories, \
+         scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+         ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
+         scored_trajectories = scored_trajectories + excluded.scored_trajectories, \
+         scored = scored + excluded.scored, sum = sum + excluded.sum, sum_sum = sum_sum + excluded.sum_sum, \
+         sum_n = sum_n + excluded.sum_n, n_n = n_n + excluded.n_n, failed = failed + excluded.failed, \
+         not_applicable = not_applicable + excluded.not_applicable",
+    )?
+    .execute(params![
+        size,
+        project,
+        evaluator,
+        tool,
+        kind as i64,
+        name,
+        bucket,
+        by.trajectories,
+        by.scored_trajectories,
+        by.scored,
+        by.sum,
+        by.sum_sum,
+        by.sum_n,
+        by.n_n,
+        by.failed,
+        by.not_applicable,
+    ])?;
+    if by.trajectories < 0 {
+        sql.prepare_cached(
+            "DELETE FROM rollup_long WHERE size = ? AND project = ? AND evaluator = ? AND tool = ? AND kind = ? \
+             AND name = ? AND bucket = ? AND trajectories <= 0",
+        )?
+        .execute(params![size, project, evaluator, tool, kind as i64, name, bucket])?;
+    }
+    Ok(())
+}
+
+/// Takes a project out, and out of the sums of all projects.
+pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), StoreError> {
+    sql.prepare_cached(
+        "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, trajectories, \
+         scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable) \
+         SELECT size, ?2, evaluator, tool, kind, name, bucket, -trajectories, -scored_trajectories, -scored, -sum, \
+         -sum_sum, -sum_n, -n_n, -failed, -not_applicable FROM rollup_long WHERE size IN (1, 24) AND project = ?1 \
+         ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
+         scored_trajectories = scored_trajectories + excluded.scored_trajectories, \
+         scored = scored + excluded.scored, sum = sum + excluded.sum, sum_sum = sum_sum + excluded.sum_sum, \
+         sum_n = sum_n + excluded.sum_n, n_n = n_n + excluded.n_n, failed = failed + excluded.failed, \
+         not_applicable = not_applicable + excluded.not_applicable",
+    )?
+    .execute([project, ALL_PROJECTS])?;
+    for (statement, project) in [
+        ("DELETE FROM rollup WHERE project = ?", project),
+        ("DELETE FROM rollup_long WHERE size IN (1, 24) AND project = ?", project),
+        ("DELETE FROM rollup_long WHERE size IN (1, 24) AND project = ? AND trajectories <= 0", ALL_PROJECTS),
+    ] {
+        sql.prepare_cached(statement)?.execute([project])?;
     }
     Ok(())
 }

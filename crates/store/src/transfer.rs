@@ -30,6 +30,8 @@ const TABLES: &[&str] = &[
     "facet",
     "outcome",
     "rollup",
+    "rollup_long",
+    "usage_long",
     "ungraded",
     "spend",
     "annotation",

@@ -20,6 +20,7 @@ struct Plain {
 const PROJECTS: &[&str] = &["shop", "library", "bank"];
 const AGENTS: &[&str] = &["planner", "writer", ""];
 const MODELS: &[&str] = &["gpt", "claude"];
+const VERSIONS: &[&str] = &["1.4", "1.5", ""];
 const TOOLS: &[&str] = &["search", "calc", "mail"];
 const LABELS: &[&str] = &["good", "bad"];
 const EVALUATORS: &[&str] = &["fit", "truth"];
@@ -32,6 +33,7 @@ fn random_trace(random: &mut fastrand::Rng, id: u128) -> Plain {
         let mut record = trajectory(&format!("t{id}.{n}"), id, start_ns + 3);
         record.agent = random.choice(AGENTS).unwrap().to_string();
         record.model = random.choice(MODELS).unwrap().to_string();
+        record.version = random.choice(VERSIONS).unwrap().to_string();
         record.tools = TOOLS.iter().filter(|_| random.bool()).map(ToString::to_string).collect();
         record.is_error = random.u8(0..6) == 0;
         record.words =
@@ -88,6 +90,10 @@ fn fits(filter: &TraceFilter, plain: &Plain) -> bool {
         && filter.from_ns.is_none_or(|from| plain.start_ns >= from)
         && filter.to_ns.is_none_or(|to| plain.start_ns < to)
         && is(&filter.agent, &|record, agent| record.agent == agent)
+        && is(&filter.version, &|record, version| record.version == version)
+        && is(&filter.wrong, &|record, evaluator| {
+            record.outcomes.iter().any(|outcome| outcome.evaluator == evaluator && outcome.is_wrong)
+        })
         && is(&filter.model, &|record, model| record.model == model)
         && is(&filter.tool, &|record, tool| record.tools.iter().any(|has| has == tool))
         && is(&filter.label, &|record, wanted| {
@@ -127,6 +133,7 @@ fn random_filter(random: &mut fastrand::Rng, parts: u16) -> TraceFilter {
         (name(0, PROJECTS), name(1, &["planner", "writer"]), name(2, MODELS), name(3, TOOLS));
     let label = name(4, &["good", "bad", "fit=good", "truth=bad"]);
     let text = name(5, &["apple", "banana", "apple cherry", "ban", "ban*"]);
+    let (version, wrong) = (name(10, &["1.4", "1.5"]), name(11, EVALUATORS));
     let score = has(6).then(|| ScoreBound {
         evaluator: random.choice(EVALUATORS).unwrap().to_string(),
         at_least: random.bool().then(|| f64::from(random.u8(0..5)) / 4.0),
@@ -135,7 +142,7 @@ fn random_filter(random: &mut fastrand::Rng, parts: u16) -> TraceFilter {
     let error = has(7).then(|| random.bool());
     let from_ns = has(8).then(|| 1_000 + random.i64(0..12) * 10);
     let to_ns = has(9).then(|| 1_000 + random.i64(0..14) * 10);
-    TraceFilter { project, from_ns, to_ns, agent, model, tool, label, score, error, text }
+    TraceFilter { project, from_ns, to_ns, agent, version, model, tool, wrong, label, score, error, text }
 }
 
 #[test]
@@ -143,9 +150,9 @@ fn every_mix_of_filters_lists_what_fits_once_and_in_order() {
     let mut random = fastrand::Rng::with_seed(7);
     let plain: Vec<Plain> = (1..=150).map(|id| random_trace(&mut random, id)).collect();
     let lab = store_of(&plain);
-    let alone = (0..10).map(|part| 1 << part);
-    let pairs = (0..10).flat_map(|a| (0..a).map(move |b| 1 << a | 1 << b));
-    let some: Vec<u16> = (0..150).map(|_| random.u16(0..1024) & random.u16(0..1024)).collect();
+    let alone = (0..12).map(|part| 1 << part);
+    let pairs = (0..12).flat_map(|a| (0..a).map(move |b| 1 << a | 1 << b));
+    let some: Vec<u16> = (0..150).map(|_| random.u16(0..4096) & random.u16(0..4096)).collect();
     for parts in std::iter::once(0).chain(alone).chain(pairs).chain(some) {
         let filter = random_filter(&mut random, parts);
         let limit = *random.choice(&[1, 2, 7, 1000]).unwrap();

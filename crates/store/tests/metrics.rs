@@ -4,7 +4,7 @@
 
 mod lab;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gradus_store::*;
 use lab::*;
@@ -145,6 +145,51 @@ fn assert_same(stored: &Sums, expected: &Sums) {
     }
 }
 
+/// The sums over hours and days, of a project and of all, by agent and for everybody, are those of five minutes.
+fn assert_long(lab: &Lab, expected: &Sums, trajectories: usize) {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    let mut projects: Vec<Option<String>> =
+        lab.store.projects().unwrap().into_iter().map(|project| Some(project.name)).collect();
+    projects.push(None);
+    let agents: BTreeSet<&String> = expected.keys().map(|(_, _, agent, _)| agent).collect();
+    let agents: Vec<Option<&String>> = agents.into_iter().map(Some).chain([None]).collect();
+    for project in &projects {
+        for agent in &agents {
+            let filter =
+                MetricFilter { project: project.clone(), agent: agent.cloned(), ..MetricFilter::default() };
+            let wanted = |evaluator: &str, tool: &str| {
+                let fits =
+                    |(of_project, of_evaluator, of_agent, of_tool): &(String, String, String, String)| {
+                        project.as_ref().is_none_or(|project| project == of_project)
+                            && evaluator == of_evaluator
+                            && agent.is_none_or(|agent| agent == of_agent)
+                            && tool == of_tool
+                    };
+                let mut sum = Moments::default();
+                expected.iter().filter(|(key, _)| fits(key)).for_each(|(_, moments)| sum += *moments);
+                sum
+            };
+            let same = |a: &Moments, b: &Moments| {
+                assert_eq!((a.trajectories, a.scored, a.failed), (b.trajectories, b.scored, b.failed));
+                assert!((a.sum - b.sum).abs() < 1e-9 && (a.sum_n - b.sum_n).abs() < 1e-9);
+            };
+            for evaluator in ["e0", "e1", "e2"] {
+                let mut sum = Moments::default();
+                let filter = MetricFilter { evaluator: Some(evaluator.to_owned()), ..filter.clone() };
+                let periods = lab.store.metric_periods(&filter, DAY_NS).unwrap();
+                periods.rows.iter().for_each(|row| sum += row.moments);
+                same(&sum, &wanted(evaluator, ""));
+                let tools = lab.store.tool_sums(&filter).unwrap().tools;
+                for tool in ["tool1", "tool2"] {
+                    same(&tools.get(tool).copied().unwrap_or_default(), &wanted(evaluator, tool));
+                }
+            }
+        }
+    }
+    let usage = lab.store.usage_periods(&MetricFilter::default(), DAY_NS).unwrap().unwrap();
+    assert_eq!(usage.iter().map(|(_, usage)| usage.trajectories).sum::<i64>(), trajectories as i64);
+}
+
 fn play(acts: &[Act]) {
     let lab = Lab::new();
     let mut projects: BTreeMap<u128, String> = BTreeMap::new();
@@ -219,6 +264,15 @@ fn play(acts: &[Act]) {
         }
         assert_same(&stored(&lab), &expected(&plain));
     }
+    assert_long(&lab, &expected(&plain), plain.len());
+    // With a project go its sums, also out of those of all.
+    let mut rest = plain.clone();
+    if let Some(project) = plain.values().next().map(|one| one.project.clone()) {
+        let number = lab.store.project_named(&project).unwrap().unwrap().no;
+        while lab.store.remove_project_step(number).unwrap().wait().unwrap().has_more {}
+        rest.retain(|_, one| one.project != project);
+        assert_long(&lab, &expected(&rest), rest.len());
+    }
     lab.assert_clean();
 }
 
@@ -263,6 +317,38 @@ fn periods_and_groups() {
     assert_eq!(sums(&some, MetricGroup::All), is(&[("", 6.0)]));
     let whole = MetricFilter { from_ns: Some(BUCKET_NS), to_ns: Some(3 * BUCKET_NS), ..all };
     assert_eq!(sums(&whole, MetricGroup::All), is(&[("", 3.0)]));
+}
+
+#[test]
+fn names_and_usage_are_those_of_the_time_that_is_asked_for() {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    let lab = Lab::new();
+    lab.ingest(vec![chunk(1, "shop", 10, &[span(1)])], 1);
+    let records = (0..4)
+        .map(|n| {
+            let mut record = trajectory(&format!("t{n}"), 1, n * 24 * HOUR_NS + 7);
+            record.agent = format!("agent-{n}");
+            record.end_ns = record.start_ns + n * 1_000;
+            record.cost_usd = (n > 1).then_some(0.5);
+            record.is_error = n == 3;
+            record
+        })
+        .collect();
+    lab.assemble(lab.trace(1).story, records, 2);
+    // From the second day on, but not from its beginning.
+    let later = MetricFilter { from_ns: Some(30 * HOUR_NS), ..MetricFilter::default() };
+    let names = |filter: &MetricFilter, limit| lab.store.names(filter, NameKind::Agent, limit).unwrap();
+    assert_eq!(names(&later, 9), ["agent-1", "agent-2", "agent-3"]);
+    assert_eq!(names(&later, 2), ["agent-1", "agent-2"]);
+    assert_eq!(names(&MetricFilter { project: Some("none".to_owned()), ..later.clone() }, 9).len(), 0);
+    let usage = lab.store.usage_periods(&later, 24 * HOUR_NS).unwrap().unwrap();
+    let seen: Vec<_> = usage
+        .iter()
+        .map(|(at, usage)| (at / HOUR_NS, usage.took_ns, usage.costed, usage.cost_usd, usage.errors))
+        .collect();
+    assert_eq!(seen, [(48, 2_000.0, 1, 0.5, 0), (72, 3_000.0, 1, 0.5, 1)]);
+    let two = MetricFilter { agent: Some("a".to_owned()), model: Some("b".to_owned()), ..later };
+    assert_eq!(lab.store.usage_periods(&two, 24 * HOUR_NS).unwrap(), None);
 }
 
 #[test]

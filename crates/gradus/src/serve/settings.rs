@@ -191,6 +191,21 @@ impl Reloadable {
     }
 }
 
+#[cfg(test)]
+impl Reloadable {
+    /// Without a rule or an alert.
+    pub(super) fn plain() -> Reloadable {
+        Reloadable {
+            rules: Vec::new(),
+            alerts: Vec::new(),
+            redaction: Redaction::from_sections(&[]).unwrap(),
+            retention: Retention::default(),
+            library: Library::built_in(),
+            phoenix: PhoenixSection::default(),
+        }
+    }
+}
+
 /// The evaluator that a condition counts steps of, if it judges none.
 fn judges_trajectories<'l>(condition: &alert::Condition, library: &'l Library) -> Option<&'l str> {
     let alert::Subject::Evaluator(name) = &condition.subject else { return None };

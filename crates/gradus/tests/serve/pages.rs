@@ -54,6 +54,7 @@ fn pages_hold_nothing_that_runs_and_their_files_may_be_kept() {
     paths.extend(["/rubrics/thought_to_tool".to_owned(), trace.clone(), format!("{trace}/spans")]);
     for path in &paths {
         let reply = server.request("GET", path).header("accept", "text/html").send();
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text());
         let policy = reply.header("content-security-policy").unwrap();
         assert!(policy.contains("script-src 'self'") && policy.contains("default-src 'none'"), "{policy}");
         assert!(!policy.contains("unsafe") && policy.contains("form-action 'self'"), "{policy}");
@@ -93,6 +94,10 @@ fn lists_are_narrowed_by_what_stands_in_the_address() {
     assert_eq!(count(""), 3);
     assert_eq!(count("?project=shop&q="), 3);
     assert_eq!(count("?project=none"), 0);
+    assert_eq!(count("?version=none"), 0);
+    assert_eq!(count("?from=2020-01-01&to=2020-01-02"), 0);
+    assert_eq!(count("?from=2020-01-01T00:00"), 3);
+    assert_eq!(count("?wrong=call_validity"), 1);
     assert_eq!(count("?label=call_validity%3Dincorrect"), 1);
     assert_eq!(count("?where=span_kind+%3D%3D+%27TOOL%27"), 3);
     assert_eq!(count("?where=name+%3D%3D+%27nothing%27"), 0);
@@ -185,7 +190,9 @@ fn whatever_a_trace_holds_is_text() {
     paths.extend([trace.clone(), format!("{trace}/spans")]);
     paths.extend(spans.split("data-span=\"").skip(1).map(|part| part.split('"').next().unwrap().to_owned()));
     for path in paths {
-        let text = server.request("GET", &path).header("accept", "text/html").send().text();
+        let text = page(&server, &path);
+        let is_shown = !path.starts_with("/agreement") && !path.starts_with("/server");
+        assert_eq!(text.contains("&#60;script&#62;alert(1)"), is_shown, "{path}: {text}");
         assert!(!text.contains("<img") && !text.contains("<script>"), "{path}: {text}");
         // What a form sends back is as it came; nobody sees it.
         let shown: String =
@@ -208,8 +215,8 @@ fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
             "trajectory={trajectory}&step=1&evaluator=call_validity&label={label}&author={author}&note=it+is+%3Cfine%3E&back=%2Freview"
         )
     };
-    let first = page(&server, "/review");
-    assert!(first.contains("Call Validity: ") || first.contains("Sequence"), "{first}");
+    let first = page(&server, "/review?evaluator=call_validity");
+    assert!(first.contains("<bdi>Call Validity</bdi>: <bdi>incorrect</bdi>"), "{first}");
     let reply = post(&server, "/labels", &fields("correct", "ann"));
     assert_eq!((reply.status, reply.header("location")), (303, Some("/review")), "{}", reply.text());
     assert!(
@@ -350,7 +357,23 @@ fn the_overview_says_how_many_were_judged_and_is_narrowed_by_its_address() {
         "{card}"
     );
     assert!(card.contains("95&nbsp;% interval"), "{card}");
-    assert!(card.contains("/traces?project=shop&#38;label=call_validity%3Dincorrect"), "{card}");
+    // What is looked at goes on to the list: the project, and the time.
+    assert!(
+        card.contains("/traces?project=shop&#38;from=") && card.contains("&#38;wrong=call_validity"),
+        "{card}"
+    );
+    let all = page(&server, "/?project=shop&agent=librarian&model=gpt-4o&range=all");
+    let link = "/traces?project=shop&#38;agent=librarian&#38;model=gpt-4o&#38;wrong=call_validity";
+    assert!(all.contains(link) && !all.contains("Time and cost of a trajectory"), "{all}");
+    let wrong = page(&server, &link.replace("&#38;", "&"));
+    assert_eq!(wrong.matches("<tr data-id").count(), 1);
+    // A row leads to what is wrong in it.
+    assert!(wrong.contains(&format!("href=\"/traces/{}#step-1\"", trace_id(3))), "{wrong}");
+    assert!(text.contains("Time and cost of a trajectory"), "{text}");
+    let days = page(&server, "/?project=shop&from=2020-01-01&to=2020-01-31");
+    assert!(days.contains("Nothing was graded in this time.") && days.contains("Without days"), "{days}");
+    let today = page(&server, "/?project=shop&from=2020-01-01");
+    assert!(today.contains("2 of 3 right"), "{today}");
     assert!(text.contains("<option value=\"librarian\">librarian</option>"), "{text}");
     assert!(text.contains("Show me file 3 of the demo repository"), "{text}");
     let none = page(&server, "/?project=shop&agent=nobody&range=24h");
@@ -358,8 +381,15 @@ fn the_overview_says_how_many_were_judged_and_is_narrowed_by_its_address() {
         none.contains("Nothing was graded in this time.") && none.contains("value=\"nobody\" selected"),
         "{none}"
     );
-    let refused = server.request("GET", "/?range=1y").header("accept", "text/html").send();
-    assert_eq!(refused.status, 400);
+    for wrong in ["range=1y", "from=soon", "from=2026-01-02&to=2026-01-01"] {
+        let refused = server.request("GET", &format!("/?{wrong}")).header("accept", "text/html").send();
+        assert_eq!(refused.status, 400, "{wrong}");
+    }
+    // Packed for who can unpack it.
+    let packed =
+        server.request("GET", "/").header("accept", "text/html").header("accept-encoding", "gzip").send();
+    assert_eq!((packed.status, packed.header("content-encoding")), (200, Some("gzip")));
+    assert!(packed.body.len() * 3 < text.len(), "{} of {}", packed.body.len(), text.len());
 }
 
 #[test]

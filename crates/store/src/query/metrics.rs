@@ -1,9 +1,9 @@
 //! Metrics over time, from sums that are kept up to date while verdicts come in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::project_number;
 use crate::Store;
@@ -144,109 +144,8 @@ impl Store {
     }
 }
 
-/// What an evaluator came to in a period, by all that trajectories are told apart by.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MetricCell {
-    pub evaluator: String,
-    /// When the period began.
-    pub start_ns: i64,
-    pub agent: String,
-    pub version: String,
-    pub model: String,
-    pub moments: Moments,
-}
-
-impl Store {
-    /// As [`Store::metrics`] by tool, of one evaluator. Tools are gone through one by one, so that only their rows of the time
-    /// that is looked at are read.
-    pub fn tool_metrics(&self, filter: &MetricFilter) -> Result<Vec<MetricRow>, StoreError> {
-        let reader = self.readers.take()?;
-        let Some(evaluator) = &filter.evaluator else { return Ok(Vec::new()) };
-        let projects: Vec<i64> = match &filter.project {
-            Some(project) => project_number(&reader, project)?.into_iter().collect(),
-            None => numbers_of_projects(&reader)?,
-        };
-        let bucket = |bound: Option<i64>, default: i64| bound.map_or(default, |ns| ns.div_euclid(BUCKET_NS));
-        let (from, to) = (
-            bucket(filter.from_ns, i64::MIN),
-            bucket(filter.to_ns.map(|bound| bound.saturating_sub(1)), i64::MAX),
-        );
-        let mut next = reader.prepare_cached(
-            "SELECT min(tool) FROM rollup WHERE project = ? AND evaluator = ? AND tool > ?",
-        )?;
-        let mut sums = reader.prepare_cached(
-            "SELECT sum(trajectories), sum(scored_trajectories), sum(scored), sum(sum), sum(sum_sum), sum(sum_n), \
-             sum(n_n), sum(failed), sum(not_applicable) FROM rollup WHERE project = ?1 AND evaluator = ?2 AND tool = ?3 \
-             AND bucket >= ?4 AND bucket <= ?5 AND (?6 IS NULL OR agent = ?6) AND (?7 IS NULL OR version = ?7) \
-             AND (?8 IS NULL OR model = ?8) HAVING sum(trajectories) > 0",
-        )?;
-        let mut by_tool: BTreeMap<String, Moments> = BTreeMap::new();
-        for project in projects {
-            let mut tool = String::new();
-            while let Some(name) =
-                next.query_row(params![project, evaluator, tool], |row| row.get::<_, Option<String>>(0))?
-            {
-                let (agent, version, model) = (&filter.agent, &filter.version, &filter.model);
-                let found = sums
-                    .query_row(params![project, evaluator, name, from, to, agent, version, model], |row| {
-                        moments(row, 0)
-                    })
-                    .optional()?;
-                if let Some(found) = found {
-                    *by_tool.entry(name.clone()).or_default() += found;
-                }
-                tool = name;
-            }
-        }
-        let row = |(group, moments)| MetricRow { evaluator: evaluator.clone(), group, moments };
-        Ok(by_tool.into_iter().map(row).collect())
-    }
-
-    /// Sums by period and by all that trajectories are told apart by, for whoever wants to add them up in several ways: the
-    /// rows are read once. Of the filter, project, evaluator and times count.
-    pub fn metric_cells(&self, filter: &MetricFilter, period_ns: i64) -> Result<Vec<MetricCell>, StoreError> {
-        let reader = self.readers.take()?;
-        let projects = match &filter.project {
-            Some(project) => project_number(&reader, project)?.into_iter().collect(),
-            None => numbers_of_projects(&reader)?,
-        };
-        let evaluators = match &filter.evaluator {
-            Some(evaluator) => BTreeSet::from([evaluator.clone()]),
-            None => evaluators(&reader, &projects)?,
-        };
-        let bucket = |bound: Option<i64>, default: i64| bound.map_or(default, |ns| ns.div_euclid(BUCKET_NS));
-        let buckets = (period_ns / BUCKET_NS).max(1);
-        let mut statement = reader.prepare_cached(
-            "SELECT evaluator, bucket / ?1 * ?2 AS period, agent, version, model, sum(trajectories), \
-             sum(scored_trajectories), sum(scored), sum(sum), sum(sum_sum), sum(sum_n), sum(n_n), sum(failed), \
-             sum(not_applicable) FROM rollup WHERE project IN (SELECT value FROM json_each(?3)) \
-             AND evaluator IN (SELECT value FROM json_each(?4)) AND tool = '' AND bucket >= ?5 AND bucket <= ?6 \
-             GROUP BY evaluator, period, agent, version, model HAVING sum(trajectories) > 0 ORDER BY evaluator, period",
-        )?;
-        let values = params![
-            buckets,
-            buckets * BUCKET_NS,
-            serde_json::json!(projects).to_string(),
-            serde_json::json!(evaluators).to_string(),
-            bucket(filter.from_ns, i64::MIN),
-            bucket(filter.to_ns.map(|bound| bound.saturating_sub(1)), i64::MAX),
-        ];
-        let rows = statement.query_map(values, |row| {
-            Ok(MetricCell {
-                evaluator: row.get(0)?,
-                start_ns: row.get(1)?,
-                agent: row.get(2)?,
-                version: row.get(3)?,
-                model: row.get(4)?,
-                moments: moments(row, 5)?,
-            })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-}
-
 /// Sums that stand in a row from a column on.
-fn moments(row: &Row<'_>, from: usize) -> Result<Moments, rusqlite::Error> {
+pub(super) fn moments(row: &Row<'_>, from: usize) -> Result<Moments, rusqlite::Error> {
     Ok(Moments {
         trajectories: row.get(from)?,
         scored_trajectories: row.get(from + 1)?,
@@ -260,7 +159,7 @@ fn moments(row: &Row<'_>, from: usize) -> Result<Moments, rusqlite::Error> {
     })
 }
 
-fn numbers_of_projects(sql: &Connection) -> Result<Vec<i64>, StoreError> {
+pub(super) fn numbers_of_projects(sql: &Connection) -> Result<Vec<i64>, StoreError> {
     let mut statement = sql.prepare_cached("SELECT no FROM project")?;
     Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }

@@ -8,17 +8,18 @@ mod search;
 mod sessions;
 mod spans;
 mod traces;
+mod trends;
 mod walk;
 mod watch;
 
 pub use annotations::AnnotationQuery;
-pub use metrics::{BUCKET_NS, MetricCell, MetricFilter, MetricGroup, MetricRow, Moments};
-pub use overview::{TaskRow, Totals};
+pub use metrics::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow, Moments};
+pub use overview::{Latest, TaskRow, Totals, VersionRow};
 pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};
 pub use sessions::{SessionRow, SessionTrace};
 pub use spans::{Block, PagePosition, ProjectPosition, Story};
 pub use traces::{Cursor, Page, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
-
+pub use trends::{MetricPeriod, MetricPeriods, ToolSums, Usage};
 pub use walk::{TraceRecords, Walk};
 pub use watch::{ExampleRow, Window};
 

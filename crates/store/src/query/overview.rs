@@ -1,11 +1,13 @@
 //! What a page about many trajectories says: how many, how long, how dear, and which tasks go wrong most.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, params};
 
+use super::metrics::numbers_of_projects;
 use super::{MetricFilter, project_number};
 use crate::Store;
 use crate::error::StoreError;
+use crate::facets::FacetKind;
 
 /// Sums over trajectories; of many, the latest.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,11 +17,17 @@ pub struct Totals {
     pub steps: u64,
     pub tokens: u64,
     /// Of those whose cost is known.
-    pub cost_usd: Option<f64>,
+    pub costed: u64,
+    pub cost_usd: f64,
     /// How long they took, shortest first.
     pub durations_ns: Vec<i64>,
-    /// There are more than were looked at.
-    pub is_cut: bool,
+}
+
+/// What the trajectories of a version came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VersionRow {
+    pub version: String,
+    pub totals: Totals,
 }
 
 /// Trajectories that were asked the same.
@@ -31,103 +39,230 @@ pub struct TaskRow {
     /// Verdicts below the best, and all that have a score.
     pub wrong: u64,
     pub scored: u64,
-    /// The latest of them in which something was wrong.
+    /// The latest of them in which something was wrong, and the first step that was; none where it is the whole.
     pub trace_id: u128,
     pub trajectory_id: String,
+    pub step: Option<u32>,
+}
+
+/// The latest trajectories that fit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latest {
+    pub totals: Totals,
+    /// Those whose trajectories came last first.
+    pub versions: Vec<VersionRow>,
+    /// The tasks with the greatest share of verdicts below the best.
+    pub tasks: Vec<TaskRow>,
+    /// There are more than were looked at.
+    pub is_cut: bool,
 }
 
 /// Trajectories that totals are taken of.
-const MOST: i64 = 2_000;
+const MOST: usize = 2_000;
+/// Trajectories that are looked at for those that fit.
+const LOOKED_AT: usize = 8_000;
 /// Trajectories whose verdicts are looked at.
-const MOST_JUDGED: i64 = 500;
+const MOST_JUDGED: usize = 500;
+/// A name is sought in each project, or, when there are more, among all trajectories.
+const MOST_WALKS: usize = 16;
 
-impl Store {
-    /// Totals of the trajectories that fit; its evaluator and tool are passed over.
-    pub fn totals(&self, filter: &MetricFilter) -> Result<Totals, StoreError> {
-        let reader = self.readers.take()?;
-        let Some((latest, values)) = latest(&reader, filter, MOST)? else { return Ok(Totals::default()) };
-        let mut statement = reader.prepare_cached(&format!(
-            "SELECT end_ns - start_ns, is_error, steps, tokens, cost_usd FROM trajectory WHERE no IN ({latest})"
-        ))?;
-        let mut rows = statement.query(params_from_iter(values))?;
-        let mut totals = Totals::default();
-        while let Some(row) = rows.next()? {
-            totals.trajectories += 1;
-            totals.durations_ns.push(row.get(0)?);
-            totals.errors += u64::from(row.get::<_, bool>(1)?);
-            totals.steps += row.get::<_, u64>(2)?;
-            totals.tokens += row.get::<_, u64>(3)?;
-            if let Some(cost) = row.get::<_, Option<f64>>(4)? {
-                *totals.cost_usd.get_or_insert(0.0) += cost;
-            }
-        }
-        totals.durations_ns.sort_unstable();
-        totals.is_cut = totals.trajectories >= MOST as u64;
-        Ok(totals)
-    }
+struct Seen {
+    no: i64,
+    start_ns: i64,
+    took_ns: i64,
+    is_error: bool,
+    steps: u64,
+    tokens: u64,
+    cost_usd: Option<f64>,
+    version: String,
+}
 
-    /// The tasks with the greatest share of verdicts below the best, among the latest trajectories that fit.
-    pub fn worst_tasks(&self, filter: &MetricFilter, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
-        let reader = self.readers.take()?;
-        let Some((latest, mut values)) = latest(&reader, filter, MOST_JUDGED)? else { return Ok(Vec::new()) };
-        values.push(Value::Integer(limit as i64));
-        let mut statement = reader.prepare_cached(&format!(
-            "SELECT t.query, count(DISTINCT t.no), sum(o.score < 1.0) AS wrong, count(o.score), \
-             max(CASE WHEN o.score < 1.0 THEN t.no END) AS last \
-             FROM trajectory t CROSS JOIN outcome o ON o.trajectory = t.no AND o.kind = 0 \
-             WHERE t.no IN ({latest}) AND t.query <> '' GROUP BY t.query HAVING wrong > 0 \
-             ORDER BY 1.0 * wrong / count(o.score) DESC, wrong DESC LIMIT ?"
-        ))?;
-        let rows: Vec<(String, u64, u64, u64, i64)> = statement
-            .query_map(params_from_iter(values), |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-            })?
-            .collect::<Result<_, _>>()?;
-        let mut find = reader.prepare_cached(
-            "SELECT trace.trace_id, trajectory_id FROM trajectory JOIN trace ON trace.no = trajectory.trace \
-             WHERE trajectory.no = ?",
-        )?;
-        let mut tasks = Vec::with_capacity(rows.len());
-        for (query, trajectories, wrong, scored, last) in rows {
-            let (trace_id, trajectory_id): ([u8; 16], String) =
-                find.query_row([last], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            let trace_id = u128::from_be_bytes(trace_id);
-            tasks.push(TaskRow { query, trajectories, wrong, scored, trace_id, trajectory_id });
-        }
-        Ok(tasks)
+impl Totals {
+    fn add(&mut self, seen: &Seen) {
+        self.trajectories += 1;
+        self.errors += u64::from(seen.is_error);
+        self.steps += seen.steps;
+        self.tokens = self.tokens.saturating_add(seen.tokens);
+        self.costed += u64::from(seen.cost_usd.is_some());
+        self.cost_usd += seen.cost_usd.unwrap_or(0.0);
+        self.durations_ns.push(seen.took_ns);
     }
 }
 
-/// The numbers of the latest trajectories that fit, as a query; `None` when there is no such project.
-fn latest(
-    sql: &Connection,
-    filter: &MetricFilter,
-    most: i64,
-) -> Result<Option<(String, Vec<Value>)>, StoreError> {
-    let mut values = Vec::new();
-    let mut terms = Vec::new();
-    let mut index = "trajectory_by_start";
-    if let Some(name) = &filter.project {
-        let Some(project) = project_number(sql, name)? else { return Ok(None) };
-        index = "trajectory_by_project";
-        terms.push("project = ?".to_owned());
-        values.push(Value::Integer(project));
+impl Store {
+    /// The latest trajectories that fit, and the tasks among them that go wrong most; the filter's evaluator and tool are
+    /// passed over.
+    pub fn latest(&self, filter: &MetricFilter, most_tasks: usize) -> Result<Latest, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let (seen, is_cut) = seen(sql, filter)?;
+        let mut latest = Latest { is_cut, ..Latest::default() };
+        for one in &seen {
+            latest.totals.add(one);
+            let known = latest.versions.iter().position(|row| row.version == one.version);
+            match known {
+                Some(at) => latest.versions[at].totals.add(one),
+                None if one.version.is_empty() || latest.versions.len() == MOST_VERSIONS => {}
+                None => {
+                    let mut totals = Totals::default();
+                    totals.add(one);
+                    latest.versions.push(VersionRow { version: one.version.clone(), totals });
+                }
+            }
+        }
+        latest.totals.durations_ns.sort_unstable();
+        latest.versions.iter_mut().for_each(|row| row.totals.durations_ns.sort_unstable());
+        let numbers: Vec<i64> = seen.iter().take(MOST_JUDGED).map(|one| one.no).collect();
+        latest.tasks = worst_tasks(sql, &numbers, most_tasks)?;
+        Ok(latest)
     }
-    terms.push("start_ns >= ? AND start_ns < ?".to_owned());
-    values.push(Value::Integer(filter.from_ns.unwrap_or(i64::MIN)));
-    values.push(Value::Integer(filter.to_ns.unwrap_or(i64::MAX)));
-    for (column, value) in [("agent", &filter.agent), ("version", &filter.version), ("model", &filter.model)]
-    {
-        if let Some(value) = value {
-            terms.push(format!("{column} = ?"));
-            values.push(Value::Text(value.clone()));
+}
+
+/// Versions that are told apart.
+const MOST_VERSIONS: usize = 20;
+
+fn worst_tasks(sql: &Connection, numbers: &[i64], limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT t.query, count(DISTINCT t.no), sum(o.is_wrong) AS wrong, count(o.score), \
+         max(CASE WHEN o.is_wrong THEN t.no END) AS last \
+         FROM json_each(?) j CROSS JOIN trajectory t ON t.no = j.value \
+         CROSS JOIN outcome o ON o.trajectory = t.no AND o.kind = 0 \
+         WHERE t.query <> '' GROUP BY t.query HAVING wrong > 0 \
+         ORDER BY 1.0 * wrong / count(o.score) DESC, wrong DESC LIMIT ?",
+    )?;
+    let rows: Vec<(String, u64, u64, u64, i64)> = statement
+        .query_map(params![serde_json::json!(numbers).to_string(), limit as i64], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+        })?
+        .collect::<Result<_, _>>()?;
+    let mut find = sql.prepare_cached(
+        "SELECT trace.trace_id, trajectory_id, \
+         (SELECT min(step) FROM outcome WHERE trajectory = trajectory.no AND is_wrong AND step > 0) \
+         FROM trajectory JOIN trace ON trace.no = trajectory.trace WHERE trajectory.no = ?",
+    )?;
+    let mut tasks = Vec::with_capacity(rows.len());
+    for (query, trajectories, wrong, scored, last) in rows {
+        let (trace_id, trajectory_id, step): ([u8; 16], String, Option<u32>) =
+            find.query_row([last], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let trace_id = u128::from_be_bytes(trace_id);
+        tasks.push(TaskRow { query, trajectories, wrong, scored, trace_id, trajectory_id, step });
+    }
+    Ok(tasks)
+}
+
+/// The latest trajectories that fit, newest first, and whether there are more than were looked at.
+fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>, bool), StoreError> {
+    let project = match &filter.project {
+        None => None,
+        Some(name) => match project_number(sql, name)? {
+            Some(number) => Some(number),
+            None => return Ok((Vec::new(), false)),
+        },
+    };
+    let names = [
+        (FacetKind::Agent, &filter.agent),
+        (FacetKind::Version, &filter.version),
+        (FacetKind::Model, &filter.model),
+    ];
+    let driver = names.into_iter().find_map(|(kind, name)| Some((kind, name.as_ref()?)));
+    let facet = |project: i64, kind: FacetKind, name: &str| {
+        let first = [Value::Integer(project), Value::Integer(kind as i64), Value::Text(name.to_owned())];
+        walk(sql, &facet_walk(), first.into(), filter)
+    };
+    let walks = match (driver, project) {
+        (None, project) => {
+            vec![walk(
+                sql,
+                &plain_walk(project.is_some()),
+                project.map(Value::Integer).into_iter().collect(),
+                filter,
+            )?]
+        }
+        (Some((kind, name)), Some(project)) => vec![facet(project, kind, name)?],
+        (Some((kind, name)), None) => {
+            let mut projects = numbers_of_projects(sql)?;
+            projects.truncate(MOST_WALKS + 1);
+            if projects.len() > MOST_WALKS {
+                vec![walk(sql, &plain_walk(false), Vec::new(), filter)?]
+            } else {
+                projects.into_iter().map(|project| facet(project, kind, name)).collect::<Result<_, _>>()?
+            }
+        }
+    };
+    let is_cut = walks.iter().any(|(_, is_cut)| *is_cut);
+    let mut seen: Vec<Seen> = walks.into_iter().flat_map(|(seen, _)| seen).collect();
+    seen.sort_by_key(|one| std::cmp::Reverse((one.start_ns, one.no)));
+    let is_cut = is_cut || seen.len() > MOST;
+    seen.truncate(MOST);
+    Ok((seen, is_cut))
+}
+
+const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.steps, t.tokens, t.cost_usd, t.version, \
+                       (:agent IS NULL OR t.agent = :agent) AND (:version IS NULL OR t.version = :version) \
+                       AND (:model IS NULL OR t.model = :model)";
+
+/// By time alone. Whether one fits is told and not asked for, so that the limit bounds what is looked at.
+fn plain_walk(of_project: bool) -> String {
+    let (index, within) =
+        if of_project { ("trajectory_by_project", "t.project = ? AND") } else { ("trajectory_by_start", "") };
+    format!(
+        "SELECT {COLUMNS} FROM trajectory t INDEXED BY {index} WHERE {within} t.start_ns >= :from AND t.start_ns < :to \
+         ORDER BY t.start_ns DESC LIMIT :most"
+    )
+}
+
+/// By a name that a trace is found by.
+fn facet_walk() -> String {
+    format!(
+        "SELECT {COLUMNS} FROM facet f CROSS JOIN trajectory t INDEXED BY trajectory_by_trace ON t.trace = f.trace \
+         WHERE f.project = ? AND f.kind = ? AND f.value = ? AND f.start_ns >= :from AND f.start_ns < :to \
+         ORDER BY f.start_ns DESC LIMIT :most"
+    )
+}
+
+/// The first values are those without a name in the statement.
+fn walk(
+    sql: &Connection,
+    statement: &str,
+    first: Vec<Value>,
+    filter: &MetricFilter,
+) -> Result<(Vec<Seen>, bool), StoreError> {
+    let mut statement = sql.prepare_cached(statement)?;
+    let text = |name: &Option<String>| name.clone().map_or(Value::Null, Value::Text);
+    let mut first = first.into_iter();
+    for index in 1..=statement.parameter_count() {
+        let value = match statement.parameter_name(index) {
+            Some(":agent") => text(&filter.agent),
+            Some(":version") => text(&filter.version),
+            Some(":model") => text(&filter.model),
+            Some(":from") => Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+            Some(":to") => Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
+            Some(":most") => Value::Integer(LOOKED_AT as i64),
+            _ => first.next().unwrap_or(Value::Null),
+        };
+        statement.raw_bind_parameter(index, value)?;
+    }
+    let mut rows = statement.raw_query();
+    let (mut seen, mut looked_at) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        looked_at += 1;
+        if seen.len() == MOST {
+            return Ok((seen, true));
+        }
+        if row.get(8)? {
+            seen.push(Seen {
+                no: row.get(0)?,
+                start_ns: row.get(1)?,
+                took_ns: row.get(2)?,
+                is_error: row.get(3)?,
+                steps: row.get(4)?,
+                tokens: row.get(5)?,
+                cost_usd: row.get(6)?,
+                version: row.get(7)?,
+            });
         }
     }
-    values.push(Value::Integer(most));
-    let terms = terms.join(" AND ");
-    let query =
-        format!("SELECT no FROM trajectory INDEXED BY {index} WHERE {terms} ORDER BY start_ns DESC LIMIT ?");
-    Ok(Some((query, values)))
+    Ok((seen, looked_at == LOOKED_AT))
 }
 
 #[cfg(test)]
@@ -135,6 +270,7 @@ mod tests {
     use gradus_core::span::TraceId;
 
     use super::*;
+    use crate::connection::{assert_plan, open_writer};
     use crate::{
         AssembledStory, BlockSignal, Chunk, OutcomeRecord, RecordedKind, StoreOptions, TrajectoryRecord,
     };
@@ -145,14 +281,15 @@ mod tests {
         let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
         // A query, an agent, and the scores of its steps.
         let all: [(&str, &str, &[f64]); 4] = [
-            ("refund", "a", &[0.0, 1.0]),
-            ("refund", "a", &[1.0, 1.0]),
-            ("stock", "b", &[0.0]),
-            ("hello", "a", &[1.0]),
+            ("refund", "a", &[5.0, 3.0]),
+            ("refund", "a", &[5.0, 5.0]),
+            ("stock", "b", &[1.0]),
+            ("hello", "a", &[5.0]),
         ];
         for ((query, agent, scores), number) in all.iter().zip(1..) {
             let trace_id = TraceId(number);
-            let chunk = Chunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
+            let mut chunk = Chunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
+            chunk.start_ns = number as u64 * 100;
             store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
             let outcome = |(step, score): (usize, &f64)| OutcomeRecord {
                 evaluator: "fit".to_owned(),
@@ -160,6 +297,7 @@ mod tests {
                 kind: RecordedKind::Scored,
                 label: None,
                 score: Some(*score),
+                is_wrong: *score < 5.0,
                 tool: "look".to_owned(),
                 run: String::new(),
                 line: "{}".to_owned(),
@@ -170,6 +308,8 @@ mod tests {
                 start_ns: number as i64 * 100,
                 end_ns: number as i64 * 110,
                 agent: (*agent).to_owned(),
+                version: if number < 3 { "1" } else { "2" }.to_owned(),
+                model: "m".to_owned(),
                 query: (*query).to_owned(),
                 steps: scores.len() as u32,
                 is_error: number == 3,
@@ -183,42 +323,56 @@ mod tests {
             store.assembled(stories, 2).unwrap().wait().unwrap();
         }
         let filter = MetricFilter { project: Some("shop".to_owned()), ..MetricFilter::default() };
-        let totals = store.totals(&filter).unwrap();
+        let latest = store.latest(&filter, 5).unwrap();
+        let totals = &latest.totals;
         assert_eq!((totals.trajectories, totals.errors, totals.steps, totals.tokens), (4, 1, 6, 40));
-        assert_eq!((totals.cost_usd, totals.durations_ns), (Some(0.5), vec![10, 20, 30, 40]));
-        let tasks = store.worst_tasks(&filter, 5).unwrap();
+        assert_eq!((totals.costed, totals.cost_usd), (1, 0.5));
+        assert_eq!((&totals.durations_ns, latest.is_cut), (&vec![10, 20, 30, 40], false));
+        let versions: Vec<_> = latest
+            .versions
+            .iter()
+            .map(|row| (row.version.as_str(), row.totals.trajectories, &row.totals.durations_ns[..]))
+            .collect();
+        assert_eq!(versions, [("2", 2, &[30, 40][..]), ("1", 2, &[10, 20][..])]);
+        let tasks = &latest.tasks;
         let shown: Vec<_> = tasks
             .iter()
             .map(|task| (task.query.as_str(), task.trajectories, task.wrong, task.scored))
             .collect();
         assert_eq!(shown, [("stock", 1, 1, 1), ("refund", 2, 1, 4)]);
-        assert_eq!((tasks[1].trace_id, tasks[1].trajectory_id.as_str()), (1, "t1"));
+        assert_eq!((tasks[1].trace_id, tasks[1].trajectory_id.as_str(), tasks[1].step), (1, "t1", Some(2)));
         let later = MetricFilter { agent: Some("a".to_owned()), from_ns: Some(150), ..filter.clone() };
-        assert_eq!(store.totals(&later).unwrap().trajectories, 2);
-        assert_eq!(store.worst_tasks(&later, 5).unwrap(), []);
-        let by_tool = MetricFilter { evaluator: Some("fit".to_owned()), ..filter.clone() };
-        let rows = store.tool_metrics(&by_tool).unwrap();
-        assert_eq!(rows, store.metrics(&by_tool, crate::MetricGroup::Tool).unwrap());
-        assert_eq!(rows.iter().map(|row| row.moments.scored).sum::<i64>(), 6);
-        let of_one = MetricFilter { agent: Some("b".to_owned()), ..by_tool };
-        assert_eq!(store.tool_metrics(&of_one).unwrap()[0].moments.scored, 1);
-        // What is added up in Rust is what SQL adds up.
-        let cells = store.metric_cells(&filter, crate::BUCKET_NS).unwrap();
-        let mut sums: Vec<(String, f64, i64)> = Vec::new();
-        for cell in cells {
-            match sums.iter_mut().find(|(agent, ..)| *agent == cell.agent) {
-                Some((_, sum, count)) => {
-                    (*sum, *count) = (*sum + cell.moments.sum, *count + cell.moments.scored)
-                }
-                None => sums.push((cell.agent, cell.moments.sum, cell.moments.scored)),
-            }
-        }
-        let rows = store.metrics(&filter, crate::MetricGroup::Agent).unwrap();
-        let wanted: Vec<_> =
-            rows.iter().map(|row| (row.group.clone(), row.moments.sum, row.moments.scored)).collect();
-        assert_eq!(sums, wanted);
+        let latest = store.latest(&later, 5).unwrap();
+        assert_eq!((latest.totals.trajectories, latest.tasks), (2, vec![]));
+        // In all projects, and by more than one name.
+        let of_all = MetricFilter {
+            agent: Some("a".to_owned()),
+            version: Some("1".to_owned()),
+            ..MetricFilter::default()
+        };
+        assert_eq!(store.latest(&of_all, 5).unwrap().totals.trajectories, 2);
+        let nobody = MetricFilter { agent: Some("nobody".to_owned()), ..filter.clone() };
+        assert_eq!(store.latest(&nobody, 5).unwrap(), Latest::default());
         let none = MetricFilter { project: Some("none".to_owned()), ..filter };
-        assert_eq!(store.totals(&none).unwrap(), Totals::default());
-        assert_eq!(store.metric_cells(&none, crate::BUCKET_NS).unwrap(), []);
+        assert_eq!(store.latest(&none, 5).unwrap(), Latest::default());
+    }
+
+    #[test]
+    fn what_is_looked_at_has_a_bound_and_is_not_sorted() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        assert_plan(
+            &sql,
+            &plain_walk(true),
+            "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)",
+        );
+        assert_plan(&sql, &plain_walk(false), "trajectory_by_start (start_ns>? AND start_ns<?)");
+        let way = "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>? AND start_ns<?)";
+        assert_plan(&sql, &facet_walk(), way);
+        // A name is told of a row, and no condition: nothing is passed over before it is counted.
+        for statement in [plain_walk(true), plain_walk(false), facet_walk()] {
+            let behind = statement.split(" WHERE ").nth(1).unwrap();
+            assert!(!behind.contains(":agent") && behind.ends_with("LIMIT :most"), "{statement}");
+        }
     }
 }

@@ -186,7 +186,7 @@ fn first_open(
 ) -> Result<Option<(u32, String)>, StoreError> {
     let mut verdicts = sql.prepare_cached(
         "SELECT step, evaluator FROM outcome WHERE trajectory = ?1 AND kind = 0 AND label IS NOT NULL \
-         AND (?2 IS NULL OR evaluator = ?2) AND (NOT ?3 OR score < 1.0) ORDER BY step, evaluator",
+         AND (?2 IS NULL OR evaluator = ?2) AND (NOT ?3 OR is_wrong) ORDER BY step, evaluator",
     )?;
     let mut labelled = sql.prepare_cached(
         "SELECT 1 FROM annotation WHERE target = ? AND name = ? AND identifier = ? LIMIT 1",
@@ -279,6 +279,7 @@ mod tests {
                 kind: RecordedKind::Scored,
                 label: Some(if step == 2 { "bad" } else { "good" }.to_owned()),
                 score: Some(if step == 2 { 0.0 } else { 1.0 }),
+                is_wrong: step == 2,
                 tool: String::new(),
                 run: String::new(),
                 line: r#"{"judge":"rules"}"#.to_owned(),

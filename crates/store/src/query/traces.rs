@@ -25,8 +25,11 @@ pub struct TraceFilter {
     /// Begun before.
     pub to_ns: Option<i64>,
     pub agent: Option<String>,
+    pub version: Option<String>,
     pub model: Option<String>,
     pub tool: Option<String>,
+    /// An evaluator that found something below its best.
+    pub wrong: Option<String>,
     /// `incorrect`, or `thought_to_tool=incorrect`.
     pub label: Option<String>,
     pub score: Option<ScoreBound>,
@@ -84,6 +87,9 @@ pub struct ScoreRow {
     pub sum: f64,
     pub failed: i64,
     pub not_applicable: i64,
+    /// Verdicts below the best, and the first step with one: 0 where only the whole has one.
+    pub wrong: i64,
+    pub first_wrong: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -295,11 +301,15 @@ fn driver(filter: &TraceFilter) -> Option<(FacetKind, String)> {
     if let Some(label) = &filter.label {
         return Some((FacetKind::Label, label.clone()));
     }
+    if let Some(evaluator) = &filter.wrong {
+        return Some((FacetKind::Wrong, evaluator.clone()));
+    }
     if filter.error == Some(true) {
         return Some((FacetKind::Error, String::new()));
     }
     let named = [
         (FacetKind::Tool, &filter.tool),
+        (FacetKind::Version, &filter.version),
         (FacetKind::Agent, &filter.agent),
         (FacetKind::Model, &filter.model),
     ];
@@ -322,8 +332,10 @@ fn conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> Str
     };
     let named = [
         (FacetKind::Label, &filter.label),
+        (FacetKind::Wrong, &filter.wrong),
         (FacetKind::Tool, &filter.tool),
         (FacetKind::Agent, &filter.agent),
+        (FacetKind::Version, &filter.version),
         (FacetKind::Model, &filter.model),
     ];
     for (kind, value) in named {
@@ -558,8 +570,8 @@ fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
 
 fn scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
     let mut statement = sql.prepare_cached(
-        "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1) \
-         FROM outcome WHERE trajectory = ? GROUP BY evaluator",
+        "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1), sum(is_wrong), \
+         coalesce(min(CASE WHEN is_wrong AND step > 0 THEN step END), min(CASE WHEN is_wrong THEN 0 END)) FROM outcome WHERE trajectory = ? GROUP BY evaluator",
     )?;
     let rows = statement.query_map(params![trajectory], |row| {
         Ok(ScoreRow {
@@ -568,6 +580,8 @@ fn scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError
             sum: row.get(2)?,
             failed: row.get(3)?,
             not_applicable: row.get(4)?,
+            wrong: row.get(5)?,
+            first_wrong: row.get(6)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -586,8 +600,10 @@ mod tests {
         let score = ScoreBound { evaluator: "x".to_owned(), at_least: Some(0.0), below: Some(1.0) };
         let filter = TraceFilter {
             agent: name(),
+            version: name(),
             model: name(),
             tool: name(),
+            wrong: name(),
             label: name(),
             score: Some(score),
             error: Some(false),

@@ -156,6 +156,7 @@ pub fn scored(evaluator: &str, step: Option<u32>, label: &str, score: f64, tool:
         kind: RecordedKind::Scored,
         label: Some(label.to_owned()),
         score: Some(score),
+        is_wrong: score < 1.0,
         tool: tool.to_owned(),
         run: "run".to_owned(),
         line: format!(r#"{{"evaluator":"{evaluator}","score":{score}}}"#),
@@ -163,5 +164,11 @@ pub fn scored(evaluator: &str, step: Option<u32>, label: &str, score: f64, tool:
 }
 
 pub fn unscored(evaluator: &str, step: Option<u32>, kind: RecordedKind, tool: &str) -> OutcomeRecord {
-    OutcomeRecord { kind, label: None, score: None, ..scored(evaluator, step, "", 0.0, tool) }
+    OutcomeRecord {
+        kind,
+        label: None,
+        score: None,
+        is_wrong: false,
+        ..scored(evaluator, step, "", 0.0, tool)
+    }
 }

@@ -45,10 +45,18 @@ pub(crate) fn json(text: &str) -> Block {
         block.note = Some(format!("Not valid JSON; shown as it is.{note}"));
         return block;
     }
-    match indented(text) {
+    match indented(text, 4 * MAX_CHARS + 4) {
         Some(indented) => cut(&indented, text),
         None => block(text),
     }
+}
+
+/// Valid JSON over lines, all of it; none where it is not JSON, nested too deep, or grows out of all proportion.
+pub(crate) fn whole_json(text: &str) -> Option<String> {
+    let most = 4 * text.len() + 4 * MAX_CHARS;
+    let is_json =
+        text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
+    is_json.then(|| indented(text, most)).flatten().filter(|moved| moved.len() <= most)
 }
 
 fn cut(shown: &str, whole: &str) -> Block {
@@ -69,12 +77,12 @@ fn head(text: &str, chars: usize) -> (&str, bool) {
 }
 
 /// Valid JSON with each member on a line of its own, as far as it will be shown; none where it is nested too deep.
-fn indented(json: &str) -> Option<String> {
+fn indented(json: &str, most: usize) -> Option<String> {
     let mut out = String::new();
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let mut rest = json.chars().peekable();
     while let Some(c) = rest.next() {
-        if out.len() > 4 * MAX_CHARS + 4 {
+        if out.len() > most {
             break;
         }
         if in_string {
@@ -144,6 +152,22 @@ mod tests {
         let block = json(&long);
         assert!(block.text.chars().count() <= MAX_CHARS);
         assert_eq!(block.note.as_deref(), Some("Cut: the whole text has 200,003 characters."));
+    }
+
+    #[test]
+    fn all_of_a_long_json_is_moved_in() {
+        let long = format!("{{\"all\": [{}1]}}", "{\"a\":1},".repeat(2_000));
+        let moved = whole_json(&long).unwrap();
+        assert_eq!(moved.lines().filter(|line| line.trim() == "\"a\": 1").count(), 2_000);
+        let bare: String = moved.chars().filter(|c| !c.is_whitespace()).collect();
+        assert_eq!(bare, long.replace(' ', ""));
+        assert_eq!(
+            [whole_json("{oops"), whole_json("12"), whole_json(&"[".repeat(99_999))],
+            [None, None, None]
+        );
+        // Much of it would be spaces.
+        let deep = format!("{}{}1{}", "[".repeat(20), "1,".repeat(50_000), "]".repeat(20));
+        assert_eq!(whole_json(&deep), None);
     }
 
     #[test]

@@ -92,6 +92,7 @@ pub(super) async fn list(
         target: params.target,
         name: params.name,
         trace_id: None,
+        annotator: None,
         after: params.cursor.unwrap_or(0),
         limit: limit + 1,
     };

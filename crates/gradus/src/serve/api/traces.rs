@@ -135,6 +135,7 @@ pub(super) async fn list(
         score: params.score.as_deref().map(score_bound).transpose()?,
         error: params.error,
         text: params.q.filter(|text| !text.trim().is_empty()),
+        ..TraceFilter::default()
     };
     blocking(&server, move |server| {
         let page = server.store.traces(&filter, cursor, limit)?;

@@ -186,7 +186,7 @@ impl Grader {
             },
             ignore_cache: false,
         };
-        let at_work = AtWork::default();
+        let at_work = AtWork::by(&rule.evaluators);
         let mut ledger = StoreLedger::open(&self.server, at_work.clone())?;
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();

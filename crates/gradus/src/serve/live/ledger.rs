@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
+use gradus_eval::evaluator::Evaluator;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::prompt::Shortened;
 use gradus_eval::run::{CachedVerdict, Key, RunFileError, StateFolder, VerdictCache};
@@ -16,7 +17,7 @@ use gradus_eval::verdict::Reading;
 use gradus_store::{Left, OutcomeRecord, Spend, Store, StoreError, Ungraded, Written};
 use tokio::time::Instant;
 
-use super::record::outcome_record;
+use super::record::{BestScores, outcome_record};
 use crate::serve::state::{Server, now_ns};
 
 /// Writes a run's outcomes to the store.
@@ -96,6 +97,7 @@ struct Shared {
     judging: Mutex<HashMap<String, Judging>>,
     /// The store did not take what it was given last; said once, not for every trajectory.
     is_store_failing: AtomicBool,
+    best: BestScores,
 }
 
 struct Judging {
@@ -160,6 +162,10 @@ pub(super) fn put_off(ungraded: &Ungraded) -> Left {
 }
 
 impl AtWork {
+    pub(super) fn by(evaluators: &[Evaluator]) -> AtWork {
+        AtWork(Arc::new(Shared { best: BestScores::of(evaluators), ..Shared::default() }))
+    }
+
     pub(super) fn begin(&self, ungraded: Ungraded, trajectory: &Trajectory) {
         let tools = trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
         let spend = Spend { rule: ungraded.rule.clone(), ..Spend::default() };
@@ -185,7 +191,7 @@ impl AtWork {
 
     fn outcome(&self, line: &OutcomeLine) {
         if let Some(judging) = self.lock().get_mut(&*line.trajectory_id) {
-            judging.news.outcomes.push(outcome_record(line, &judging.tools));
+            judging.news.outcomes.push(outcome_record(line, &judging.tools, &self.0.best));
             judging.has_failed |= line.outcome == OutcomeKind::Failed;
             judging.left = judging.left.map(|left| left.saturating_sub(1));
         }

@@ -28,6 +28,7 @@ impl Bench {
             kind: gradus_store::RecordedKind::Scored,
             label: Some("good".to_owned()),
             score: Some(1.0),
+            is_wrong: false,
             tool: String::new(),
             run: "live-r".to_owned(),
             line: "{}".to_owned(),

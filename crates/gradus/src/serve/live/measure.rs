@@ -187,6 +187,7 @@ mod tests {
                 kind: if step > 0 { RecordedKind::Scored } else { RecordedKind::NotApplicable },
                 label: None,
                 score: (step > 0).then_some(f64::from(step)),
+                is_wrong: false,
                 tool: String::new(),
                 run: String::new(),
                 line: "{}".to_owned(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
+use gradus_eval::evaluator::Evaluator;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 
@@ -84,7 +85,27 @@ pub(crate) fn words_of(json: &[u8]) -> String {
     serde_json::from_slice::<Trajectory>(json).map(|trajectory| words(&trajectory)).unwrap_or_default()
 }
 
-pub(super) fn outcome_record(line: &OutcomeLine, tools: &HashMap<u32, String>) -> OutcomeRecord {
+/// The best score that each evaluator gives: what is below it was found wrong, on whatever scale.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BestScores(HashMap<Arc<str>, f64>);
+
+impl BestScores {
+    pub(super) fn of(evaluators: &[Evaluator]) -> BestScores {
+        let best = |one: &Evaluator| Some((Arc::clone(&one.name), one.labels.score(one.labels.best())?));
+        BestScores(evaluators.iter().filter_map(best).collect())
+    }
+
+    fn is_wrong(&self, line: &OutcomeLine) -> bool {
+        let best = self.0.get(&*line.evaluator).copied().unwrap_or(1.0);
+        line.outcome == OutcomeKind::Scored && line.score.is_some_and(|score| score < best)
+    }
+}
+
+pub(super) fn outcome_record(
+    line: &OutcomeLine,
+    tools: &HashMap<u32, String>,
+    best: &BestScores,
+) -> OutcomeRecord {
     OutcomeRecord {
         evaluator: line.evaluator.to_string(),
         step: line.step_index,
@@ -95,6 +116,7 @@ pub(super) fn outcome_record(line: &OutcomeLine, tools: &HashMap<u32, String>) -
         },
         label: line.label.clone(),
         score: line.score,
+        is_wrong: best.is_wrong(line),
         tool: line
             .step_index
             .and_then(|index| tools.get(&index))
@@ -102,5 +124,32 @@ pub(super) fn outcome_record(line: &OutcomeLine, tools: &HashMap<u32, String>) -
             .unwrap_or_default(),
         run: line.run_id.to_string(),
         line: serde_json::to_string(line).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_eval::rubric::{Origin, Rubric};
+
+    use super::*;
+
+    #[test]
+    fn what_is_below_the_best_is_wrong_on_any_scale() {
+        let text = "+++\nname = \"depth\"\ntitle = \"Depth\"\nabout = \"How deep?\"\napplies_to = \"step\"\n\
+                    [labels]\ndeep = 5\nfair = 3\nflat = 1\n+++\nSay deep, fair or flat.\n{thought}\n";
+        let rubric = Rubric::parse(text, Origin::BuiltIn).unwrap();
+        let best = BestScores::of(&[Evaluator::model(&rubric, "m", true), Evaluator::call_validity()]);
+        let line = |evaluator: &str, score: Option<f64>| -> OutcomeLine {
+            let outcome = if score.is_some() { "scored" } else { "failed" };
+            serde_json::from_value(serde_json::json!({"run_id": "r", "trajectory_id": "t", "step_index": 1,
+                "evaluator": evaluator, "outcome": outcome, "label": null, "score": score, "explanation": null,
+                "evidence": [], "reason": null, "judge": "m", "rubric_hash": "h", "tokens": null, "cost_usd": null,
+                "cached": false, "calls": 0}))
+            .unwrap()
+        };
+        let wrong = |evaluator: &str, score| best.is_wrong(&line(evaluator, score));
+        assert_eq!([5.0, 3.0, 1.0].map(|score| wrong("depth", Some(score))), [false, true, true]);
+        assert_eq!([1.0, 0.0].map(|score| wrong("call_validity", Some(score))), [false, true]);
+        assert!(!wrong("depth", None) && !wrong("unknown", Some(1.0)));
     }
 }

@@ -59,3 +59,9 @@ pub(super) async fn file(Path(name): Path<String>) -> Response {
     ];
     (headers, asset.text.as_str()).into_response()
 }
+
+/// What a browser loads beside a page.
+#[cfg(test)]
+pub(super) fn texts() -> [&'static str; 3] {
+    [&STYLE.text, &SCRIPT.text, &ICON.text]
+}

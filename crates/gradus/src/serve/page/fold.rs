@@ -22,7 +22,7 @@ use crate::serve::state::Server;
 const SHOWN_BYTES: usize = 1_500;
 const SHOWN_LINES: usize = 18;
 /// JSON up to this size is moved in; larger is shown as it is.
-const MOVED_IN: usize = 20_000;
+const MOVED_IN: usize = 200_000;
 
 /// A text, or its beginning.
 pub(super) struct Folded {
@@ -34,10 +34,8 @@ pub(super) struct Folded {
 impl Folded {
     /// `whole` is where all of it is.
     pub(super) fn of(given: &str, whole: impl FnOnce() -> Address) -> Folded {
-        let trimmed = given.trim_start();
-        let is_json = trimmed.starts_with(['{', '[']) && given.len() <= MOVED_IN;
-        let moved = is_json.then(|| text::json(given)).filter(|block| block.note.is_none());
-        let shown = moved.as_ref().map_or(given, |block| block.text.as_str());
+        let moved = moved_in(given);
+        let shown = moved.as_deref().unwrap_or(given);
         let mut end = shown.floor_char_boundary(SHOWN_BYTES);
         if let Some((line_end, _)) = shown.match_indices('\n').nth(SHOWN_LINES - 1) {
             end = end.min(line_end);
@@ -50,6 +48,11 @@ impl Folded {
             rest: is_cut.then(|| (whole().to_string(), size(given.len()))),
         }
     }
+}
+
+/// A text that is JSON over lines, here and where all of it is.
+fn moved_in(given: &str) -> Option<String> {
+    (given.len() <= MOVED_IN).then(|| text::whole_json(given)).flatten()
 }
 
 /// Which text of a trace.
@@ -80,7 +83,9 @@ pub(super) async fn whole(
     let text = blocking(&server, move |server| {
         let opened = opened::open(server, &id, which.trajectory.as_deref())?;
         let found = opened.trajectory.and_then(|trajectory| part(&trajectory, which.step, &which.part));
-        found.ok_or_else(|| ApiError::missing("There is no such text in this trace."))
+        found
+            .map(|text| moved_in(&text).unwrap_or(text))
+            .ok_or_else(|| ApiError::missing("There is no such text in this trace."))
     })
     .await?;
     let headers = [
@@ -130,6 +135,12 @@ mod tests {
     #[test]
     fn json_is_moved_in_and_nothing_steers_the_text() {
         assert_eq!(folded(r#"{"a":1}"#).text, "{\n  \"a\": 1\n}");
+        // Whatever its size, and the whole as its beginning.
+        let long = format!("[{}1]", "{\"a\":\"b\"},".repeat(1_000));
+        let whole = moved_in(&long).unwrap();
+        let folded_long = folded(&long);
+        assert!(whole.starts_with(&folded_long.text) && folded_long.text.lines().count() == SHOWN_LINES);
+        assert!(folded_long.rest.is_some() && whole.lines().count() > 3_000);
         assert_eq!(folded("{oops\u{202e}\u{1b}[31m").text, "{oops\\u{202e}\\u{1b}[31m");
     }
 }

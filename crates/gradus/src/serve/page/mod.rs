@@ -7,6 +7,7 @@
 mod address;
 mod agreement;
 mod alerts;
+mod amounts;
 mod answer;
 mod asset;
 mod compare;
@@ -18,11 +19,13 @@ mod labels;
 mod opened;
 mod over_time;
 mod overview;
+mod packed;
 mod review;
 mod rubrics;
 mod runs;
 mod sign_in;
 mod spans;
+mod tools;
 mod trace;
 mod traces;
 mod verdict;
@@ -70,6 +73,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/rubrics/{rubric}", get(rubrics::one))
         .route("/alerts", get(alerts::page))
         .route("/server", get(health::page))
+        .layer(axum::middleware::from_fn(packed::packed))
 }
 
 /// What stands around every page.

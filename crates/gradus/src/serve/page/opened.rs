@@ -5,6 +5,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
 use gradus_store::{Annotation, AnnotationFilter, TraceRow};
 
+use super::address::Address;
 use crate::serve::api::ApiError;
 use crate::serve::live::story_trajectories;
 use crate::serve::state::Server;
@@ -26,13 +27,24 @@ pub(super) struct Other {
     pub(super) agent: Option<String>,
     pub(super) query: Option<String>,
     pub(super) steps: usize,
+    /// Something in it was found wrong.
+    pub(super) is_failing: bool,
 }
 
-/// Annotations of one trace that are looked at.
+/// What people said of one trace that is looked at.
 const MOST_SAID: usize = 2_000;
 
 pub(super) fn trace_id(text: &str) -> Option<TraceId> {
     u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32).map(TraceId)
+}
+
+/// Steps of one page.
+pub(super) const STEPS_OF_A_PAGE: usize = 200;
+
+/// Where a trajectory of a trace is shown, and on which page of it a step.
+pub(super) fn address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> Address {
+    let step = step.filter(|step| *step as usize > STEPS_OF_A_PAGE).map(|step| step.to_string());
+    Address::of(format!("/traces/{trace}")).with("trajectory", trajectory).with("step", step.as_deref())
 }
 
 /// Opens a trace at one of its trajectories, or at the first.
@@ -50,7 +62,12 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
             outcomes.extend(serde_json::from_str(&line).ok().map(|line: OutcomeLine| (at_ns, line)));
         }
     }
-    let filter = AnnotationFilter { trace_id: Some(id.0), limit: MOST_SAID, ..AnnotationFilter::default() };
+    let filter = AnnotationFilter {
+        trace_id: Some(id.0),
+        annotator: Some("HUMAN".to_owned()),
+        limit: MOST_SAID,
+        ..AnnotationFilter::default()
+    };
     let said = server.store.annotations(&filter)?;
     Ok(Opened { row, trajectory, others, outcomes, said, is_open })
 }
@@ -67,6 +84,7 @@ fn stored_one(server: &Server, row: &TraceRow, wanted: Option<&str>) -> Result<F
         agent: text(&known.agent),
         query: text(&known.query),
         steps: usize::try_from(known.steps).unwrap_or(0),
+        is_failing: known.scores.iter().any(|score| score.wrong > 0),
     });
     Ok((json.and_then(|json| serde_json::from_slice(&json).ok()), others.collect()))
 }
@@ -81,6 +99,7 @@ fn assembled(server: &Server, row: &TraceRow, wanted: Option<&str>) -> Result<Fo
         agent: one.agent.clone(),
         query: one.query.clone(),
         steps: one.steps.len(),
+        is_failing: false,
     });
     let others = others.collect();
     let at = all.iter().position(|one| wanted.is_none_or(|id| one.trajectory_id == id));

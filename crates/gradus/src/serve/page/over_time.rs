@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use gradus_store::{MetricCell, MetricFilter, Moments};
+use gradus_store::{MetricPeriod, Moments};
 
 use super::overview::metric;
-use super::words::title;
+use super::words::{labels, title};
 use crate::alert::Subject;
-use crate::output::html::charts::{Band, Chart, Moment, timeline};
+use crate::output::html::charts::{Band, Chart, Moment, Scale, timeline};
 use crate::output::html::number::{self, count};
 use crate::project_pattern;
 use crate::serve::settings::Reloadable;
 
-/// Periods that are drawn, at most: the latest.
-const MOST_PERIODS: usize = 40;
+/// Periods that are drawn, at most: where there are more, they are longer.
+const MOST_PERIODS: i64 = 40;
 const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;
 
@@ -59,25 +59,63 @@ impl Range {
             Range::All => None,
         }
     }
+}
 
-    pub(super) fn period_ns(self) -> i64 {
-        match self {
-            Range::Day => HOUR_NS,
-            Range::Week => 6 * HOUR_NS,
-            Range::Month | Range::All => DAY_NS,
-        }
-    }
-
-    /// When it begins: with a whole period.
-    pub(super) fn start_ns(self, now_ns: i64) -> Option<i64> {
-        let period = self.period_ns();
-        self.length_ns().map(|length| now_ns.saturating_sub(length).div_euclid(period) * period)
-    }
-
+/// From when to when, and in which periods: of whole hours, and days where it is long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Time {
+    pub(super) from_ns: Option<i64>,
+    /// Where it ends; not given where that is now.
+    pub(super) to_ns: Option<i64>,
+    pub(super) period_ns: i64,
     /// When the time before it begins, which is as long.
-    pub(super) fn before(self, now_ns: i64) -> Option<i64> {
-        Some(self.start_ns(now_ns)?.saturating_sub(self.length_ns()?))
+    pub(super) before_ns: Option<i64>,
+}
+
+impl Time {
+    /// Up to now. It begins with a whole period.
+    pub(super) fn last(range: Range, now_ns: i64) -> Time {
+        let period_ns = period(range.length_ns());
+        let from_ns = range
+            .length_ns()
+            .map(|length| now_ns.saturating_sub(length).div_euclid(period_ns).saturating_mul(period_ns));
+        let before_ns = from_ns.zip(range.length_ns()).map(|(from, length)| from.saturating_sub(length));
+        Time { from_ns, to_ns: None, period_ns, before_ns }
     }
+
+    /// From one day to another, with both of them.
+    pub(super) fn between(from: Option<&str>, to: Option<&str>, now_ns: i64) -> Result<Time, String> {
+        let (from_ns, last_ns) = (day("from", from)?, day("to", to)?);
+        let to_ns = last_ns.map(|last| last.saturating_add(DAY_NS));
+        if from_ns.zip(to_ns).is_some_and(|(from, to)| from >= to) {
+            return Err("from: it is behind to".to_owned());
+        }
+        let length = from_ns.map(|from| to_ns.unwrap_or(now_ns).saturating_sub(from).max(DAY_NS));
+        let before_ns = from_ns.zip(length).map(|(from, length)| from.saturating_sub(length));
+        Ok(Time { from_ns, to_ns, period_ns: period(length), before_ns })
+    }
+
+    fn end_ns(&self, now_ns: i64) -> i64 {
+        self.to_ns.unwrap_or(now_ns)
+    }
+}
+
+/// Few enough to be drawn beside each other.
+fn period(length_ns: Option<i64>) -> i64 {
+    match length_ns {
+        Some(length) if length <= DAY_NS => HOUR_NS,
+        Some(length) if length <= 10 * DAY_NS => 6 * HOUR_NS,
+        _ => DAY_NS,
+    }
+}
+
+/// A day as `2026-11-15`, at its beginning.
+fn day(name: &str, text: Option<&str>) -> Result<Option<i64>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let wrong = || format!("{name}={}: write it as 2026-11-15", text.escape_debug());
+    let date: jiff::civil::Date = text.parse().map_err(|_| wrong())?;
+    let zoned = date.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?;
+    i64::try_from(zoned.timestamp().as_nanosecond()).map(Some).map_err(|_| wrong())
 }
 
 /// One evaluator over time.
@@ -96,24 +134,41 @@ pub(super) struct Row {
     pub(super) unjudged: String,
 }
 
-/// From sums of all trajectories that are looked at, in order of time.
-pub(super) fn series<'c>(
+/// From sums of what is looked at, in order of time.
+pub(super) fn series<'r>(
     settings: &Reloadable,
-    filter: &MetricFilter,
-    cells: impl Iterator<Item = &'c MetricCell>,
-    range: Range,
+    project: Option<&str>,
+    rows: impl Iterator<Item = &'r MetricPeriod>,
+    time: &Time,
     now_ns: i64,
 ) -> Vec<Series> {
     let mut by_evaluator: BTreeMap<&str, BTreeMap<i64, Moments>> = BTreeMap::new();
-    for cell in cells {
-        *by_evaluator.entry(&cell.evaluator).or_default().entry(cell.start_ns).or_default() += cell.moments;
+    for row in rows {
+        by_evaluator.entry(&row.evaluator).or_default().insert(row.start_ns, row.moments);
     }
     let made = by_evaluator.into_iter().map(|(name, periods)| {
-        let bands = bands(settings, name, filter.project.as_deref());
+        let bands = bands(settings, name, project);
         let periods: Vec<(i64, Moments)> = periods.into_iter().collect();
-        one(settings, name, &periods, &bands, range, now_ns)
+        one(settings, name, &periods, &bands, time, now_ns)
     });
     made.collect()
+}
+
+/// Periods so long that there are few enough of them, and the sums of each.
+pub(super) fn few<T: Copy + Default + std::ops::AddAssign>(
+    rows: &[(i64, T)],
+    period_ns: i64,
+) -> (i64, Vec<(i64, T)>) {
+    let (Some((first, _)), Some((last, _))) = (rows.first(), rows.last()) else {
+        return (period_ns, Vec::new());
+    };
+    let count = (last - first) / period_ns + 1;
+    let longer = period_ns * count.div_euclid(MOST_PERIODS + 1).saturating_add(1);
+    let mut sums: BTreeMap<i64, T> = BTreeMap::new();
+    for (at, sum) in rows {
+        *sums.entry(at.div_euclid(longer) * longer).or_default() += *sum;
+    }
+    (longer, sums.into_iter().collect())
 }
 
 /// What alert rules watch of an evaluator, for the project that is looked at.
@@ -139,32 +194,29 @@ fn one(
     evaluator: &str,
     rows: &[(i64, Moments)],
     bands: &[Band],
-    range: Range,
+    time: &Time,
     now_ns: i64,
 ) -> Series {
-    let period = range.period_ns();
-    let rows = &rows[rows.len().saturating_sub(MOST_PERIODS)..];
-    let first = rows.first().map_or(now_ns, |(at, _)| *at);
-    let from = range.start_ns(now_ns).map_or(first, |from| from.max(first - period));
-    let length = (now_ns - from).max(1) as f64;
+    let (period, rows) = few(rows, time.period_ns);
+    let axis = Axis::of(&rows, period, time, now_ns);
+    let best = metric(settings, evaluator, &Moments::default());
     let mut points: Vec<Moment> = Vec::new();
     let (mut table, mut last) = (Vec::new(), None);
-    for (at, moments) in rows {
-        let at = *at;
+    for (at, moments) in &rows {
         let known = metric(settings, evaluator, moments);
-        let named = words(at, period);
-        let value = known.value.map_or_else(|| "–".to_owned(), number::percent);
+        let named = words(*at, period);
+        let shown = |value: f64| if known.is_share { number::percent(value) } else { number::score(value) };
+        let value = known.value.map_or_else(|| "–".to_owned(), shown);
         let judged = count(known.denominator);
-        if let Some(share) = known.value {
-            let middle = at.saturating_add(period / 2).min(now_ns);
+        if let Some(mean) = known.value {
             points.push(Moment {
-                at: ((middle - from) as f64 / length).clamp(0.0, 1.0),
-                value: share,
+                at: axis.place(*at),
+                value: mean,
                 interval: known.interval,
                 title: format!("{named}: {value} of {judged} judged"),
                 follows: last == Some(at - period),
             });
-            last = Some(at);
+            last = Some(*at);
         }
         table.push(Row {
             period: named,
@@ -176,17 +228,51 @@ fn one(
     }
     table.reverse();
     let title = title(settings, evaluator);
-    let ticks = ticks(from, now_ns);
     let label = format!("{title} over time. The table has the same numbers.");
+    let scale = if best.is_share { Scale::SHARE } else { own_scale(settings, evaluator) };
     Series {
-        chart: timeline(&points, bands, &ticks, &label),
+        chart: timeline(&points, bands, &axis.ticks(), scale, &label),
         rows: table,
         has_alarm: !bands.is_empty(),
         title,
     }
 }
 
-fn words(ns: i64, period: i64) -> String {
+/// From the worst to the best that an evaluator gives.
+fn own_scale(settings: &Reloadable, evaluator: &str) -> Scale {
+    let scores = || labels(settings, evaluator).into_iter().map(|(_, score)| score);
+    let (low, high) = (scores().fold(f64::INFINITY, f64::min), scores().fold(f64::NEG_INFINITY, f64::max));
+    Scale { low, high, format: number::score }
+}
+
+/// The time that is drawn: what is looked at, from where there is something on.
+pub(super) struct Axis {
+    from_ns: i64,
+    to_ns: i64,
+    period_ns: i64,
+}
+
+impl Axis {
+    pub(super) fn of<T>(rows: &[(i64, T)], period_ns: i64, time: &Time, now_ns: i64) -> Axis {
+        let to_ns = time.end_ns(now_ns).min(now_ns);
+        let first = rows.first().map_or(to_ns, |(at, _)| *at);
+        let from_ns = time.from_ns.map_or(first, |from| from.max(first - period_ns));
+        Axis { from_ns: from_ns.min(to_ns), to_ns, period_ns }
+    }
+
+    /// The middle of a period.
+    pub(super) fn place(&self, at_ns: i64) -> f64 {
+        let middle = at_ns.saturating_add(self.period_ns / 2).min(self.to_ns);
+        let length = (self.to_ns - self.from_ns).max(1) as f64;
+        ((middle - self.from_ns) as f64 / length).clamp(0.0, 1.0)
+    }
+
+    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+        ticks(self.from_ns, self.to_ns)
+    }
+}
+
+pub(super) fn words(ns: i64, period: i64) -> String {
     let Ok(time) = jiff::Timestamp::from_nanosecond(i128::from(ns)) else { return String::new() };
     time.strftime(if period < DAY_NS { "%m-%d %H:%M" } else { "%Y-%m-%d" }).to_string()
 }
@@ -202,4 +288,48 @@ fn ticks(from: i64, to: i64) -> Vec<(f64, String)> {
             (share, time.strftime(if is_short { "%H:%M" } else { "%b %d" }).to_string())
         })
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 20_000 * DAY_NS + 5 * HOUR_NS + 7;
+
+    #[test]
+    fn times_are_made_of_whole_periods() {
+        let week = Time::last(Range::Week, NOW);
+        assert_eq!((week.from_ns, week.period_ns), (Some(19_993 * DAY_NS), 6 * HOUR_NS));
+        assert_eq!(week.before_ns, Some(19_986 * DAY_NS));
+        let all = Time::last(Range::All, NOW);
+        assert_eq!((all.from_ns, all.to_ns, all.period_ns, all.before_ns), (None, None, DAY_NS, None));
+        // Both days count.
+        let two = Time::between(Some("2024-10-01"), Some("2024-10-02"), NOW).unwrap();
+        let from = 19_997 * DAY_NS;
+        assert_eq!((two.from_ns, two.to_ns), (Some(from), Some(from + 2 * DAY_NS)));
+        assert_eq!((two.period_ns, two.before_ns), (6 * HOUR_NS, Some(from - 2 * DAY_NS)));
+        for (from, to) in
+            [(Some("yesterday"), None), (Some("2024-10-02"), Some("2024-10-01")), (None, Some("9"))]
+        {
+            assert!(Time::between(from, to, NOW).is_err(), "{from:?} {to:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_time_is_drawn_whole_in_longer_periods() {
+        #[derive(Clone, Copy, Default, PartialEq, Debug)]
+        struct One(i64);
+        impl std::ops::AddAssign for One {
+            fn add_assign(&mut self, other: One) {
+                self.0 += other.0;
+            }
+        }
+        for days in [1, 39, 40, 41, 82, 400] {
+            let rows: Vec<(i64, One)> = (0..days).map(|day| (day * DAY_NS, One(1))).collect();
+            let (period, sums) = few(&rows, DAY_NS);
+            assert!(sums.len() <= 41 && period % DAY_NS == 0, "{days}: {}", sums.len());
+            assert_eq!(sums.iter().map(|(_, one)| one.0).sum::<i64>(), days);
+            assert_eq!(period == DAY_NS, days <= 40, "{days}");
+        }
+    }
 }

@@ -1,33 +1,32 @@
 //! The first page: how well agents do, now and over time, with which tools and at which tasks they fail, and what it costs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use gradus_eval::evaluator::{CALL_VALIDITY, THOUGHT_TO_TOOL};
 use gradus_eval::interval::{Sums, of_sums};
 use gradus_eval::report::Metric;
-use gradus_store::{MetricCell, MetricFilter, Moments, TaskRow, Totals};
+use gradus_store::{MetricFilter, MetricPeriod, Moments, NameKind, TaskRow};
 use serde::Deserialize;
 
 use super::address::Address;
+use super::amounts::Amounts;
 use super::answer::{self, PageError};
-use super::over_time::{self, Range, Series};
-use super::words::{duration, title};
+use super::over_time::{self, Range, Series, Time};
+use super::tools::Tools;
+use super::verdict::place;
+use super::words::{labels, title};
 use super::{Choosable, Frame, choosable};
-use crate::output::html::charts::{Axis, Bar, Chart, Fill, Part, bars};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
 use crate::output::html::view::metrics::Card;
-use crate::serve::api::{ApiError, Params, blocking};
+use crate::serve::api::{ApiError, Params, blocking, show_time};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
-const MOST_TOOLS: usize = 12;
 const MOST_TASKS: usize = 8;
 /// Names that can be chosen among.
 const MOST_NAMES: usize = 200;
@@ -40,23 +39,29 @@ pub(super) struct Choice {
     version: Option<String>,
     model: Option<String>,
     range: Option<String>,
+    /// Days, in place of a range: what is shared stays what it was.
+    from: Option<String>,
+    to: Option<String>,
 }
 
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct Page {
     frame: Frame,
+    choice: Choice,
     projects: Vec<Choosable>,
     selects: Vec<Select>,
     ranges: Vec<Choosable>,
+    /// The same without days, where days are given.
+    without_days: Option<String>,
     cards: Vec<Dimension>,
     series: Vec<Series>,
     has_alarms: bool,
-    tools: Vec<Tool>,
-    tool_chart: Chart,
-    tasks: Vec<Task>,
-    facts: Vec<(&'static str, String)>,
+    /// Not all of the time could be looked at.
     is_cut: bool,
+    tools: Tools,
+    tasks: Vec<Task>,
+    amounts: Amounts,
     traces: String,
 }
 
@@ -79,15 +84,6 @@ struct Trend {
     text: String,
 }
 
-struct Tool {
-    name: String,
-    href: String,
-    calls: String,
-    choice: Option<String>,
-    valid: Option<String>,
-    unjudged: String,
-}
-
 struct Task {
     query: String,
     href: String,
@@ -100,75 +96,83 @@ pub(super) async fn page(
     headers: HeaderMap,
     Params(choice): Params<Choice>,
 ) -> Result<Response, PageError> {
-    let range = Range::named(choice.range.as_deref().filter(|range| !range.is_empty()).unwrap_or("7d"))
+    let choice = choice.without_blanks();
+    let range = Range::named(choice.range.as_deref().unwrap_or("7d"))
         .ok_or_else(|| ApiError::bad("range: 24h, 7d, 30d or all"))?;
-    let blank = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let choice = Choice {
-        project: blank(choice.project),
-        agent: blank(choice.agent),
-        version: blank(choice.version),
-        model: blank(choice.model),
-        range: choice.range,
+    let now = now_ns();
+    let time = if choice.has_days() {
+        Time::between(choice.from.as_deref(), choice.to.as_deref(), now).map_err(ApiError::bad)?
+    } else {
+        Time::last(range, now)
     };
     let frame = Frame::of("/", choice.project.as_deref(), &headers);
-    let asked = format!("{} {} {:?}", frame.is_signed_in, range.name(), choice.names());
-    if let Some(text) = server.kept_pages.get(&asked) {
-        return Ok(answer::made(text));
-    }
-    let begun = Instant::now();
-    let text = blocking(&server, move |server| {
-        let page = made(server, &choice, range, frame)?;
+    let asked = format!("{} {} {:?}", frame.is_signed_in, range.name(), choice.all());
+    let make = blocking(&server, move |server| {
+        let page = made(server, choice, range, &time, now, frame)?;
         page.render()
             .map_err(|_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made."))
-    })
-    .await?;
-    server.kept_pages.put(asked, &text, begun);
-    Ok(answer::made(text))
+    });
+    Ok(answer::made(server.kept_pages.page(asked, make).await?))
 }
 
-fn made(server: &Server, choice: &Choice, range: Range, frame: Frame) -> Result<Page, ApiError> {
+fn made(
+    server: &Server,
+    choice: Choice,
+    range: Range,
+    time: &Time,
+    now: i64,
+    frame: Frame,
+) -> Result<Page, ApiError> {
     let settings = server.reloadable();
     let store = &server.store;
-    let now = now_ns();
     let filter = MetricFilter {
         project: choice.project.clone(),
         agent: choice.agent.clone(),
         version: choice.version.clone(),
         model: choice.model.clone(),
-        from_ns: range.start_ns(now),
+        from_ns: time.from_ns,
+        to_ns: time.to_ns,
         ..MetricFilter::default()
     };
-    // One look at the sums for all that is made of them.
-    let wide = MetricFilter {
-        project: filter.project.clone(),
-        from_ns: range.before(now).or_else(|| range.start_ns(now)),
-        ..MetricFilter::default()
-    };
-    let cells = store.metric_cells(&wide, range.period_ns())?;
-    let is_current = |cell: &&MetricCell| filter.from_ns.is_none_or(|from| cell.start_ns >= from);
-    let fitting: Vec<&MetricCell> = cells.iter().filter(|cell| choice.fits(cell, "")).collect();
-    let current = summed(fitting.iter().copied().filter(is_current));
-    let before = summed(fitting.iter().copied().filter(|cell| !is_current(cell)));
+    // One look at the sums, for this time and for the time before.
+    let wide = MetricFilter { from_ns: time.before_ns.or(time.from_ns), ..filter.clone() };
+    let periods = store.metric_periods(&wide, time.period_ns)?;
+    let is_current = |row: &&MetricPeriod| time.from_ns.is_none_or(|from| row.start_ns >= from);
+    let current = summed(periods.rows.iter().filter(is_current));
+    let before = summed(periods.rows.iter().filter(|row| !is_current(row)));
+    let traces = choice.traces(time);
     let cards = current
         .iter()
-        .map(|(name, moments)| Dimension::of(&settings, name, moments, before.get(name), choice))
+        .map(|(name, moments)| Dimension::of(&settings, name, moments, before.get(name), &traces))
         .collect();
     let graded = current.values().map(|moments| moments.trajectories).max().unwrap_or(0).unsigned_abs();
-    let series =
-        over_time::series(&settings, &filter, fitting.iter().copied().filter(is_current), range, now);
-    let mut uses = Vec::new();
-    for evaluator in [THOUGHT_TO_TOOL, CALL_VALIDITY] {
-        let filter = MetricFilter { evaluator: Some(evaluator.to_owned()), ..filter.clone() };
-        uses.extend(store.tool_metrics(&filter)?);
-    }
-    let tools = tools(uses.iter().map(|row| (row.evaluator.as_str(), row.group.as_str(), &row.moments)));
-    let totals = store.totals(&filter)?;
-    let spent = range.start_ns(now).map(|from| store.spent_since(from, None, choice.project.as_deref()));
-    let tasks = store.worst_tasks(&filter, MOST_TASKS)?;
+    let series = over_time::series(
+        &settings,
+        choice.project.as_deref(),
+        periods.rows.iter().filter(is_current),
+        time,
+        now,
+    );
+    let latest = store.latest(&filter, MOST_TASKS)?;
+    let usage = store.usage_periods(&filter, time.period_ns)?;
+    let is_up_to_now = time.to_ns.is_none();
+    let spent = time
+        .from_ns
+        .filter(|_| is_up_to_now)
+        .map(|from| store.spent_since(from, None, choice.project.as_deref()));
+    let selects = [
+        ("agent", "Agent", NameKind::Agent, &choice.agent),
+        ("version", "Version", NameKind::Version, &choice.version),
+        ("model", "Model", NameKind::Model, &choice.model),
+    ];
+    let select = |(name, title, kind, chosen): (_, _, NameKind, &Option<String>)| {
+        let names = store.names(&filter, kind, MOST_NAMES)?;
+        Ok::<_, ApiError>(Select { name, title, options: choosable(names, chosen.as_deref()) })
+    };
     Ok(Page {
         frame,
         projects: choosable(store.project_names()?, choice.project.as_deref()),
-        selects: selects(choice, &cells.iter().filter(is_current).collect::<Vec<_>>()),
+        selects: selects.into_iter().map(select).collect::<Result<_, _>>()?,
         ranges: Range::ALL
             .map(|one| Choosable {
                 name: one.name().to_owned(),
@@ -176,60 +180,79 @@ fn made(server: &Server, choice: &Choice, range: Range, frame: Frame) -> Result<
                 is_chosen: one == range,
             })
             .into(),
+        without_days: choice
+            .has_days()
+            .then(|| choice.address().but("from", None).but("to", None).to_string()),
         cards,
         has_alarms: series.iter().any(|one| one.has_alarm),
         series,
-        tool_chart: tool_chart(&tools),
-        tools: tools.iter().take(MOST_TOOLS).map(|tool| tool.shown(choice)).collect(),
-        tasks: tasks.iter().map(Task::of).collect(),
-        is_cut: totals.is_cut,
-        facts: facts(graded, &totals, spent.transpose()?),
-        traces: Address::of("/traces").with("project", choice.project.as_deref()).to_string(),
+        is_cut: periods.is_cut,
+        tools: Tools::of(store, &settings, &filter, &traces)?,
+        tasks: latest.tasks.iter().map(Task::of).collect(),
+        amounts: Amounts::of(graded, &latest, usage.as_deref(), spent.transpose()?, time, now),
+        traces: traces.to_string(),
+        choice,
     })
 }
 
-fn summed<'c>(cells: impl Iterator<Item = &'c MetricCell>) -> BTreeMap<&'c str, Moments> {
+fn summed<'r>(rows: impl Iterator<Item = &'r MetricPeriod>) -> BTreeMap<&'r str, Moments> {
     let mut sums: BTreeMap<&str, Moments> = BTreeMap::new();
-    for cell in cells {
-        *sums.entry(&cell.evaluator).or_default() += cell.moments;
+    for row in rows {
+        *sums.entry(&row.evaluator).or_default() += row.moments;
     }
     sums
 }
 
 impl Choice {
-    fn names(&self) -> [&Option<String>; 4] {
-        [&self.project, &self.agent, &self.version, &self.model]
-    }
-
-    /// Whether trajectories are looked at; one of the choices can be left out of account.
-    fn fits(&self, cell: &MetricCell, but: &str) -> bool {
-        let named = [
-            ("agent", &self.agent, &cell.agent),
-            ("version", &self.version, &cell.version),
-            ("model", &self.model, &cell.model),
+    fn without_blanks(mut self) -> Choice {
+        let all = [
+            &mut self.project,
+            &mut self.agent,
+            &mut self.version,
+            &mut self.model,
+            &mut self.range,
+            &mut self.from,
+            &mut self.to,
         ];
-        let fits =
-            |wanted: &Option<String>, value: &String| wanted.as_ref().is_none_or(|wanted| wanted == value);
-        named.into_iter().all(|(name, wanted, value)| name == but || fits(wanted, value))
+        for value in all {
+            *value = value.take().filter(|text| !text.is_empty());
+        }
+        self
     }
-}
 
-/// What there is to choose among, of what was graded in this time.
-fn selects(choice: &Choice, cells: &[&MetricCell]) -> Vec<Select> {
-    type Get = fn(&MetricCell) -> &String;
-    let all: [(&str, &str, Get, &Option<String>); 3] = [
-        ("agent", "Agent", |cell| &cell.agent, &choice.agent),
-        ("version", "Version", |cell| &cell.version, &choice.version),
-        ("model", "Model", |cell| &cell.model, &choice.model),
-    ];
-    let select = |(name, title, get, chosen): (&'static str, &'static str, Get, &Option<String>)| {
-        let fitting = cells.iter().filter(|cell| choice.fits(cell, name));
-        let names: BTreeSet<&String> =
-            fitting.map(|cell| get(cell)).filter(|name| !name.is_empty()).collect();
-        let names = names.into_iter().take(MOST_NAMES).cloned().collect();
-        Select { name, title, options: choosable(names, chosen.as_deref()) }
-    };
-    all.into_iter().map(select).collect()
+    fn has_days(&self) -> bool {
+        self.from.is_some() || self.to.is_some()
+    }
+
+    fn all(&self) -> [(&'static str, &Option<String>); 7] {
+        [
+            ("project", &self.project),
+            ("agent", &self.agent),
+            ("version", &self.version),
+            ("model", &self.model),
+            ("range", &self.range),
+            ("from", &self.from),
+            ("to", &self.to),
+        ]
+    }
+
+    fn address(&self) -> Address {
+        self.all()
+            .into_iter()
+            .fold(Address::of("/"), |address, (name, value)| address.with(name, value.as_deref()))
+    }
+
+    /// The list of the traces that are looked at.
+    fn traces(&self, time: &Time) -> Address {
+        let of = |ns: Option<i64>| ns.map(show_time);
+        Address::of("/traces")
+            .with("project", self.project.as_deref())
+            .with("agent", self.agent.as_deref())
+            .with("version", self.version.as_deref())
+            .with("model", self.model.as_deref())
+            .with("from", of(time.from_ns).as_deref())
+            .with("to", of(time.to_ns).as_deref())
+    }
 }
 
 /// A metric as reports have it.
@@ -265,21 +288,15 @@ impl Dimension {
         evaluator: &str,
         now: &Moments,
         before: Option<&Moments>,
-        choice: &Choice,
+        traces: &Address,
     ) -> Dimension {
         let now = metric(settings, evaluator, now);
         let before = before.map(|before| metric(settings, evaluator, before));
-        let worst = super::words::labels(settings, evaluator).pop();
+        let best = labels(settings, evaluator).first().map_or(1.0, |(_, score)| *score);
+        let is_best = now.value.is_none_or(|value| value >= best);
         Dimension {
             trend: Trend::of(&now, before.as_ref()),
-            wrong: worst.filter(|_| now.numerator < now.denominator as f64).map(|(label, _)| {
-                Address::of("/traces")
-                    .with("project", choice.project.as_deref())
-                    .with("agent", choice.agent.as_deref())
-                    .with("model", choice.model.as_deref())
-                    .with("label", Some(&format!("{evaluator}={label}")))
-                    .to_string()
-            }),
+            wrong: (!is_best).then(|| traces.clone().with("wrong", Some(evaluator)).to_string()),
             card: Card::of(&now, false, ""),
         }
     }
@@ -288,11 +305,17 @@ impl Dimension {
 impl Trend {
     fn of(now: &Metric, before: Option<&Metric>) -> Option<Trend> {
         let (value, earlier) = (now.value?, before?.value?);
-        let change = 100.0 * (value - earlier);
+        let change = value - earlier;
+        // Shares in points of a hundred, others on the scale that they have.
+        let points = |by: f64| {
+            if now.is_share { format!("{:.1} points", 100.0 * by) } else { number::score(by) }
+        };
         let (class, word) = match change {
-            change if change.abs() < 0.05 => ("same", "as in the time before".to_owned()),
-            change if change > 0.0 => ("up", format!("▲ {change:.1} points above the time before")),
-            change => ("down", format!("▼ {:.1} points below the time before", -change)),
+            change if change.abs() < if now.is_share { 0.0005 } else { 0.005 } => {
+                ("same", "as in the time before".to_owned())
+            }
+            change if change > 0.0 => ("up", format!("▲ {} above the time before", points(change))),
+            change => ("down", format!("▼ {} below the time before", points(-change))),
         };
         // Where the intervals meet, it may be chance.
         let is_sure = match (now.interval, before.and_then(|before| before.interval)) {
@@ -304,90 +327,13 @@ impl Trend {
     }
 }
 
-/// What is known of a tool.
-#[derive(Default)]
-struct Use {
-    name: String,
-    choice: Moments,
-    valid: Moments,
-}
-
-fn tools<'r>(rows: impl Iterator<Item = (&'r str, &'r str, &'r Moments)>) -> Vec<Use> {
-    let mut by_name: BTreeMap<&str, Use> = BTreeMap::new();
-    for (evaluator, tool, moments) in rows {
-        let known = by_name.entry(tool).or_insert_with(|| Use { name: tool.to_owned(), ..Use::default() });
-        match evaluator {
-            THOUGHT_TO_TOOL => known.choice += *moments,
-            CALL_VALIDITY => known.valid += *moments,
-            _ => {}
-        }
-    }
-    let mut all: Vec<Use> = by_name.into_values().collect();
-    // Those with the most that is wrong first.
-    let wrong = |known: &Use| {
-        let points = [known.choice, known.valid].map(|one| one.scored as f64 - one.sum);
-        points[0] + points[1]
-    };
-    all.sort_by(|a, b| wrong(b).total_cmp(&wrong(a)).then(b.calls().cmp(&a.calls())));
-    all
-}
-
-impl Use {
-    fn calls(&self) -> i64 {
-        [self.choice, self.valid]
-            .map(|one| one.scored + one.failed + one.not_applicable)
-            .into_iter()
-            .max()
-            .unwrap_or(0)
-    }
-
-    fn shown(&self, choice: &Choice) -> Tool {
-        let share = |one: &Moments| (one.scored > 0).then(|| number::percent(one.sum / one.scored as f64));
-        let unjudged = self.calls() - self.choice.scored;
-        Tool {
-            name: text::line(&self.name),
-            href: Address::of("/traces")
-                .with("project", choice.project.as_deref())
-                .with("tool", Some(&self.name))
-                .to_string(),
-            calls: count(u64::try_from(self.calls()).unwrap_or(0)),
-            choice: share(&self.choice),
-            valid: share(&self.valid),
-            unjudged: count(u64::try_from(unjudged).unwrap_or(0)),
-        }
-    }
-}
-
-fn tool_chart(tools: &[Use]) -> Chart {
-    let rows: Vec<Bar> = tools
-        .iter()
-        .take(MOST_TOOLS)
-        .map(|tool| {
-            let right = tool.choice.sum;
-            let part = |fill, value| Part { fill, value };
-            Bar {
-                label: text::line(&tool.name),
-                parts: vec![
-                    part(Fill::Right, right),
-                    part(Fill::Wrong, (tool.choice.scored as f64 - right).max(0.0)),
-                    part(Fill::Unjudged, (tool.calls() - tool.choice.scored).max(0) as f64),
-                ],
-                below: None,
-                note: count(u64::try_from(tool.calls()).unwrap_or(0)),
-                nothing: None,
-            }
-        })
-        .collect();
-    let axis = Axis { title: "calls", whole: true, format: |value| count(value as u64) };
-    bars(&rows, axis, "Calls of each tool, by whether the choice was right. The table has the same numbers.")
-}
-
 impl Task {
     fn of(row: &TaskRow) -> Task {
         Task {
             query: text::line(&row.query),
             href: Address::of(format!("/traces/{:032x}", row.trace_id))
                 .with("trajectory", Some(&row.trajectory_id))
+                .at(place(row.step))
                 .to_string(),
             wrong: format!("{} of {}", count(row.wrong), count(row.scored)),
             trajectories: count(row.trajectories),
@@ -395,21 +341,78 @@ impl Task {
     }
 }
 
-fn facts(graded: u64, totals: &Totals, judging_usd: Option<f64>) -> Vec<(&'static str, String)> {
-    let rank = |share: f64| {
-        let last = totals.durations_ns.len().checked_sub(1)?;
-        totals.durations_ns.get((share * last as f64).round() as usize).map(|ns| duration(*ns))
-    };
-    let of_all = |number: u64| format!("{} of {}", count(number), count(totals.trajectories));
-    let mut facts = vec![
-        ("Graded trajectories", count(graded)),
-        ("Ended in an error", of_all(totals.errors)),
-        ("Steps", count(totals.steps)),
-    ];
-    facts.extend(rank(0.5).map(|time| ("Took, median", time)));
-    facts.extend(rank(0.95).map(|time| ("Took, 95 of 100 less than", time)));
-    facts.push(("Tokens of agents", count(totals.tokens)));
-    facts.push(("Cost of agents", totals.cost_usd.map_or_else(|| "not recorded".to_owned(), number::usd)));
-    facts.extend(judging_usd.map(|cost| ("Cost of judging", number::usd(cost))));
-    facts
+#[cfg(test)]
+mod tests {
+    use gradus_store::{Latest, Usage};
+
+    use super::*;
+    use crate::serve::page::asset;
+    use crate::serve::page::packed::gzip;
+
+    /// Eight dimensions over forty periods, three hundred projects and as many names as there can be.
+    #[test]
+    fn the_first_page_is_small_however_much_there_is_to_show() {
+        let settings = Reloadable::plain();
+        let day = 86_400_000_000_000;
+        let now = 20_000 * day;
+        let time = Time::last(Range::Month, now);
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut rows = Vec::new();
+        for evaluator in 0..8 {
+            for period in 0..40 {
+                let scored = random.i64(20..900);
+                let sum = (scored as f64 * random.f64()).round();
+                let moments = Moments {
+                    trajectories: scored,
+                    scored_trajectories: scored,
+                    scored,
+                    sum,
+                    sum_sum: sum,
+                    sum_n: sum,
+                    n_n: scored as f64,
+                    failed: random.i64(0..9),
+                    not_applicable: 0,
+                };
+                let evaluator = format!("dimension_{evaluator}");
+                rows.push(MetricPeriod { evaluator, start_ns: now - (40 - period) * day, moments });
+            }
+        }
+        let mut name = |number: usize| format!("{number}-{:016x}", random.u64(..));
+        let mut names = |count: usize| -> Vec<String> { (0..count).map(&mut name).collect() };
+        let usage: Vec<(i64, Usage)> = (0..40)
+            .map(|period| {
+                let usage = Usage { trajectories: 7, took_ns: 1e9 * period as f64, ..Usage::default() };
+                (now - (40 - period) * day, usage)
+            })
+            .collect();
+        let choice = Choice::default();
+        let traces = choice.traces(&time);
+        let cards = summed(rows.iter())
+            .iter()
+            .map(|(name, sum)| Dimension::of(&settings, name, sum, Some(sum), &traces))
+            .collect();
+        let page = Page {
+            frame: Frame::of("/", None, &HeaderMap::new()),
+            projects: choosable(names(300), None),
+            selects: ["agent", "version", "model"]
+                .map(|name| Select { name, title: name, options: choosable(names(200), None) })
+                .into(),
+            ranges: Vec::new(),
+            without_days: None,
+            cards,
+            series: over_time::series(&settings, None, rows.iter(), &time, now),
+            has_alarms: false,
+            is_cut: false,
+            tools: Tools::none(),
+            tasks: Vec::new(),
+            amounts: Amounts::of(1, &Latest::default(), Some(&usage), None, &time, now),
+            traces: traces.to_string(),
+            choice,
+        };
+        let text = page.render().unwrap();
+        assert!(text.matches("<circle class=\"dot\"").count() >= 8 * 40 * 2);
+        let packed = gzip(text.as_bytes()).unwrap().len();
+        let files: usize = asset::texts().map(|text| gzip(text.as_bytes()).unwrap().len()).into_iter().sum();
+        assert!(packed + files < 100_000, "{packed} and {files}");
+    }
 }

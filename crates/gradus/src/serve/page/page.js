@@ -7,18 +7,22 @@ const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 // Lists that are kept up to date while traces arrive.
 for (const list of all("[data-live]")) {
   const news = document.querySelector("[data-news]");
-  let tag = null, wait = 2000;
+  // With a condition whole traces are read for it.
+  const often = "grows" in list.dataset ? 10000 : 2000;
+  let tag = null, wait = often;
   const look = async () => {
-    // Nobody looks, or somebody is in the middle of it.
-    const isBusy = list.contains(document.activeElement) && document.activeElement.matches("a");
-    if (!document.hidden && !isBusy && !getSelection().toString()) {
+    if (!isBusy(list)) {
       try {
         const answer = await fetch(list.dataset.live, tag ? { headers: { "if-none-match": tag } } : {});
         if (answer.status === 200) {
-          tag = answer.headers.get("etag");
-          renew(list, await answer.text(), news);
+          const markup = await answer.text();
+          // Somebody may have begun to read meanwhile: then it is asked for again.
+          if (!isBusy(list)) {
+            renew(list, markup, news);
+            tag = answer.headers.get("etag");
+          }
         }
-        wait = answer.ok || answer.status === 304 ? 2000 : Math.min(wait * 2, 60000);
+        wait = answer.ok || answer.status === 304 ? often : Math.min(wait * 2, 60000);
       } catch {
         wait = Math.min(wait * 2, 60000);
       }
@@ -26,6 +30,12 @@ for (const list of all("[data-live]")) {
     setTimeout(look, wait);
   };
   setTimeout(look, wait);
+}
+
+// Nobody looks, or somebody is in the middle of it.
+function isBusy(list) {
+  const isReading = list.contains(document.activeElement) && document.activeElement.matches("a");
+  return document.hidden || isReading || getSelection().toString() !== "";
 }
 
 function fragment(markup) {
@@ -37,15 +47,46 @@ function fragment(markup) {
 function renew(list, markup, news) {
   const known = new Set(all("tr[data-id]", list).map((row) => row.dataset.id));
   const fresh = fragment(markup);
-  const added = all("tr[data-id]", fresh).filter((row) => !known.has(row.dataset.id));
+  let added = all("tr[data-id]", fresh).filter((row) => !known.has(row.dataset.id));
+  const grows = "grows" in list.dataset && known.size > 0;
+  if (grows) {
+    // How many were looked at differs: only what began behind all that is there is new.
+    const began = (row) => BigInt(row.dataset.at);
+    const newest = all("tr[data-id]", list).map(began).reduce((a, b) => (a > b ? a : b));
+    added = added.filter((row) => began(row) > newest);
+  }
   for (const row of added) row.classList.add("fresh");
+  if (news) news.textContent = "";
+  if (grows) {
+    for (const row of all("tr[data-id]", fresh)) {
+      const old = all("tr[data-id]", list).find((one) => one.dataset.id === row.dataset.id);
+      if (old && old.cells.length === row.cells.length) old.replaceWith(row);
+    }
+    list.querySelector("tbody").prepend(...added);
+    return tell(news, added.length);
+  }
   const [region, hadFocus] = [list.querySelector("[role=region]"), list.contains(document.activeElement)];
   const aside = region?.scrollLeft ?? 0;
   list.replaceChildren(fresh);
   const now = list.querySelector("[role=region]");
   if (now) now.scrollLeft = aside;
   if (hadFocus) now?.focus({ preventScroll: true });
-  if (added.length > 0 && news) news.textContent = added.length === 1 ? "1 new trace" : `${added.length} new traces`;
+  tell(news, added.length);
+}
+
+// Emptied first, and filled a moment later: the same words twice are said twice.
+function tell(news, count) {
+  if (count > 0 && news) setTimeout(() => { news.textContent = count === 1 ? "1 new trace" : `${count} new traces`; }, 50);
+}
+
+// A link to a step of another page of the trajectory: there.
+const wantedStep = /^#step-(\d+)$/.exec(location.hash)?.[1];
+if (wantedStep && document.querySelector("[data-step]") && !document.querySelector(location.hash)) {
+  const there = new URL(location);
+  if (there.searchParams.get("step") !== wantedStep) {
+    there.searchParams.set("step", wantedStep);
+    location.replace(there);
+  }
 }
 
 // Parts that are loaded when they are opened.
@@ -86,6 +127,7 @@ async function openSpan(link) {
 
 // A long text: all of it, in pieces that are laid out when they are seen, and with a way to search in it.
 const PIECE = 20000;
+const MOST_FOUND = 10000;
 
 async function openWhole(link) {
   const answer = await fetch(link.href);
@@ -116,29 +158,36 @@ async function openWhole(link) {
 function finder(text, pieces) {
   const bar = fragment('<form class="find" role="search"><label>Find <input type="search"></label><span role="status"></span></form>').firstChild;
   const [input, status] = [bar.querySelector("input"), bar.querySelector("span")];
-  const low = text.toLowerCase();
-  let last = -1;
+  // Places in the text as it is: a letter may be longer in lower case.
+  let found = [], at = -1;
+  const search = () => {
+    const wanted = input.value.replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&");
+    [found, at] = [[], -1];
+    if (!wanted) return;
+    for (const one of text.matchAll(new RegExp(wanted, "giu"))) {
+      found.push([one.index, one[0].length]);
+      if (found.length === MOST_FOUND) break;
+    }
+  };
   const next = () => {
-    const wanted = input.value.toLowerCase();
     CSS.highlights?.delete("found");
-    if (!wanted) return (status.textContent = "");
-    last = low.indexOf(wanted, last + 1);
-    if (last < 0) last = low.indexOf(wanted);
-    if (last < 0) return (status.textContent = "not found");
-    const count = low.split(wanted).length - 1;
-    status.textContent = `${low.slice(0, last).split(wanted).length} of ${count}`;
-    const piece = pieces.findLast((piece) => piece.at <= last);
+    if (!input.value) return (status.textContent = "");
+    if (found.length === 0) return (status.textContent = "not found");
+    at = (at + 1) % found.length;
+    status.textContent = `${at + 1} of ${found.length}${found.length === MOST_FOUND ? " or more" : ""}`;
+    const [place, length] = found[at];
+    const piece = pieces.findLast((piece) => piece.at <= place);
     const range = document.createRange();
-    const from = last - piece.at;
+    const from = place - piece.at;
     range.setStart(piece.node, from);
-    range.setEnd(piece.node, Math.min(from + wanted.length, piece.node.length));
+    range.setEnd(piece.node, Math.min(from + length, piece.node.length));
     CSS.highlights?.set("found", new Highlight(range));
     piece.node.parentElement.scrollIntoView({ block: "nearest" });
     const [spot, box] = [range.getBoundingClientRect(), piece.node.parentElement.parentElement];
     box.scrollTop += spot.top - box.getBoundingClientRect().top - box.clientHeight / 3;
   };
   bar.addEventListener("submit", (event) => { event.preventDefault(); next(); });
-  input.addEventListener("input", () => { last = -1; next(); });
+  input.addEventListener("input", () => { search(); next(); });
   return bar;
 }
 

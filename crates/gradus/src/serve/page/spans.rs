@@ -316,9 +316,7 @@ fn attribute(name: &str, value: &Value<'_>) -> Attribute {
         Value::Null => String::new(),
         other => other.to_json().to_string(),
     };
-    let is_json = whole.trim_start().starts_with(['{', '[']);
-    let moved = is_json.then(|| text::json(&whole)).filter(|block| block.note.is_none());
-    let shown = moved.map_or_else(|| whole.clone(), |block| block.text);
+    let shown = text::whole_json(&whole).unwrap_or_else(|| whole.clone());
     let end = shown.floor_char_boundary(MOST_VALUE);
     Attribute {
         name: text::line(name),

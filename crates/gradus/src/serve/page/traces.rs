@@ -8,11 +8,14 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use gradus_core::filter::Filter;
-use gradus_store::{Cursor, TraceFilter, TraceRow};
+use gradus_store::{Cursor, ScoreRow, TraceFilter, TraceRow};
 use serde::Deserialize;
+use tokio::sync::SemaphorePermit;
 
 use super::address::Address;
 use super::answer::{self, PageError};
+use super::opened;
+use super::verdict::place;
 use super::words::{duration, second, title, whole};
 use super::{Choosable, Frame, choosable, words};
 use crate::output::html::number;
@@ -29,6 +32,7 @@ const TRIED_AT_ONCE: usize = 10;
 /// Traces that one request tries, and how long it goes on: then the page is short, and the next one goes on from there.
 const MOST_TRIED: usize = 1_000;
 const TRIES_FOR: Duration = Duration::from_millis(30);
+const DAY_NS: i64 = 86_400_000_000_000;
 
 /// What stands in the address. What is empty was left so in the form.
 #[derive(Clone, Default, Deserialize)]
@@ -38,8 +42,11 @@ pub(super) struct Choice {
     from: Option<String>,
     to: Option<String>,
     agent: Option<String>,
+    version: Option<String>,
     model: Option<String>,
     tool: Option<String>,
+    /// An evaluator that found something below its best.
+    wrong: Option<String>,
     label: Option<String>,
     score: Option<String>,
     error: Option<String>,
@@ -59,14 +66,16 @@ impl Choice {
         address
     }
 
-    fn named(&self) -> [(&'static str, &Option<String>); 11] {
+    fn named(&self) -> [(&'static str, &Option<String>); 13] {
         [
             ("project", &self.project),
             ("from", &self.from),
             ("to", &self.to),
             ("agent", &self.agent),
+            ("version", &self.version),
             ("model", &self.model),
             ("tool", &self.tool),
+            ("wrong", &self.wrong),
             ("label", &self.label),
             ("score", &self.score),
             ("error", &self.error),
@@ -81,8 +90,10 @@ impl Choice {
             &mut self.from,
             &mut self.to,
             &mut self.agent,
+            &mut self.version,
             &mut self.model,
             &mut self.tool,
+            &mut self.wrong,
             &mut self.label,
             &mut self.score,
             &mut self.error,
@@ -104,16 +115,48 @@ impl Choice {
         };
         Ok(TraceFilter {
             project: self.project.clone(),
-            from_ns: read_time("from", self.from.as_deref())?,
-            to_ns: read_time("to", self.to.as_deref())?,
+            from_ns: moment("from", self.from.as_deref(), 0)?,
+            to_ns: moment("to", self.to.as_deref(), DAY_NS)?,
             agent: self.agent.clone(),
+            version: self.version.clone(),
             model: self.model.clone(),
             tool: self.tool.clone(),
+            wrong: self.wrong.clone(),
             label: self.label.clone(),
             score: self.score.as_deref().map(score_bound).transpose()?,
             error,
             text: self.q.clone(),
         })
+    }
+
+    /// A bound of time as a field for it takes it.
+    fn field(bound: Option<&String>) -> String {
+        let ns = moment("", bound.map(String::as_str), 0).ok().flatten();
+        ns.map(|ns| second(ns).replace(' ', "T")).unwrap_or_default()
+    }
+
+    /// The evaluator whose verdicts are looked for.
+    fn evaluator(&self) -> Option<&str> {
+        let of_label = || self.label.as_deref()?.split_once('=').map(|(evaluator, _)| evaluator);
+        self.wrong.as_deref().or_else(of_label)
+    }
+}
+
+/// A point of time: as programs write it, as a field for it does, or a day, with what is added to one.
+fn moment(name: &str, text: Option<&str>, of_a_day_ns: i64) -> Result<Option<i64>, ApiError> {
+    let Some(given) = text else { return Ok(None) };
+    let ns = |time: jiff::civil::DateTime| {
+        let zoned = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        i64::try_from(zoned.timestamp().as_nanosecond()).ok()
+    };
+    let is_bare =
+        !given.ends_with(['Z', 'z']) && !given.get(10..).is_some_and(|rest| rest.contains(['+', '-']));
+    if let Some(day) = given.parse::<jiff::civil::Date>().ok().filter(|_| given.len() == 10) {
+        return Ok(ns(day.at(0, 0, 0, 0)).map(|ns| ns.saturating_add(of_a_day_ns)));
+    }
+    match given.parse::<jiff::civil::DateTime>() {
+        Ok(time) if is_bare => Ok(ns(time)),
+        _ => read_time(name, text),
     }
 }
 
@@ -128,6 +171,8 @@ struct Rows {
 struct Row {
     href: String,
     id: String,
+    /// When it began, for whoever asks which of them are newer.
+    at: i64,
     query: Option<String>,
     name: String,
     project: String,
@@ -149,6 +194,8 @@ struct Cell {
     class: &'static str,
     text: String,
     about: String,
+    /// How many could not be judged beside those that have a score.
+    unjudged: Option<String>,
 }
 
 #[derive(Template)]
@@ -163,6 +210,10 @@ struct Page {
     rows: Rows,
     /// Where the rows are asked for again; none on later pages, which do not change.
     live: Option<String>,
+    /// With a condition, only so many are looked at, at a time: what was found stays, and new ones come on top.
+    is_growing: bool,
+    from: String,
+    to: String,
     is_first: bool,
     first: String,
 }
@@ -192,6 +243,7 @@ pub(super) async fn page(
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
     let shown = choice.clone();
+    let _turn = turn(&server, &choice).await;
     let (rows, wrong, projects) = blocking(&server, move |server| {
         // What is wrong with a condition is told beside it, where it can be mended.
         let (rows, wrong) = match list(server, &choice) {
@@ -211,6 +263,9 @@ pub(super) async fn page(
         chips: chips(&address),
         shortcuts: shortcuts(&settings, &address),
         projects: choosable(projects, shown.project.as_deref()),
+        is_growing: shown.condition.is_some(),
+        from: Choice::field(shown.from.as_ref()),
+        to: Choice::field(shown.to.as_ref()),
         live: shown.cursor.is_none().then(|| shown.address("/traces/rows").to_string()),
         is_first: shown.cursor.is_none(),
         first: address.to_string(),
@@ -228,8 +283,17 @@ pub(super) async fn rows(
     Params(choice): Params<Choice>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
+    let _turn = turn(&server, &choice).await;
     let rows = blocking(&server, move |server| list(server, &choice)).await?;
     Ok(answer::part(&RowsPart { rows }, &headers))
+}
+
+/// Whoever looks for a condition reads whole traces: a few at a time.
+async fn turn<'s>(server: &'s Server, choice: &Choice) -> Option<SemaphorePermit<'s>> {
+    match choice.condition {
+        Some(_) => server.scans.acquire().await.ok(),
+        None => None,
+    }
 }
 
 fn chips(address: &Address) -> Vec<Chip> {
@@ -253,10 +317,9 @@ fn shortcuts(settings: &Reloadable, address: &Address) -> Vec<Shortcut> {
     names.dedup();
     let wrong = names.into_iter().filter_map(|name| {
         let (worst, _) = words::labels(settings, &name).pop()?;
-        let label = format!("{name}={worst}");
         Some(Shortcut {
             text: format!("{}: {}", title(settings, &name), text::line(&worst)),
-            href: address.but("label", Some(&label)).to_string(),
+            href: address.but("label", None).but("wrong", Some(&name)).to_string(),
         })
     });
     let errors =
@@ -292,7 +355,7 @@ fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
     let mut rows = Vec::with_capacity(found.len());
     for trace in &found {
         let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.story)?;
-        rows.push(Row::of(trace, &evaluators, is_open));
+        rows.push(Row::of(&settings, trace, &evaluators, choice.evaluator(), is_open));
     }
     Ok(Rows {
         columns: evaluators.iter().map(|name| title(&settings, name)).collect(),
@@ -315,10 +378,18 @@ fn list_where(
     let (mut found, mut tried) = (Vec::new(), 0);
     loop {
         let page = server.store.traces(filter, cursor, TRIED_AT_ONCE)?;
-        for trace in page.traces {
+        let last = page.traces.len();
+        for (at, trace) in page.traces.into_iter().enumerate() {
             tried += 1;
+            let place = Cursor::Time { start_ns: trace.start_ns, trace: trace.no };
             if phoenix::holds(server, &trace.project, trace.trace_id, condition)? {
                 found.push(trace);
+            }
+            // One trace can be large: the time is looked at behind each. Words are found in an order of their own, in
+            // which a trace is no place to go on from.
+            let is_enough = found.len() >= ROWS || tried >= MOST_TRIED || started.elapsed() > TRIES_FOR;
+            if is_enough && filter.text.is_none() && at + 1 < last {
+                return Ok((found, Some(place)));
             }
         }
         let is_enough = found.len() >= ROWS || tried >= MOST_TRIED || started.elapsed() > TRIES_FOR;
@@ -336,12 +407,20 @@ impl Rows {
 }
 
 impl Row {
-    fn of(trace: &TraceRow, evaluators: &[&str], is_open: bool) -> Row {
+    /// `wanted` is the evaluator whose verdicts are looked for.
+    fn of(
+        settings: &Reloadable,
+        trace: &TraceRow,
+        evaluators: &[&str],
+        wanted: Option<&str>,
+        is_open: bool,
+    ) -> Row {
         let first = trace.trajectories.first();
         let name = |text: Option<&String>| text.map(|text| text::line(text)).unwrap_or_default();
         let cost: Vec<f64> = trace.trajectories.iter().filter_map(|trajectory| trajectory.cost_usd).collect();
         Row {
-            href: format!("/traces/{}", trace.trace_id),
+            href: guilty(trace, wanted).to_string(),
+            at: trace.start_ns,
             id: trace.trace_id.to_string(),
             query: first.map(|trajectory| text::line(&trajectory.query)).filter(|query| !query.is_empty()),
             name: text::line(&trace.name),
@@ -354,22 +433,43 @@ impl Row {
             spans: whole(trace.spans),
             errors: (trace.errors > 0 || trace.trajectories.iter().any(|trajectory| trajectory.is_error))
                 .then(|| number::counted(trace.errors.max(1) as u64, "error", "errors")),
-            cells: evaluators.iter().map(|name| Cell::of(trace, name)).collect(),
+            cells: evaluators.iter().map(|name| Cell::of(settings, trace, name)).collect(),
             cost: (!cost.is_empty()).then(|| number::usd(cost.iter().sum())),
             is_open,
         }
     }
 }
 
+/// Where the first thing is that was found wrong, by the evaluator that is looked at if there is one; else the trace.
+fn guilty(trace: &TraceRow, wanted: Option<&str>) -> Address {
+    let id = trace.trace_id.to_string();
+    let fits = |score: &&ScoreRow| wanted.is_none_or(|wanted| wanted == score.evaluator);
+    let first = trace.trajectories.iter().enumerate().find_map(|(at, trajectory)| {
+        let wrong = trajectory.scores.iter().filter(fits).filter_map(|score| score.first_wrong);
+        // A step before the whole, and the first of them.
+        let step = wrong.min_by_key(|step| (*step == 0, *step))?;
+        Some((at, trajectory, step))
+    });
+    match first {
+        Some((at, trajectory, step)) => {
+            let trajectory = Some(trajectory.trajectory_id.as_str()).filter(|_| at > 0);
+            let step = Some(step).filter(|step| *step > 0);
+            opened::address(&id, trajectory, step).at(place(step))
+        }
+        None => opened::address(&id, None, None),
+    }
+}
+
 impl Cell {
-    fn of(trace: &TraceRow, evaluator: &str) -> Cell {
-        let (mut scored, mut sum, mut failed, mut asked) = (0, 0.0, 0, false);
+    fn of(settings: &Reloadable, trace: &TraceRow, evaluator: &str) -> Cell {
+        let (mut scored, mut sum, mut failed, mut wrong, mut asked) = (0, 0.0, 0, 0, false);
         let all = trace.trajectories.iter().flat_map(|trajectory| &trajectory.scores);
         for score in all.filter(|score| score.evaluator == evaluator) {
             asked = true;
             scored += score.scored;
             sum += score.sum;
             failed += score.failed;
+            wrong += score.wrong;
         }
         if scored == 0 {
             let (class, text, about) = match (failed > 0, asked) {
@@ -377,14 +477,36 @@ impl Cell {
                 (false, true) => ("none", "–", "the question does not arise".to_owned()),
                 (false, false) => ("none", "", "not judged".to_owned()),
             };
-            return Cell { class, text: text.to_owned(), about };
+            return Cell { class, text: text.to_owned(), about, unjudged: None };
         }
         let mean = sum / scored as f64;
-        let left = if failed > 0 { format!(", {failed} could not be judged") } else { String::new() };
+        let is_share =
+            words::labels(settings, evaluator).iter().all(|(_, score)| (0.0..=1.0).contains(score));
         Cell {
-            class: if mean >= 1.0 { "right" } else { "wrong" },
-            text: format!("{:.0}\u{a0}%", 100.0 * mean),
-            about: format!("mean of {scored} judged{left}"),
+            class: if wrong == 0 { "right" } else { "wrong" },
+            text: if is_share { format!("{:.0}\u{a0}%", 100.0 * mean) } else { number::score(mean) },
+            about: format!("mean of {scored} judged"),
+            unjudged: (failed > 0).then(|| format!("{failed} could not be judged")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_fields_and_programs_write_them() {
+        let read = |text: &str, of_a_day| moment("from", Some(text), of_a_day).ok().flatten();
+        let eight = 1_794_729_600_000_000_000;
+        for text in
+            ["2026-11-15T08:00:00Z", "2026-11-15T08:00", "2026-11-15T08:00:00", "2026-11-15T10:00:00+02:00"]
+        {
+            assert_eq!(read(text, 0), Some(eight), "{text}");
+        }
+        let day = eight - 8 * 3_600_000_000_000;
+        assert_eq!((read("2026-11-15", 0), read("2026-11-15", DAY_NS)), (Some(day), Some(day + DAY_NS)));
+        assert!(moment("from", Some("soon"), 0).is_err());
+        assert_eq!(Choice::field(Some(&"2026-11-15T08:00:00Z".to_owned())), "2026-11-15T08:00:00");
     }
 }

@@ -1,4 +1,4 @@
-//! A share over time: a line, how far it can be trusted, and where it gives alarm.
+//! A number over time: a line, how far it can be trusted, and where it gives alarm.
 
 use gradus_eval::interval::Interval;
 
@@ -11,7 +11,7 @@ use crate::output::html::svg::{Anchor, Svg};
 pub(crate) struct Moment {
     /// Where on the axis, from 0 to 1.
     pub(crate) at: f64,
-    /// From 0 to 1.
+    /// On the scale of the chart.
     pub(crate) value: f64,
     pub(crate) interval: Option<Interval>,
     /// What it says when pointed at.
@@ -28,7 +28,30 @@ pub(crate) struct Band {
     pub(crate) is_below: bool,
 }
 
+/// What the axis goes from and to, and how a number on it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) format: fn(f64) -> String,
+}
+
+impl Scale {
+    /// Shares, from nothing to all.
+    pub(crate) const SHARE: Scale = Scale { low: 0.0, high: 1.0, format: share_tick };
+
+    fn place(&self, value: f64) -> f64 {
+        (value - self.low) / (self.high - self.low).max(f64::MIN_POSITIVE)
+    }
+}
+
+fn share_tick(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent >= 100.0 { "100 %".to_owned() } else { format!("{percent:.0}") }
+}
+
 struct Plot {
+    scale: Scale,
     width: f64,
     left: f64,
     right: f64,
@@ -42,17 +65,27 @@ impl Plot {
         self.left + share.clamp(0.0, 1.0) * (self.right - self.left)
     }
 
-    fn y(&self, share: f64) -> f64 {
-        self.bottom - share.clamp(0.0, 1.0) * (self.bottom - TOP)
+    fn y(&self, value: f64) -> f64 {
+        self.bottom - self.scale.place(value).clamp(0.0, 1.0) * (self.bottom - TOP)
     }
 }
 
 /// Points in order of time; `ticks` are places on the axis with what stands there.
-pub(crate) fn timeline(points: &[Moment], bands: &[Band], ticks: &[(f64, String)], label: &str) -> Chart {
+pub(crate) fn timeline(
+    points: &[Moment],
+    bands: &[Band],
+    ticks: &[(f64, String)],
+    scale: Scale,
+    label: &str,
+) -> Chart {
     let draw = |size| {
         let (class, plot) = match size {
-            Size::Wide => ("chart wide", Plot { width: 560.0, left: 44.0, right: 548.0, bottom: 150.0 }),
-            Size::Narrow => ("chart narrow", Plot { width: 336.0, left: 40.0, right: 328.0, bottom: 150.0 }),
+            Size::Wide => {
+                ("chart wide", Plot { scale, width: 560.0, left: 44.0, right: 548.0, bottom: 150.0 })
+            }
+            Size::Narrow => {
+                ("chart narrow", Plot { scale, width: 336.0, left: 40.0, right: 328.0, bottom: 150.0 })
+            }
         };
         let mut svg = Svg::new(class, plot.width, plot.bottom + 24.0, label);
         draw_axes(&mut svg, &plot, ticks);
@@ -69,10 +102,11 @@ pub(crate) fn timeline(points: &[Moment], bands: &[Band], ticks: &[(f64, String)
 }
 
 fn draw_axes(svg: &mut Svg, plot: &Plot, ticks: &[(f64, String)]) {
-    for percent in [0, 25, 50, 75, 100] {
-        let y = plot.y(f64::from(percent) / 100.0);
-        svg.line(if percent == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
-        let text = if percent == 100 { "100 %".to_owned() } else { percent.to_string() };
+    for quarter in 0..=4 {
+        let Scale { low, high, format } = plot.scale;
+        let value = low + (high - low) * f64::from(quarter) / 4.0;
+        let (y, text) = (plot.y(value), format(value));
+        svg.line(if quarter == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
         svg.text("tick", Anchor::End, plot.left - 6.0, y + 4.0, &text);
     }
     for (share, text) in ticks {
@@ -131,13 +165,19 @@ mod tests {
         };
         let points = [point(0.0, 0.5, false), point(0.5, 0.75, true), point(1.0, 1.0, false)];
         let band = Band { threshold: 0.5, is_below: true };
-        let chart = timeline(&points, &[band], &[(0.0, "Mon".to_owned())], "Scores");
+        let chart = timeline(&points, &[band], &[(0.0, "Mon".to_owned())], Scale::SHARE, "Scores");
         let wide = chart.wide.to_string();
         assert_eq!(wide.matches("class=\"dot\"").count(), 3);
         assert_eq!(wide.matches("class=\"area\"").count(), 1);
         assert!(wide.contains(r#"<path class="trend" d="M44,80L296,45"/>"#), "{wide}");
         assert!(wide.contains(r#"<rect class="alarm" x="44" y="80" width="504" height="70"/>"#), "{wide}");
+        let scale = Scale { low: 1.0, high: 5.0, format: |value| format!("{value:.0} of 5") };
+        let other = timeline(&[point(0.5, 5.0, false)], &[], &[], scale, "").wide.to_string();
+        assert!(
+            other.contains("5 of 5") && other.contains(r#"<circle class="dot" cx="296" cy="10""#),
+            "{other}"
+        );
         assert!(wide.contains("&#60;b&#62;") && !wide.contains("<b>"), "{wide}");
-        assert!(!timeline(&[], &[], &[], "").narrow.to_string().contains("trend"));
+        assert!(!timeline(&[], &[], &[], Scale::SHARE, "").narrow.to_string().contains("trend"));
     }
 }

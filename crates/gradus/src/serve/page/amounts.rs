@@ -1,0 +1,169 @@
+//! How much there was, how long it took and what it cost: in all, over time, and by version.
+
+use gradus_store::{Latest, Totals, Usage};
+
+use super::over_time::{Axis, Time, few, words};
+use super::words::duration;
+use crate::output::html::charts::{Chart, Moment, Scale, timeline};
+use crate::output::html::number::{self, count};
+use crate::output::html::text;
+
+const MOST_VERSIONS: usize = 8;
+
+pub(super) struct Amounts {
+    pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) versions: Vec<Version>,
+    /// None where more than one name is asked for: sums over time are kept of one at most.
+    pub(super) over_time: Option<OverTime>,
+    pub(super) is_cut: bool,
+}
+
+pub(super) struct Version {
+    pub(super) name: String,
+    pub(super) trajectories: String,
+    pub(super) errors: String,
+    pub(super) median: String,
+    pub(super) slow: String,
+    pub(super) cost: Option<String>,
+}
+
+pub(super) struct OverTime {
+    pub(super) took: Chart,
+    pub(super) cost: Option<Chart>,
+    pub(super) rows: Vec<Row>,
+}
+
+pub(super) struct Row {
+    pub(super) period: String,
+    pub(super) trajectories: String,
+    pub(super) errors: String,
+    pub(super) took: String,
+    pub(super) cost: Option<String>,
+}
+
+impl Amounts {
+    pub(super) fn of(
+        graded: u64,
+        latest: &Latest,
+        usage: Option<&[(i64, Usage)]>,
+        judging_usd: Option<f64>,
+        time: &Time,
+        now_ns: i64,
+    ) -> Amounts {
+        Amounts {
+            facts: facts(graded, &latest.totals, usage, judging_usd),
+            versions: latest
+                .versions
+                .iter()
+                .take(MOST_VERSIONS)
+                .map(|row| Version {
+                    name: text::line(&row.version),
+                    trajectories: count(row.totals.trajectories),
+                    errors: count(row.totals.errors),
+                    median: rank(&row.totals, 0.5).unwrap_or_default(),
+                    slow: rank(&row.totals, 0.95).unwrap_or_default(),
+                    cost: each(row.totals.cost_usd, row.totals.costed),
+                })
+                .collect(),
+            over_time: usage.filter(|rows| !rows.is_empty()).map(|rows| OverTime::of(rows, time, now_ns)),
+            is_cut: latest.is_cut,
+        }
+    }
+}
+
+/// So many of a hundred took no longer.
+fn rank(totals: &Totals, share: f64) -> Option<String> {
+    let last = totals.durations_ns.len().checked_sub(1)?;
+    totals.durations_ns.get((share * last as f64).round() as usize).map(|ns| duration(*ns))
+}
+
+fn each(cost_usd: f64, costed: u64) -> Option<String> {
+    (costed > 0).then(|| number::usd(cost_usd / costed as f64))
+}
+
+fn facts(
+    graded: u64,
+    latest: &Totals,
+    usage: Option<&[(i64, Usage)]>,
+    judging_usd: Option<f64>,
+) -> Vec<(&'static str, String)> {
+    let positive = |number: i64| u64::try_from(number).unwrap_or(0);
+    // All that there is, where sums are kept of it; else the latest.
+    let (trajectories, errors, steps, tokens, costed, cost) = match usage {
+        Some(rows) => {
+            let mut sum = Usage::default();
+            rows.iter().for_each(|(_, usage)| sum += *usage);
+            (
+                positive(sum.trajectories),
+                positive(sum.errors),
+                positive(sum.steps),
+                positive(sum.tokens),
+                positive(sum.costed),
+                sum.cost_usd,
+            )
+        }
+        None => {
+            let Totals { trajectories, errors, steps, tokens, costed, cost_usd, .. } = *latest;
+            (trajectories, errors, steps, tokens, costed, cost_usd)
+        }
+    };
+    let mut facts = vec![
+        ("Graded trajectories", count(graded)),
+        ("Ended in an error", format!("{} of {}", count(errors), count(trajectories))),
+        ("Steps", count(steps)),
+    ];
+    facts.extend(rank(latest, 0.5).map(|time| ("Took, median", time)));
+    facts.extend(rank(latest, 0.95).map(|time| ("Took, 95 of 100 less than", time)));
+    facts.push(("Tokens of agents", count(tokens)));
+    let cost = (costed > 0).then(|| number::usd(cost)).unwrap_or_else(|| "not recorded".to_owned());
+    facts.push(("Cost of agents", cost));
+    facts.extend(judging_usd.map(|cost| ("Cost of judging", number::usd(cost))));
+    facts
+}
+
+impl OverTime {
+    fn of(rows: &[(i64, Usage)], time: &Time, now_ns: i64) -> OverTime {
+        let (period, rows) = few(rows, time.period_ns);
+        let axis = Axis::of(&rows, period, time, now_ns);
+        let line = |value: fn(&Usage) -> Option<f64>, shown: fn(f64) -> String, what: &str| {
+            let mut last = None;
+            let mut points: Vec<Moment> = Vec::new();
+            for (at, usage) in &rows {
+                let Some(value) = value(usage) else { continue };
+                points.push(Moment {
+                    at: axis.place(*at),
+                    value,
+                    interval: None,
+                    title: format!("{}: {}", words(*at, period), shown(value)),
+                    follows: last == Some(at - period),
+                });
+                last = Some(*at);
+            }
+            let most = points.iter().map(|point| point.value).fold(0.0, f64::max);
+            let scale = Scale { low: 0.0, high: if most > 0.0 { most * 1.1 } else { 1.0 }, format: shown };
+            let label = format!("{what} over time. The table has the same numbers.");
+            (!points.is_empty()).then(|| timeline(&points, &[], &axis.ticks(), scale, &label))
+        };
+        let took = line(took_ns, |ns| duration(ns as i64), "How long a trajectory took in the mean");
+        let shown = |(at, usage): &(i64, Usage)| Row {
+            period: words(*at, period),
+            trajectories: count(u64::try_from(usage.trajectories).unwrap_or(0)),
+            errors: count(u64::try_from(usage.errors).unwrap_or(0)),
+            took: took_ns(usage).map(|ns| duration(ns as i64)).unwrap_or_default(),
+            cost: cost_usd(usage).map(number::usd),
+        };
+        OverTime {
+            took: took.unwrap_or_else(|| timeline(&[], &[], &axis.ticks(), Scale::SHARE, "")),
+            cost: line(cost_usd, number::usd, "What a trajectory cost in the mean"),
+            rows: rows.iter().rev().map(shown).collect(),
+        }
+    }
+}
+
+fn took_ns(usage: &Usage) -> Option<f64> {
+    (usage.trajectories > 0).then(|| usage.took_ns / usage.trajectories as f64)
+}
+
+fn cost_usd(usage: &Usage) -> Option<f64> {
+    (usage.costed > 0).then(|| usage.cost_usd / usage.costed as f64)
+}

@@ -1,0 +1,144 @@
+//! Which tools are called, and how often it is the right one and called as it can be.
+
+use std::collections::BTreeMap;
+
+use gradus_eval::evaluator::{CALL_VALIDITY, THOUGHT_TO_TOOL};
+use gradus_store::{MetricFilter, Moments, Store, StoreError};
+
+use super::address::Address;
+use super::overview::metric;
+use crate::output::html::charts::{Axis, Bar, Chart, Fill, Part, bars};
+use crate::output::html::number::{self, count};
+use crate::output::html::text;
+use crate::serve::settings::Reloadable;
+
+const MOST_TOOLS: usize = 12;
+
+pub(super) struct Tools {
+    pub(super) rows: Vec<Tool>,
+    pub(super) chart: Chart,
+    /// There are more than are shown, or more than were looked at.
+    pub(super) more: Option<String>,
+}
+
+pub(super) struct Tool {
+    pub(super) name: String,
+    pub(super) href: String,
+    pub(super) calls: String,
+    pub(super) choice: Option<Share>,
+    pub(super) valid: Option<Share>,
+    pub(super) unjudged: String,
+}
+
+pub(super) struct Share {
+    pub(super) value: String,
+    pub(super) interval: Option<String>,
+}
+
+/// What is known of a tool.
+#[derive(Default)]
+struct Use {
+    name: String,
+    choice: Moments,
+    valid: Moments,
+}
+
+impl Tools {
+    #[cfg(test)]
+    pub(super) fn none() -> Tools {
+        Tools { rows: Vec::new(), chart: chart(&[]), more: None }
+    }
+
+    /// `traces` is the list of what is looked at.
+    pub(super) fn of(
+        store: &Store,
+        settings: &Reloadable,
+        filter: &MetricFilter,
+        traces: &Address,
+    ) -> Result<Tools, StoreError> {
+        let mut by_name: BTreeMap<String, Use> = BTreeMap::new();
+        let mut is_cut = false;
+        for evaluator in [THOUGHT_TO_TOOL, CALL_VALIDITY] {
+            let filter = MetricFilter { evaluator: Some(evaluator.to_owned()), ..filter.clone() };
+            let sums = store.tool_sums(&filter)?;
+            is_cut |= sums.is_cut;
+            for (name, moments) in sums.tools {
+                let known = by_name.entry(name).or_default();
+                let sum = if evaluator == CALL_VALIDITY { &mut known.valid } else { &mut known.choice };
+                *sum += moments;
+            }
+        }
+        let mut all: Vec<Use> = by_name.into_iter().map(|(name, known)| Use { name, ..known }).collect();
+        // Those with the most that is wrong first.
+        let wrong = |known: &Use| {
+            let points = [known.choice, known.valid].map(|one| one.scored as f64 - one.sum);
+            points[0] + points[1]
+        };
+        all.sort_by(|a, b| wrong(b).total_cmp(&wrong(a)).then(b.calls().cmp(&a.calls())));
+        let left = all.len().saturating_sub(MOST_TOOLS) as u64;
+        all.truncate(MOST_TOOLS);
+        let more = match (left, is_cut) {
+            (0, false) => None,
+            (_, true) => Some("There are more tools or calls than were looked at.".to_owned()),
+            (left, false) => Some(format!("And {}.", number::counted(left, "more tool", "more tools"))),
+        };
+        Ok(Tools {
+            chart: chart(&all),
+            rows: all.iter().map(|tool| tool.shown(settings, traces)).collect(),
+            more,
+        })
+    }
+}
+
+impl Use {
+    fn calls(&self) -> i64 {
+        [self.choice, self.valid]
+            .map(|one| one.scored + one.failed + one.not_applicable)
+            .into_iter()
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn shown(&self, settings: &Reloadable, traces: &Address) -> Tool {
+        let share = |evaluator: &str, one: &Moments| {
+            let known = metric(settings, evaluator, one);
+            let value = known.value.map(number::percent)?;
+            Some(Share { value, interval: known.interval.map(number::percents) })
+        };
+        // Where something is wrong, to what is.
+        let is_wrong = |one: &Moments| one.sum < one.scored as f64;
+        let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)];
+        let wrong = wrong.into_iter().find(|(_, one)| is_wrong(one)).map(|(evaluator, _)| evaluator);
+        Tool {
+            name: text::line(&self.name),
+            href: traces.clone().with("tool", Some(&self.name)).with("wrong", wrong).to_string(),
+            calls: count(u64::try_from(self.calls()).unwrap_or(0)),
+            choice: share(THOUGHT_TO_TOOL, &self.choice),
+            valid: share(CALL_VALIDITY, &self.valid),
+            unjudged: count(u64::try_from(self.calls() - self.choice.scored).unwrap_or(0)),
+        }
+    }
+}
+
+fn chart(tools: &[Use]) -> Chart {
+    let rows: Vec<Bar> = tools
+        .iter()
+        .map(|tool| {
+            let right = tool.choice.sum;
+            let part = |fill, value| Part { fill, value };
+            Bar {
+                label: text::line(&tool.name),
+                parts: vec![
+                    part(Fill::Right, right),
+                    part(Fill::Wrong, (tool.choice.scored as f64 - right).max(0.0)),
+                    part(Fill::Unjudged, (tool.calls() - tool.choice.scored).max(0) as f64),
+                ],
+                below: None,
+                note: count(u64::try_from(tool.calls()).unwrap_or(0)),
+                nothing: None,
+            }
+        })
+        .collect();
+    let axis = Axis { title: "calls", whole: true, format: |value| count(value as u64) };
+    bars(&rows, axis, "Calls of each tool, by whether the choice was right. The table has the same numbers.")
+}

@@ -1,0 +1,144 @@
+//! What trajectories took and cost, in sums over hours and days.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::StoreError;
+use crate::grading::TrajectoryRecord;
+use crate::long::{ALL_PROJECTS, Of, Place};
+use crate::query::{BUCKET_NS, Usage};
+
+/// What trajectories add, gathered before it is written.
+#[derive(Debug, Default)]
+pub(crate) struct UsageSums<'r> {
+    rows: HashMap<Place<'r>, Usage, RandomState>,
+}
+
+impl<'r> UsageSums<'r> {
+    pub(crate) fn add(&mut self, project: i64, record: &'r TrajectoryRecord) {
+        let of = Of {
+            project,
+            bucket: record.start_ns.div_euclid(BUCKET_NS),
+            agent: &record.agent,
+            version: &record.version,
+            model: &record.model,
+        };
+        let usage = Usage {
+            trajectories: 1,
+            errors: i64::from(record.is_error),
+            steps: i64::from(record.steps),
+            tokens: i64::try_from(record.tokens).unwrap_or(i64::MAX),
+            took_ns: took_ns(record.start_ns, record.end_ns),
+            costed: i64::from(record.cost_usd.is_some()),
+            cost_usd: record.cost_usd.unwrap_or(0.0),
+        };
+        self.count(of, &usage);
+    }
+
+    fn count(&mut self, of: Of<'r>, usage: &Usage) {
+        for place in of.places() {
+            *self.rows.entry(place).or_default() += *usage;
+        }
+    }
+
+    pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
+        self.rows.drain().try_for_each(|(place, usage)| change(sql, &place, &usage))
+    }
+}
+
+fn took_ns(start_ns: i64, end_ns: i64) -> f64 {
+    end_ns.saturating_sub(start_ns).max(0) as f64
+}
+
+pub(crate) fn add(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
+    apply(sql, trajectory, 1)
+}
+
+pub(crate) fn subtract(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
+    apply(sql, trajectory, -1)
+}
+
+/// Counts a stored trajectory in or out.
+fn apply(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError> {
+    let factor = sign as f64;
+    let known: Option<(i64, i64, [String; 3], Usage)> = sql
+        .prepare_cached(
+            "SELECT project, start_ns, agent, version, model, is_error, steps, tokens, end_ns, cost_usd \
+             FROM trajectory WHERE no = ?",
+        )?
+        .query_row([trajectory], |row| {
+            let start_ns = row.get(1)?;
+            let cost: Option<f64> = row.get(9)?;
+            let usage = Usage {
+                trajectories: sign,
+                errors: sign * row.get::<_, i64>(5)?,
+                steps: sign * row.get::<_, i64>(6)?,
+                tokens: sign.saturating_mul(row.get(7)?),
+                took_ns: factor * took_ns(start_ns, row.get(8)?),
+                costed: sign * i64::from(cost.is_some()),
+                cost_usd: factor * cost.unwrap_or(0.0),
+            };
+            Ok((row.get(0)?, start_ns, [row.get(2)?, row.get(3)?, row.get(4)?], usage))
+        })
+        .optional()?;
+    let Some((project, start_ns, [agent, version, model], usage)) = known else { return Ok(()) };
+    let bucket = start_ns.div_euclid(BUCKET_NS);
+    let mut sums = UsageSums::default();
+    sums.count(Of { project, bucket, agent: &agent, version: &version, model: &model }, &usage);
+    sums.write(sql)
+}
+
+fn change(sql: &Connection, place: &Place<'_>, by: &Usage) -> Result<(), StoreError> {
+    let Place { size, project, kind, name, bucket } = *place;
+    sql.prepare_cached(
+        "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \
+         cost_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+         ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
+         errors = errors + excluded.errors, steps = steps + excluded.steps, tokens = tokens + excluded.tokens, \
+         took_ns = took_ns + excluded.took_ns, costed = costed + excluded.costed, cost_usd = cost_usd + excluded.cost_usd",
+    )?
+    .execute(params![
+        size,
+        project,
+        kind as i64,
+        name,
+        bucket,
+        by.trajectories,
+        by.errors,
+        by.steps,
+        by.tokens,
+        by.took_ns,
+        by.costed,
+        by.cost_usd,
+    ])?;
+    if by.trajectories < 0 {
+        sql.prepare_cached(
+            "DELETE FROM usage_long WHERE size = ? AND project = ? AND kind = ? AND name = ? AND bucket = ? \
+             AND trajectories <= 0",
+        )?
+        .execute(params![size, project, kind as i64, name, bucket])?;
+    }
+    Ok(())
+}
+
+/// Takes a project out, and out of the sums of all projects.
+pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), StoreError> {
+    sql.prepare_cached(
+        "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \
+         cost_usd) SELECT size, ?2, kind, name, bucket, -trajectories, -errors, -steps, -tokens, -took_ns, -costed, \
+         -cost_usd FROM usage_long WHERE size IN (1, 24) AND project = ?1 \
+         ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
+         errors = errors + excluded.errors, steps = steps + excluded.steps, tokens = tokens + excluded.tokens, \
+         took_ns = took_ns + excluded.took_ns, costed = costed + excluded.costed, cost_usd = cost_usd + excluded.cost_usd",
+    )?
+    .execute([project, ALL_PROJECTS])?;
+    for (statement, project) in [
+        ("DELETE FROM usage_long WHERE size IN (1, 24) AND project = ?", project),
+        ("DELETE FROM usage_long WHERE size IN (1, 24) AND project = ? AND trajectories <= 0", ALL_PROJECTS),
+    ] {
+        sql.prepare_cached(statement)?.execute([project])?;
+    }
+    Ok(())
+}
