@@ -28,6 +28,8 @@ pub(super) struct Server {
     pub(super) scans: Arc<Semaphore>,
     /// Pages that took long to make.
     pub(super) kept_pages: page::Kept,
+    /// What finished runs come to.
+    pub(super) summaries: page::Summaries,
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -81,6 +83,7 @@ impl Server {
             openings: Semaphore::new(4),
             scans: Arc::new(Semaphore::new(4)),
             kept_pages: page::Kept::default(),
+            summaries: page::Summaries::default(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
             store_fails: Occasionally::default(),
@@ -125,6 +128,12 @@ impl Server {
     pub(super) fn reload(&self, reloadable: Reloadable) {
         *self.reloadable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(reloadable);
     }
+}
+
+/// When the day began that budgets are for.
+pub(super) fn today_ns() -> i64 {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    now_ns().div_euclid(DAY_NS) * DAY_NS
 }
 
 /// Nanoseconds since 1970.

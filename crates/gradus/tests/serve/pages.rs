@@ -395,7 +395,7 @@ fn two_runs_are_compared_trajectory_by_trajectory() {
     assert!(ids.iter().all(|id| list.contains(&format!("/runs/{id}"))), "{list}");
     let text = page(&server, &format!("/compare?a={rules}&b={model}"));
     assert!(text.contains("Paired: both runs judged the same trajectories."), "{text}");
-    assert!(text.contains("-100.0\u{a0}points") && text.contains("Right in A, wrong in B: 3"), "{text}");
+    assert!(text.contains("-100.0\u{a0}points") && text.contains("Worse in B than in A: 3"), "{text}");
     assert!(text.contains(&format!("/traces/{}?trajectory=", trace_id(3))), "{text}");
     assert!(page(&server, &format!("/runs/{model}")).contains("id=\"results\""));
     for (path, status) in [("/compare", 400), ("/compare?a=x&b=y", 404), ("/runs/..%2F..%2Fetc", 404)] {

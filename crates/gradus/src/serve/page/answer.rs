@@ -1,5 +1,7 @@
 //! Pages as answers: their headers, and what is shown when something is not there or not allowed.
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
@@ -9,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::Frame;
 use super::sign_in::SignIn;
-use crate::serve::api::ApiError;
+use crate::serve::api::{ApiError, blocking};
+use crate::serve::state::Server;
 
 /// Scripts, styles and pictures are files of this server; nothing stands in the page itself, and forms go nowhere else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -17,6 +20,14 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 pub(super) fn page(page: &impl Template) -> Response {
     with_status(StatusCode::OK, page)
+}
+
+/// A page that is made where it may take its time: what it shows is looked up, summed and written out there.
+pub(super) async fn of<P: Template>(
+    server: &Arc<Server>,
+    make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
+) -> Result<Response, PageError> {
+    Ok(blocking(server, move |server| Ok(page(&make(server)?))).await?)
 }
 
 /// A page that is there already.

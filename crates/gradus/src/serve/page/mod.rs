@@ -10,6 +10,7 @@ mod alerts;
 mod answer;
 mod asset;
 mod compare;
+mod flips;
 mod fold;
 mod form;
 mod health;
@@ -18,6 +19,7 @@ mod labels;
 mod opened;
 mod over_time;
 mod overview;
+mod pairing;
 mod review;
 mod rubrics;
 mod runs;
@@ -37,6 +39,7 @@ use axum::routing::{get, post};
 
 pub(super) use answer::{missing, refused};
 pub(super) use kept::Kept;
+pub(super) use runs::Summaries;
 pub(super) use sign_in::cookie_key;
 
 use super::state::Server;
