@@ -8,6 +8,7 @@ use gradus_store::{NewAnnotation, Store, StoreError, Written};
 use tokio::sync::Semaphore;
 
 use super::admission::Admission;
+use super::auth::Caller;
 use super::meters::Meters;
 use super::page;
 use super::settings::{Reloadable, Settings};
@@ -107,11 +108,17 @@ impl Server {
     }
 
     /// Stores what is said of spans and trajectories, without what must not be stored.
-    pub(super) fn annotate(&self, mut new: Vec<NewAnnotation>) -> Result<Written<Vec<i64>>, StoreError> {
+    pub(super) fn annotate(
+        &self,
+        mut new: Vec<NewAnnotation>,
+        caller: &Caller,
+    ) -> Result<Written<Vec<i64>>, StoreError> {
         let redaction = &self.reloadable().redaction;
         for one in &mut new {
             let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
-            for text in optional.chain([&mut one.author, &mut one.identifier, &mut one.metadata]) {
+            // The name of a key is known here anyway, and tells people apart.
+            let given = Some(&mut one.identifier).filter(|identifier| **identifier != caller.name);
+            for text in optional.chain([&mut one.author, &mut one.metadata]).chain(given) {
                 if let Some(changed) = redaction.apply(text) {
                     *text = changed;
                 }

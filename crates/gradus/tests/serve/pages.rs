@@ -11,14 +11,14 @@ use crate::spans::{SECOND_NS, Visit, now_ns, trace_id};
 
 const HARM: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u{1b}[31m\u{202e}";
 
-fn page(server: &Server, path: &str) -> String {
+pub(crate) fn page(server: &Server, path: &str) -> String {
     let reply = server.request("GET", path).header("accept", "text/html").send();
     assert_eq!(reply.status, 200, "{path}: {}", reply.text());
     assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
     reply.text()
 }
 
-fn post(server: &Server, path: &str, fields: &str) -> Reply {
+pub(crate) fn post(server: &Server, path: &str, fields: &str) -> Reply {
     let origin = format!("http://{}", server.http);
     server
         .request("POST", path)
@@ -30,7 +30,7 @@ fn post(server: &Server, path: &str, fields: &str) -> Reply {
 }
 
 /// Three traces; the call of the last is one that its tool cannot take.
-fn filled() -> (Lab, Server) {
+pub(crate) fn filled() -> (Lab, Server) {
     let lab = Lab::new();
     let server = lab.serve();
     let now = now_ns();
@@ -232,7 +232,8 @@ fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
     assert!(page(&server, &format!("/traces/{}", trace_id(3))).contains("<b><bdi>ann</bdi></b>"));
     let lines = json_lines(&server.get("/labels").body);
     assert_eq!(lines.len(), 2);
-    assert_eq!((&lines[1]["author"], &lines[1]["judge_label"]), (&json!("ann"), &json!("incorrect")));
+    assert_eq!((&lines[0]["author"], &lines[0]["judge_label"]), (&json!("ann"), &json!("incorrect")));
+    assert_eq!((&lines[0]["judge_label_then"], &lines[0]["judge"]), (&json!("incorrect"), &json!("rules")));
     assert!(server.get("/labels?format=csv").text().starts_with("project,trace_id,"));
     // The same person again: the label takes the place of the one before.
     post(&server, "/labels", &fields("incorrect", "ann"));
@@ -317,7 +318,8 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
     };
     assert_eq!(label(shown, &own), 400);
     assert_eq!(label(shown, "http://evil.example"), 403);
-    assert_eq!(label(&format!("gradus_key={read}"), &own), 403);
+    let reader = post(&server, "/sign-in", &format!("key={read}&next=/"));
+    assert_eq!(label(reader.header("set-cookie").unwrap().split(';').next().unwrap(), &own), 403);
     // Leaving forgets it.
     let left = post(&server, "/sign-out", "");
     assert!(left.header("set-cookie").unwrap().contains("Max-Age=0"));

@@ -15,6 +15,7 @@ mod fold;
 mod form;
 mod health;
 mod kept;
+mod label_export;
 mod labels;
 mod opened;
 mod over_time;
@@ -40,7 +41,7 @@ use axum::routing::{get, post};
 pub(super) use answer::{missing, refused};
 pub(super) use kept::Kept;
 pub(super) use runs::Summaries;
-pub(super) use sign_in::cookie_key;
+pub(super) use sign_in::session;
 
 use super::state::Server;
 use crate::output::html::charts;
@@ -62,7 +63,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/traces/{trace}/spans/rows", get(spans::rows))
         .route("/traces/{trace}/spans/{span}", get(spans::one))
         .route("/traces/{trace}/spans/{span}/part", get(spans::one_part))
-        .route("/labels", post(labels::put).get(agreement::export))
+        .route("/labels", post(labels::put).get(label_export::all))
         .route("/review", get(review::page))
         .route("/agreement", get(agreement::page))
         .route("/runs", get(runs::page))
@@ -84,7 +85,7 @@ struct Frame {
     /// The places that there are, with the project that is looked at.
     places: Vec<Place>,
     version: &'static str,
-    /// Whether there is a key to forget.
+    /// Whether there is a session to end.
     is_signed_in: bool,
 }
 
@@ -119,7 +120,7 @@ impl Frame {
             symbols: charts::symbols(),
             places: PLACES.into_iter().map(place).collect(),
             version: env!("CARGO_PKG_VERSION"),
-            is_signed_in: cookie_key(headers).is_some(),
+            is_signed_in: session(headers).is_some(),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::Frame;
 use super::address::Address;
 use super::answer::{self, PageError};
 use super::fold::{self, Folded};
-use super::labels;
+use super::labels::Person;
 use super::opened::{self, Opened};
 use super::verdict::{Verdict, place};
 use super::words::{duration, second, whole};
@@ -58,7 +58,7 @@ struct Page {
     spans: String,
     spans_page: String,
     project_traces: String,
-    author: String,
+    author: Person,
     is_judged: bool,
 }
 
@@ -111,12 +111,12 @@ pub(super) async fn page(
     let _turn = server.openings.acquire().await;
     let opened =
         blocking(&server, move |server| opened::open(server, &id, choice.trajectory.as_deref())).await?;
-    let author = labels::author(&headers, &caller);
+    let author = Person::of(&headers, &caller);
     Ok(answer::page(&Page::of(&server.reloadable(), &opened, author, &headers)))
 }
 
 impl Page {
-    fn of(settings: &Reloadable, opened: &Opened, author: String, headers: &HeaderMap) -> Page {
+    fn of(settings: &Reloadable, opened: &Opened, author: Person, headers: &HeaderMap) -> Page {
         let row = &opened.row;
         let trace_id = row.trace_id.to_string();
         let empty = Trajectory::default();
