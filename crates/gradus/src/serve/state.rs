@@ -31,6 +31,8 @@ pub(super) struct Server {
     pub(super) kept_pages: page::Kept,
     /// What finished runs come to.
     pub(super) summaries: page::Summaries,
+    /// Trials of rubrics that somebody looks at.
+    pub(super) trials: page::Trials,
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -85,6 +87,7 @@ impl Server {
             scans: Arc::new(Semaphore::new(4)),
             kept_pages: page::Kept::default(),
             summaries: page::Summaries::default(),
+            trials: page::Trials::default(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
             store_fails: Occasionally::default(),

@@ -1,6 +1,7 @@
 //! What people say of verdicts and what that is worth: labels, agreement, runs beside each other, rubrics that are tried.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gradus_test_endpoint::{Endpoint, Incoming};
 use serde_json::json;
@@ -258,4 +259,107 @@ fn tasks_that_were_run_again_are_compared_with_themselves() {
         page(&server, &format!("/runs?before={other}")).matches(&format!("/runs/{other}\"")).count(),
         0
     );
+}
+
+/// A server with a rule that has a model for `judged-*`, and one without for the rest; how often the model was asked.
+fn with_judge(more: &str) -> (Lab, Server, Endpoint, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let endpoint = Endpoint::start(Arc::new(move |incoming: &Incoming<'_>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        incoming.verdict("incorrect")
+    }))
+    .unwrap();
+    let rule = format!(
+        "[[rule]]\nproject = \"judged-*\"\njudge = \"gpt-4o\"\nsample = 0.0\nbase_url = \"{}\"\n{more}\n[[rule]]\nname = \"rest\"\n",
+        endpoint.url()
+    );
+    let lab = Lab::with("", &rule);
+    let server = lab.serve();
+    server.export(&Visit::new(1).export("judged-shop"));
+    server.export(&Visit::new(2).export("secret"));
+    server.assembled();
+    (lab, server, endpoint, asked)
+}
+
+/// Tries the rubric, and looks at what came of it.
+fn tried(server: &Server, id: &str, what: &str) -> String {
+    let fields = format!("trajectory={id}&step=1&{what}");
+    let reply = post(server, "/rubrics/thought_to_tool", &fields);
+    assert_eq!(reply.status, 303, "{}", reply.text());
+    reply.header("location").unwrap().split('#').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_rubric_is_tried_with_the_projects_own_judge_and_paid_by_its_rule() {
+    let (_lab, server, _endpoint, asked) = with_judge("");
+    let before = server.trace(&trace_id(1));
+    let id = trajectory(&server, 1);
+    let shown = page(&server, &format!("/rubrics/thought_to_tool?trajectory={id}&step=1"));
+    assert!(shown.contains("I will read file 1.md") && shown.contains("Ask <bdi>openai:gpt-4o"), "{shown}");
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    let spent = || {
+        let text = page(&server, "/server");
+        text.split("<tr>").find(|row| row.contains("judged-*")).unwrap().to_owned()
+    };
+    let unspent = spent();
+    let address = tried(&server, &id, "what=ask");
+    // However often it is looked at.
+    for _ in 0..2 {
+        let text = page(&server, &address);
+        assert!(text.contains("<bdi>incorrect</bdi>") && text.contains("not kept"), "{text}");
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+    assert_ne!(spent(), unspent);
+    assert_eq!(server.trace(&trace_id(1))["outcomes"], before["outcomes"]);
+    // What is of another project does not go to this one's provider: there, rules judge.
+    let other = trajectory(&server, 2);
+    let text = page(&server, &tried(&server, &other, "what=ask"));
+    assert!(text.contains("by <bdi>rules</bdi>") && text.contains("free"), "{text}");
+    let text = page(&server, &tried(&server, &other, "what=ask&text=nonsense"));
+    assert!(text.contains("This is no rubric"), "{text}");
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let wrong = page(&server, &format!("/rubrics/thought_to_tool?trajectory={id}&step=9"));
+    assert!(wrong.contains("has no step 9"), "{wrong}");
+    assert_eq!(server.request("GET", "/rubrics/none").header("accept", "text/html").send().status, 404);
+}
+
+#[test]
+fn a_trial_holds_to_the_rules_budget() {
+    let (_lab, server, _endpoint, asked) = with_judge("daily_budget_usd = 0.0");
+    let text = page(&server, &tried(&server, &trajectory(&server, 1), "what=ask"));
+    assert!(text.contains("today&#39;s budget"), "{text}");
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_rubric_is_changed_for_a_trial_and_loaded_down() {
+    let (_lab, server, _endpoint, asked) = with_judge("");
+    let id = trajectory(&server, 1);
+    let text = page(&server, &format!("/rubrics/thought_to_tool?trajectory={id}&step=1"));
+    let source = text
+        .split("<textarea")
+        .nth(1)
+        .unwrap()
+        .split_once('>')
+        .unwrap()
+        .1
+        .split("</textarea")
+        .next()
+        .unwrap();
+    let source =
+        source.replace("&#34;", "\"").replace("&#39;", "'").replace("&#60;", "<").replace("&#62;", ">");
+    let changed = format!("{}\n\nAnd be kind, <b>always</b>.\n", source.replace("&#38;", "&").trim_end());
+    let encoded: String = changed.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let shown = page(&server, &tried(&server, &id, &format!("what=show&text={encoded}")));
+    let prompt = shown.split("The constant part").nth(1).unwrap();
+    assert!(prompt.contains("And be kind, &#60;b&#62;always"), "{shown}");
+    page(&server, &tried(&server, &id, &format!("what=ask&text={encoded}")));
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let file = post(&server, "/rubrics/thought_to_tool", &format!("what=load&text={encoded}"));
+    assert_eq!((file.status, file.text()), (200, changed));
+    assert_eq!(file.header("content-disposition"), Some("attachment; filename=thought_to_tool.md"));
+    // The server's own is as it was.
+    assert!(!page(&server, "/rubrics/thought_to_tool").contains("And be kind"));
+    assert!(page(&server, "/rubrics/thought_to_tool?trial=gone").contains("not kept any more"));
 }

@@ -1,7 +1,6 @@
 //! The page, as a browser without a script gets it. What a script does is tried in a real browser (`tests/peers/page.py`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gradus_test_endpoint::Endpoint;
 use serde_json::json;
@@ -403,41 +402,4 @@ fn two_runs_are_compared_trajectory_by_trajectory() {
     for (path, status) in [("/compare", 400), ("/compare?a=x&b=y", 404), ("/runs/..%2F..%2Fetc", 404)] {
         assert_eq!(server.request("GET", path).header("accept", "text/html").send().status, status, "{path}");
     }
-}
-
-#[test]
-fn a_rubric_is_tried_on_a_step_and_nothing_is_kept() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    let endpoint = Endpoint::start(Arc::new(move |incoming: &gradus_test_endpoint::Incoming<'_>| {
-        count.fetch_add(1, Ordering::Relaxed);
-        incoming.verdict("incorrect")
-    }))
-    .unwrap();
-    let rule = format!(
-        "[[rule]]\nproject = \"judged-*\"\njudge = \"gpt-4o\"\nbase_url = \"{}\"\n[[rule]]\nname = \"rest\"\n",
-        endpoint.url()
-    );
-    let lab = Lab::with("", &rule);
-    let server = lab.serve();
-    server.export(&Visit::new(1).export("shop"));
-    server.assembled();
-    let before = server.trace(&trace_id(1));
-    let id = before["trajectories"][0]["trajectory_id"].as_str().unwrap();
-    let shown = page(&server, &format!("/rubrics/thought_to_tool?trajectory={id}&step=1"));
-    assert!(shown.contains("I will read file 1.md") && shown.contains("Ask <bdi>"), "{shown}");
-    assert_eq!(asked.load(Ordering::Relaxed), 0);
-    let fields = format!("rubric=thought_to_tool&trajectory={id}&step=1");
-    let tried = post(&server, "/rubrics/try", &fields);
-    assert_eq!(tried.status, 200, "{}", tried.text());
-    assert!(
-        tried.text().contains("<bdi>incorrect</bdi>") && tried.text().contains("not kept"),
-        "{}",
-        tried.text()
-    );
-    assert_eq!(asked.load(Ordering::Relaxed), 1);
-    assert_eq!(server.trace(&trace_id(1))["outcomes"], before["outcomes"]);
-    let wrong = page(&server, &format!("/rubrics/thought_to_tool?trajectory={id}&step=9"));
-    assert!(wrong.contains("has no step 9"), "{wrong}");
-    assert_eq!(server.request("GET", "/rubrics/none").header("accept", "text/html").send().status, 404);
 }

@@ -28,6 +28,7 @@ mod sign_in;
 mod spans;
 mod trace;
 mod traces;
+mod trials;
 mod verdict;
 mod words;
 
@@ -42,6 +43,7 @@ pub(super) use answer::{missing, refused};
 pub(super) use kept::Kept;
 pub(super) use runs::Summaries;
 pub(super) use sign_in::session;
+pub(super) use trials::Trials;
 
 use super::state::Server;
 use crate::output::html::charts;
@@ -70,8 +72,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/runs/{run}", get(runs::one))
         .route("/compare", get(compare::page))
         .route("/rubrics", get(rubrics::page))
-        .route("/rubrics/try", post(rubrics::try_out))
-        .route("/rubrics/{rubric}", get(rubrics::one))
+        .route("/rubrics/{rubric}", get(rubrics::one).post(rubrics::try_out))
         .route("/alerts", get(alerts::page))
         .route("/server", get(health::page))
 }
@@ -166,7 +167,7 @@ pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
 
 /// Whether a path takes what people send from our pages.
 pub(super) fn is_form(path: &str) -> bool {
-    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/rubrics/try")
+    matches!(path, "/sign-in" | "/sign-out" | "/labels") || path.starts_with("/rubrics/")
 }
 
 /// What needs no key: it tells nothing.
