@@ -4,10 +4,13 @@
 //! influences, summed up by trajectory (for independent labels it is the one of Fleiss, Cohen and Everitt), and the interval
 //! is Wilson's for the share of agreement, with as many observations as have that variance, carried over to kappa. Where
 //! all agree it does not claim certainty.
+//!
+//! A side that gave one label only would give the same kappa, 0, whatever the other said: there is none then, and the plain
+//! share of agreement has to do, with its own interval.
 
 use std::collections::HashMap;
 
-use crate::interval::{Interval, student_quantile, wilson_of};
+use crate::interval::{Cluster, Interval, clustered, student_quantile, wilson_of};
 
 /// What the judge and a person said of the same thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +26,22 @@ pub struct Agreement {
     pub count: u64,
     pub agreed: u64,
     pub trajectories: u64,
-    /// `None` when there is nothing to compare, or when only one label was ever given: then chance explains everything.
+    /// How often they agree; `None` when there is nothing to compare.
+    pub share: Option<f64>,
+    pub share_interval: Option<Interval>,
+    /// `None` when there is nothing to compare, or when a side gave one label only: then chance explains everything.
     pub kappa: Option<f64>,
     pub interval: Option<Interval>,
+    /// Who gave one label only.
+    pub one_sided: Option<OneSided>,
+}
+
+/// Who gave the same label to everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OneSided {
+    Judge,
+    People,
+    Both,
 }
 
 pub fn agreement(pairs: &[Pair<'_>]) -> Agreement {
@@ -42,20 +58,34 @@ pub fn agreement(pairs: &[Pair<'_>]) -> Agreement {
     let observed = agreed as f64 / count;
     // What each label moves kappa by, all labels of a trajectory together, and how many there are of them.
     let mut clusters: HashMap<i64, (f64, f64)> = HashMap::new();
+    let mut hits: HashMap<i64, Cluster> = HashMap::new();
     for pair in pairs {
         let (influence, size) = clusters.entry(pair.trajectory).or_default();
         let expected = share(&by_person, pair.judge) + share(&by_judge, pair.person) - 2.0 * chance;
-        let hit = f64::from(u8::from(pair.judge == pair.person)) - observed;
-        *influence += (hit * (1.0 - chance) - (1.0 - observed) * expected) / (1.0 - chance).powi(2);
+        let hit = f64::from(u8::from(pair.judge == pair.person));
+        *influence +=
+            ((hit - observed) * (1.0 - chance) - (1.0 - observed) * expected) / (1.0 - chance).powi(2);
         *size += 1.0;
+        let cluster = hits.entry(pair.trajectory).or_default();
+        cluster.sum += hit;
+        cluster.count += 1.0;
     }
+    let one_sided = match (by_judge.len(), by_person.len()) {
+        (1, 1) => Some(OneSided::Both),
+        (1, _) => Some(OneSided::Judge),
+        (_, 1) => Some(OneSided::People),
+        _ => None,
+    };
     let known = Agreement {
         count: pairs.len() as u64,
         agreed: agreed as u64,
         trajectories: clusters.len() as u64,
+        share: (!pairs.is_empty()).then_some(observed),
+        share_interval: clustered(&hits.into_values().collect::<Vec<_>>(), 0.0, 1.0),
+        one_sided,
         ..Agreement::default()
     };
-    if pairs.is_empty() || 1.0 - chance < 1e-9 {
+    if pairs.is_empty() || one_sided.is_some() {
         return known;
     }
     let carry = |share: f64| (share - chance) / (1.0 - chance);
@@ -149,8 +179,27 @@ mod tests {
         assert_eq!(agreement(&table([9, 0, 0, 0])).kappa, None);
         assert_eq!(agreement(&[]), Agreement::default());
         let alone = agreement(&[Pair { judge: "a", person: "b", trajectory: 1 }]);
-        assert_eq!(alone.kappa, Some(0.0));
-        assert!(alone.interval.unwrap().high > 0.5, "{alone:?}");
+        assert_eq!((alone.kappa, alone.interval, alone.share), (None, None, Some(0.0)));
+        assert!(alone.share_interval.unwrap().high > 0.5, "{alone:?}");
+    }
+
+    #[test]
+    fn a_side_with_one_label_has_a_share_and_no_kappa() {
+        // 95 of 100 verdicts that something is wrong were confirmed: kappa would be 0, whatever people say.
+        let judge = agreement(&table([0, 0, 5, 95]));
+        assert_eq!((judge.kappa, judge.interval, judge.one_sided), (None, None, Some(OneSided::Judge)));
+        let Interval { low, high } = judge.share_interval.unwrap();
+        assert!(
+            judge.share == Some(0.95) && (0.88..0.9).contains(&low) && (0.97..0.99).contains(&high),
+            "{judge:?}"
+        );
+        let people = agreement(&table([0, 5, 0, 95]));
+        assert_eq!((people.kappa, people.one_sided), (None, Some(OneSided::People)));
+        let both = agreement(&table([0, 0, 0, 100]));
+        assert_eq!((both.kappa, both.one_sided, both.share), (None, Some(OneSided::Both), Some(1.0)));
+        assert!(both.share_interval.unwrap().low < 0.97, "{both:?}");
+        // One label on the other side is enough.
+        assert!(agreement(&table([1, 0, 5, 94])).kappa.is_some());
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! How two runs differ: a difference of means with its 95 % interval, paired where both judged the same.
 //!
-//! Steps of one trajectory hang together, so trajectories are what is counted: the variance is that of their sums, and
-//! Student's quantile makes up for few of them. Where all trajectories agree, in a difference or in none, the interval is
-//! as wide as so many of them allow: that fits the sign test. The chance of a paired difference is that of the sign test over
-//! trajectories, which supposes nothing about scores.
+//! Steps of one trajectory hang together, so trajectories are what is counted. Where each pair is one right or wrong answer
+//! of a trajectory, only those that changed tell something: the interval comes from how they split (Clopper and Pearson's,
+//! so that it holds 0 exactly where the sign test says that chance explains it), and from how many of all changed. Other
+//! scores have Student's interval over trajectories, which is too short where few of them changed; so a difference counts
+//! only if the sign test says so, too. Unpaired means are each known as far as their own intervals say (Newcombe): a side
+//! that is all right is not certain.
 
-use crate::interval::{Cluster, Interval, student_quantile};
+use crate::interval::{Cluster, Interval, NORMAL_QUANTILE, clustered, student_quantile, wilson_of};
+
+/// What still counts as chance.
+const CHANCE: f64 = 0.05;
 
 /// The same question in both runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +25,9 @@ pub struct ScorePair {
 pub struct Difference {
     /// The mean after, less the mean before.
     pub value: f64,
+    /// The means of what was compared.
+    pub before: f64,
+    pub after: f64,
     pub interval: Interval,
     /// How probable a difference like this is if there is none; only where scores are paired.
     pub chance: Option<f64>,
@@ -29,9 +37,10 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether it is more than chance would give.
+    /// Whether it is more than chance would give: the interval does not hold 0, and the exact test says the same.
     pub fn is_significant(&self) -> bool {
-        self.interval.low > 0.0 || self.interval.high < 0.0
+        let excludes_zero = self.interval.low > 0.0 || self.interval.high < 0.0;
+        excludes_zero && self.chance.is_none_or(|chance| chance < CHANCE)
     }
 }
 
@@ -49,49 +58,109 @@ pub fn paired(pairs: &[ScorePair]) -> Option<Difference> {
     let groups = clusters.len() as f64;
     let better = clusters.iter().filter(|cluster| cluster.sum > 0.0).count() as u64;
     let worse = clusters.iter().filter(|cluster| cluster.sum < 0.0).count() as u64;
-    let half = if variance > 0.0 {
-        student_quantile(groups - 1.0) * variance.sqrt()
-    } else {
-        unseen(groups) * (1.0 + mean.abs())
-    };
+    let chance = sign_test(better, worse);
+    let is_one_each = clusters.len() == pairs.len();
+    let is_right_or_wrong = |score: f64| [0.0, 1.0].contains(&score);
     let is_share = pairs.iter().all(|pair| is_share(pair.before) && is_share(pair.after));
+    let interval = if is_one_each
+        && better + worse > 0
+        && pairs.iter().all(|pair| is_right_or_wrong(pair.before) && is_right_or_wrong(pair.after))
+    {
+        of_changed(better, worse, clusters.len() as u64)
+    } else if variance > 0.0 {
+        around(mean, student_quantile(groups - 1.0) * variance.sqrt(), is_share)
+    } else {
+        around(mean, unseen(groups) * (1.0 + mean.abs()), is_share)
+    };
+    let mean_of = |score: fn(&ScorePair) -> f64| pairs.iter().map(score).sum::<f64>() / pairs.len() as f64;
     Some(Difference {
         value: mean,
-        interval: around(mean, half, is_share),
-        chance: Some(sign_test(better, worse)),
+        before: mean_of(|pair| pair.before),
+        after: mean_of(|pair| pair.after),
+        interval,
+        chance: Some(chance),
         count: pairs.len() as u64,
         trajectories: clusters.len() as u64,
     })
 }
 
-/// The difference of two runs that judged different things; `None` when one of them judged nothing, or too little.
-pub fn unpaired(before: &[Cluster], after: &[Cluster]) -> Option<Difference> {
-    if before.len() < 2 || after.len() < 2 {
-        return None;
-    }
-    let ((mean_before, variance_before), (mean_after, variance_after)) =
-        (mean_and_variance(before), mean_and_variance(after));
-    let variance = variance_before + variance_after;
-    let groups = before.len().min(after.len()) as f64;
-    let value = mean_after - mean_before;
-    let half = if variance > 0.0 {
-        // Welch's degrees of freedom.
-        let part = |variance: f64, count: usize| variance * variance / (count as f64 - 1.0);
-        let freedom =
-            variance * variance / (part(variance_before, before.len()) + part(variance_after, after.len()));
-        student_quantile(freedom) * variance.sqrt()
-    } else {
-        unseen(groups) * (1.0 + value.abs())
-    };
-    let is_share = before.iter().chain(after).all(|cluster| is_share(cluster.sum / cluster.count));
+/// The difference of two runs that judged different things, on a scale from `worst` to `best`; `None` when one of them
+/// judged nothing.
+pub fn unpaired(before: &[Cluster], after: &[Cluster], worst: f64, best: f64) -> Option<Difference> {
     let count = |clusters: &[Cluster]| clusters.iter().map(|cluster| cluster.count).sum::<f64>();
+    let known = |clusters: &[Cluster]| {
+        let interval = clustered(clusters, worst, best)?;
+        Some((clusters.iter().map(|cluster| cluster.sum).sum::<f64>() / count(clusters), interval))
+    };
+    let ((old, around_old), (new, around_new)) = (known(before)?, known(after)?);
+    let value = new - old;
+    let range = best - worst;
     Some(Difference {
         value,
-        interval: around(value, half, is_share),
+        before: old,
+        after: new,
+        interval: Interval {
+            low: (value - (new - around_new.low).hypot(around_old.high - old)).max(-range),
+            high: (value + (around_new.high - new).hypot(old - around_old.low)).min(range),
+        },
         chance: None,
         count: count(before).min(count(after)) as u64,
-        trajectories: groups as u64,
+        trajectories: before.len().min(after.len()) as u64,
     })
+}
+
+/// The difference of two shares of the same `all`, of which so many got better and so many worse.
+fn of_changed(better: u64, worse: u64, all: u64) -> Interval {
+    if better < worse {
+        let Interval { low, high } = of_changed(worse, better, all);
+        return Interval { low: -high, high: -low };
+    }
+    let changed = better + worse;
+    let share = changed as f64 / all as f64;
+    // From -1, all of them got worse, to 1.
+    let signed = |share: f64| 2.0 * share - 1.0;
+    let split = signed(better as f64 / changed as f64);
+    let Interval { low, high } = clopper_pearson(better, changed);
+    // How many change is not known exactly, either; where few did, more may well.
+    let of_all = wilson_of(share, all as f64, NORMAL_QUANTILE);
+    let likely = f64::midpoint(of_all.low, of_all.high);
+    let outwards = (likely * (signed(high) - split)).hypot(split * (of_all.high - share));
+    let inwards = (likely * (split - signed(low))).hypot(split * (share - of_all.low));
+    Interval {
+        // On which side of 0 it ends, the split alone decides, as the sign test does.
+        low: if low > 0.5 { of_all.low * signed(low) } else { share * split - inwards },
+        high: (share * split + outwards).min(1.0),
+    }
+}
+
+/// The exact interval of a share.
+fn clopper_pearson(good: u64, all: u64) -> Interval {
+    // The greatest share with which so many or more good ones are as rare as half of what counts as chance.
+    let below = |good: u64| {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..60 {
+            let share: f64 = f64::midpoint(low, high);
+            if at_most(good - 1, all, share) > 1.0 - CHANCE / 2.0 { low = share } else { high = share }
+        }
+        low
+    };
+    Interval {
+        low: if good == 0 { 0.0 } else { below(good) },
+        high: if good == all { 1.0 } else { 1.0 - below(all - good) },
+    }
+}
+
+/// How probable it is that at most so many of all are good, each with this share.
+fn at_most(good: u64, all: u64, share: f64) -> f64 {
+    // Terms of the binomial distribution, in logarithms: they may be very small.
+    let odds = share.ln() - (1.0 - share).ln();
+    let mut term = all as f64 * (1.0 - share).ln();
+    let mut sum = 0.0;
+    for at in 0..=good {
+        sum += term.exp();
+        term += ((all - at) as f64).ln() - ((at + 1) as f64).ln() + odds;
+    }
+    sum.min(1.0)
 }
 
 /// The greatest share of trajectories that are otherwise than all that were seen, as it could be by chance.
@@ -119,17 +188,9 @@ fn mean_and_variance(clusters: &[Cluster]) -> (f64, f64) {
     (mean, groups / (groups - 1.0) * squares / (count * count))
 }
 
-/// How probable it is that of so many fair coins so few, or fewer, fall on one side.
+/// How probable it is that of so many fair coins so few, or fewer, fall on one side, whichever it is.
 fn sign_test(better: u64, worse: u64) -> f64 {
-    let tosses = better + worse;
-    // Terms of the binomial distribution, in logarithms: they may be very small.
-    let mut term = -(tosses as f64) * std::f64::consts::LN_2;
-    let mut sum = 0.0;
-    for at in 0..=better.min(worse) {
-        sum += term.exp();
-        term += ((tosses - at) as f64).ln() - ((at + 1) as f64).ln();
-    }
-    (2.0 * sum).min(1.0)
+    (2.0 * at_most(better.min(worse), better + worse, 0.5)).min(1.0)
 }
 
 #[cfg(test)]
@@ -168,7 +229,7 @@ mod tests {
             scores.iter().map(|(before, _)| cluster(*before)).collect(),
             scores.iter().map(|(_, after)| cluster(*after)).collect(),
         ];
-        let apart = unpaired(&before, &after).unwrap();
+        let apart = unpaired(&before, &after, 0.0, 1.0).unwrap();
         assert!((apart.value - 0.1).abs() < 1e-12 && !apart.is_significant(), "{apart:?}");
         assert_eq!(apart.chance, None);
     }
@@ -196,6 +257,79 @@ mod tests {
             assert!(known.interval.high <= 1.0, "{known:?}");
         }
         assert_eq!(paired(&[]), None);
-        assert_eq!(unpaired(&[], &[Cluster { count: 1.0, sum: 1.0 }; 3]), None);
+        assert_eq!(unpaired(&[], &[Cluster { count: 1.0, sum: 1.0 }; 3], 0.0, 1.0), None);
+    }
+
+    #[test]
+    fn the_interval_and_the_exact_test_say_the_same_of_rare_changes() {
+        for all in [10, 100, 1_000] {
+            for better in 0..=8 {
+                for worse in 0..=(8.min(all - better)) {
+                    let mut scores = vec![(0.0, 1.0); better];
+                    scores.extend(vec![(1.0, 0.0); worse]);
+                    scores.resize(all, (1.0, 1.0));
+                    let known = paired(&pairs(&scores)).unwrap();
+                    let Interval { low, high } = known.interval;
+                    let said = format!("{better} better, {worse} worse of {all}: {known:?}");
+                    assert_eq!(low > 0.0 || high < 0.0, known.chance.unwrap() < CHANCE, "{said}");
+                    assert!(low <= known.value && known.value <= high && low < high, "{said}");
+                    assert!((known.after - known.before - known.value).abs() < 1e-12, "{said}");
+                }
+            }
+        }
+        // Several steps each: Student's interval alone would claim a difference out of four trajectories that changed.
+        let mut scores = Vec::new();
+        for trajectory in 0..100 {
+            let before = f64::from(u8::from(trajectory >= 4));
+            scores.extend([ScorePair { trajectory, before, after: 1.0 }; 2]);
+        }
+        let known = paired(&scores).unwrap();
+        assert!(known.interval.low > 0.0 && !known.is_significant(), "{known:?}");
+    }
+
+    #[test]
+    fn a_side_that_is_all_right_is_not_certain() {
+        let shares = |right: usize, wrong: usize| {
+            let mut all = vec![Cluster { count: 1.0, sum: 1.0 }; right];
+            all.resize(right + wrong, Cluster { count: 1.0, sum: 0.0 });
+            all
+        };
+        let known = unpaired(&shares(2, 0), &shares(160, 40), 0.0, 1.0).unwrap();
+        assert!((known.value + 0.2).abs() < 1e-12 && !known.is_significant(), "{known:?}");
+        assert!(known.interval.high > 0.3, "{known:?}");
+        let many = unpaired(&shares(200, 0), &shares(160, 40), 0.0, 1.0).unwrap();
+        assert!(many.is_significant() && many.interval.high < -0.14, "{many:?}");
+        let same = unpaired(&shares(3, 0), &shares(3, 0), 0.0, 1.0).unwrap();
+        assert!(same.interval.low < -0.3 && same.interval.high > 0.3, "{same:?}");
+        // On another scale it is the same, as wide as the scale is.
+        let of_five = |clusters: Vec<Cluster>| -> Vec<Cluster> {
+            clusters.into_iter().map(|one| Cluster { sum: 1.0 + 4.0 * one.sum, ..one }).collect()
+        };
+        let graded = unpaired(&of_five(shares(2, 0)), &of_five(shares(160, 40)), 1.0, 5.0).unwrap();
+        assert!((graded.value + 0.8).abs() < 1e-9, "{graded:?}");
+        assert!((graded.interval.high - 4.0 * known.interval.high).abs() < 1e-9, "{graded:?}");
+    }
+
+    #[test]
+    fn intervals_hold_the_truth_about_as_often_as_they_say() {
+        let mut random = fastrand::Rng::with_seed(3);
+        const ROUNDS: u32 = 1_500;
+        // How often one gets better, and how often worse.
+        for (better, worse, all) in [(0.05, 0.05, 100), (0.1, 0.02, 60), (0.3, 0.1, 40), (0.02, 0.0, 200)] {
+            let mut held = 0;
+            for _ in 0..ROUNDS {
+                let scores: Vec<(f64, f64)> = (0..all)
+                    .map(|_| match random.f64() {
+                        drawn if drawn < better => (0.0, 1.0),
+                        drawn if drawn < better + worse => (1.0, 0.0),
+                        _ => (1.0, 1.0),
+                    })
+                    .collect();
+                let Interval { low, high } = paired(&pairs(&scores)).unwrap().interval;
+                held += u32::from((low..=high).contains(&(better - worse)));
+            }
+            let share = f64::from(held) / f64::from(ROUNDS);
+            assert!((0.94..=0.995).contains(&share), "{better} {worse} {all}: {share}");
+        }
     }
 }

@@ -112,7 +112,7 @@ pub fn of_sums(sums: &Sums) -> Option<Interval> {
     Some(wilson_of(share, (count / design_effect).max(1.0), student_quantile(groups - 1.0)))
 }
 
-const NORMAL_QUANTILE: f64 = 1.959_964;
+pub(crate) const NORMAL_QUANTILE: f64 = 1.959_964;
 
 pub(crate) fn wilson_of(share: f64, count: f64, quantile: f64) -> Interval {
     let squared = quantile * quantile;

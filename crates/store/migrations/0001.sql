@@ -262,8 +262,8 @@ CREATE INDEX annotation_by_trace ON annotation (trace);
 CREATE INDEX annotation_waiting ON annotation (no) WHERE trace IS NULL;
 -- Those of a project, in the order they were made.
 CREATE INDEX annotation_by_project ON annotation (project);
--- What people said, which is little beside what programs say.
-CREATE INDEX annotation_of_people ON annotation (no) WHERE annotator = 'HUMAN' AND label IS NOT NULL;
+-- What people said, which is little beside what programs say; what was said last comes last.
+CREATE INDEX annotation_of_people ON annotation (updated_ns, no) WHERE annotator = 'HUMAN' AND label IS NOT NULL;
 
 CREATE TABLE api_key (
     no         INTEGER PRIMARY KEY,
@@ -273,6 +273,13 @@ CREATE TABLE api_key (
     created_ns INTEGER NOT NULL,
     revoked_ns INTEGER
 ) STRICT;
+
+-- People who signed in on the page: a cookie holds the session's name, and nothing that is worth more than it.
+CREATE TABLE page_session (
+    hash       BLOB    NOT NULL PRIMARY KEY,
+    key        INTEGER NOT NULL REFERENCES api_key,
+    until_ns   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE alert_state (
     rule  TEXT NOT NULL PRIMARY KEY,

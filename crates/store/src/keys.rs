@@ -1,5 +1,5 @@
 //! API keys. Only their digests are kept: a key has 256 random bits, so a plain digest cannot be reversed, and comparing
-//! digests does not tell how much of a key was right.
+//! digests does not tell how much of a key was right. The same holds for the sessions of people who signed in with one.
 
 use std::path::Path;
 
@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
+use crate::writer::Written;
 
 /// What a key may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,10 @@ const PREFIX: &str = "gradus_";
 
 /// A new key from the system's source of randomness.
 pub fn new_key() -> Result<String, StoreError> {
+    Ok(format!("{PREFIX}{}", random_digits()?))
+}
+
+fn random_digits() -> Result<String, StoreError> {
     let mut bytes = [0; 32];
     let mut filled = 0;
     while filled < bytes.len() {
@@ -35,12 +40,16 @@ pub fn new_key() -> Result<String, StoreError> {
         filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
             .map_err(|error| StoreError::Sql(format!("no random numbers: {error}")))?;
     }
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{PREFIX}{digits}"))
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn hash(key: &str) -> [u8; 32] {
     *blake3::Hasher::new_derive_key("gradus 2026 api key").update(key.as_bytes()).finalize().as_bytes()
+}
+
+fn session_hash(session: &str) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 page session");
+    *hasher.update(session.as_bytes()).finalize().as_bytes()
 }
 
 impl KeyScopes {
@@ -127,5 +136,83 @@ impl Store {
             .query_row([&hash(key)[..]], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
+    }
+
+    /// A session of whoever has this key, which is as good as the key until then; `None` when the key is not known.
+    pub fn begin_session(
+        &self,
+        key: &str,
+        now_ns: i64,
+        until_ns: i64,
+    ) -> Result<Written<Option<String>>, StoreError> {
+        let (key, session) = (hash(key), random_digits()?);
+        self.writer()?.submit(200, move |writing| {
+            // Those that are over go with the next that begins.
+            writing.sql.prepare_cached("DELETE FROM page_session WHERE until_ns < ?")?.execute([now_ns])?;
+            let begun = writing
+                .sql
+                .prepare_cached(
+                    "INSERT INTO page_session (hash, key, until_ns) \
+                     SELECT ?, no, ? FROM api_key WHERE hash = ? AND revoked_ns IS NULL",
+                )?
+                .execute(params![&session_hash(&session)[..], until_ns, &key[..]])?;
+            Ok((begun == 1).then_some(session))
+        })
+    }
+
+    /// What a session may do: what its key may. `None` when it is not known, over, or its key revoked.
+    pub fn scopes_of_session(
+        &self,
+        session: &str,
+        now_ns: i64,
+    ) -> Result<Option<(String, KeyScopes)>, StoreError> {
+        let reader = self.readers.take()?;
+        let found: Option<(String, String)> = reader
+            .prepare_cached(
+                "SELECT name, scopes FROM page_session JOIN api_key ON api_key.no = page_session.key \
+                 WHERE page_session.hash = ? AND until_ns > ? AND revoked_ns IS NULL",
+            )?
+            .query_row(params![&session_hash(session)[..], now_ns], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
+    }
+
+    pub fn end_session(&self, session: &str) -> Result<Written<()>, StoreError> {
+        let hash = session_hash(session);
+        self.writer()?.submit(100, move |writing| {
+            writing.sql.prepare_cached("DELETE FROM page_session WHERE hash = ?")?.execute([&hash[..]])?;
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StoreOptions;
+
+    #[test]
+    fn a_session_is_as_good_as_its_key_until_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let scopes = KeyScopes { read: true, ..KeyScopes::default() };
+        let key = new_key().unwrap();
+        assert!(Store::add_key_beside(folder.path(), "ann", &key, scopes, 1).unwrap());
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        let begin = |key: &str, now| store.begin_session(key, now, now + 100).unwrap().wait().unwrap();
+        let known = |session: &str, now| store.scopes_of_session(session, now).unwrap();
+        assert_eq!(begin("gradus_wrong", 1), None);
+        let [first, second] = [1, 2].map(|now| begin(&key, now).unwrap());
+        assert!(first != second && !first.contains(&key[7..]) && !key.contains(&first), "{first}");
+        assert_eq!(known(&first, 50), Some(("ann".to_owned(), scopes)));
+        // A key is no session, and a session is no key.
+        assert_eq!((known(&key, 50), store.scopes_of(&first).unwrap()), (None, None));
+        assert_eq!(known(&first, 101), None);
+        store.end_session(&first).unwrap().wait().unwrap();
+        assert_eq!((known(&first, 50), known(&second, 50).is_some()), (None, true));
+        // What is over is not kept.
+        let third = begin(&key, 1_000).unwrap();
+        assert_eq!((known(&second, 50), known(&third, 1_000).is_some()), (None, true));
+        assert!(Store::revoke_key_beside(folder.path(), "ann", 1_000).unwrap());
+        assert_eq!((known(&third, 1_000), begin(&key, 1_000)), (None, None));
     }
 }

@@ -4,7 +4,8 @@ use rusqlite::{Connection, params};
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::query::BUCKET_NS;
+use crate::query::{BUCKET_NS, project_number};
+use crate::writer::Written;
 
 /// What judging cost.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +31,14 @@ impl Store {
                  WHERE bucket >= ?1 AND (?2 IS NULL OR rule = ?2) AND (?3 IS NULL OR project.name = ?3)",
             )?
             .query_row(params![bucket(since_ns), rule, project], |row| row.get(0))?)
+    }
+
+    /// Counts what a single question cost.
+    pub fn spend(&self, spend: Spend, project: String, now_ns: i64) -> Result<Written<()>, StoreError> {
+        self.writer()?.submit(100, move |writing| {
+            let project = project_number(writing.sql, &project)?;
+            add_spend(writing.sql, &spend, project, now_ns)
+        })
     }
 }
 

@@ -103,6 +103,7 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Rubric, RubricError> {
         requires,
         template,
         hash,
+        source: text.into(),
         origin,
         name: front.name,
     })

@@ -11,6 +11,7 @@ pub use library::{Library, LibraryError};
 pub use template::{Piece, Template, Variable};
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// One question, ready to be asked.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Rubric {
     pub phoenix_name: String,
     /// Changes with every change to the file.
     pub hash: String,
+    /// The file's text.
+    pub source: Arc<str>,
     pub origin: Origin,
 }
 

@@ -38,6 +38,9 @@ pub struct RunRecord {
     pub evaluators: Vec<EvaluatorRecord>,
     /// Whether the model's price was known.
     pub priced: bool,
+    /// What its numbers had to meet, as it was written.
+    #[serde(default)]
+    pub gates: Vec<String>,
     pub gradus_version: String,
 }
 
@@ -231,6 +234,7 @@ mod tests {
             endpoint: None,
             evaluators: Vec::new(),
             priced: true,
+            gates: Vec::new(),
             gradus_version: String::new(),
         }
     }

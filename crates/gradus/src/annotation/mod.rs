@@ -218,6 +218,7 @@ mod tests {
             endpoint: None,
             evaluators: vec![evaluator("tool", true), evaluator("path", false)],
             priced: true,
+            gates: Vec::new(),
             gradus_version: String::new(),
         }
     }

@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use gradus_store::KeyScopes;
 
 use super::api::ApiError;
-use super::state::Server;
+use super::state::{Server, now_ns};
 use super::{page, phoenix, receive};
 
 /// Who asks: the name of the key, or nobody in particular.
@@ -96,7 +96,8 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         }
         Err(Some(refusal)) if receive::is_otlp(parts.uri.path()) => refusal.otlp(&parts.headers),
         Err(Some(refusal)) if page::is_for_people(&parts.uri, &parts.headers) => {
-            let page = page::refused(refusal.status, &refusal.message, &parts.uri, &parts.headers);
+            let page =
+                page::refused(refusal.status, &refusal.message, &parts.method, &parts.uri, &parts.headers);
             refusal.with_headers(page)
         }
         Err(Some(refusal)) => refusal.http(),
@@ -133,6 +134,24 @@ pub(super) struct Guard {
 /// How long a key that was looked up is believed: a revoked one works no longer than this.
 const KEY_IS_FRESH: Duration = Duration::from_secs(5);
 const MOST_KEYS: usize = 1000;
+
+/// What somebody shows to be let in.
+#[derive(Clone, Copy)]
+enum Proof<'p> {
+    Key(&'p str),
+    /// Of somebody who signed in on the page.
+    Session(&'p str),
+}
+
+impl Proof<'_> {
+    /// A session is no key, even if it reads the same.
+    fn name(self) -> String {
+        match self {
+            Proof::Key(key) => format!("key {key}"),
+            Proof::Session(session) => format!("session {session}"),
+        }
+    }
+}
 
 struct Refused {
     status: StatusCode,
@@ -198,18 +217,22 @@ impl Guard {
             let message = "forms are taken from this server's own pages only";
             return Err(Refused::new(StatusCode::FORBIDDEN, 7, message));
         }
+        let address = peer.map(|ip| ip.to_string()).unwrap_or_default();
         if need == Need::Nothing {
+            // A key that is tried is looked up: guessing is not for free here, either.
+            if page::is_form(request.uri.path()) && request.method == Method::POST {
+                self.rates.take(&address)?;
+            }
             return Ok(Caller::default());
         }
-        let address = peer.map(|ip| ip.to_string()).unwrap_or_default();
         if !self.server.settings.needs_key {
             check_host(request)?;
             self.rates.take(&address)?;
             return Ok(Caller::default());
         }
-        // A browser shows its key with whatever it asks: that is believed for looking, and for what our own pages send.
-        let shown = page::cookie_key(&request.headers).filter(|_| is_own);
-        match self.caller_of_key(given_key(&request.headers).or(shown), need).await {
+        // A browser shows its session with whatever it asks: that is believed for looking, and for what our own pages send.
+        let shown = page::session(&request.headers).filter(|_| is_own).map(Proof::Session);
+        match self.caller_of(given_key(&request.headers).map(Proof::Key).or(shown), need).await {
             Ok(caller) => {
                 self.rates.take(&caller.name)?;
                 Ok(caller)
@@ -223,8 +246,8 @@ impl Guard {
         }
     }
 
-    async fn caller_of_key(&self, key: Option<&str>, need: Need) -> Result<Caller, Refused> {
-        let Some(key) = key else {
+    async fn caller_of(&self, proof: Option<Proof<'_>>, need: Need) -> Result<Caller, Refused> {
+        let Some(proof) = proof else {
             return Err(Refused::new(
                 StatusCode::UNAUTHORIZED,
                 16,
@@ -233,13 +256,13 @@ impl Guard {
         };
         let fresh = {
             let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-            keys.get(key)
+            keys.get(&proof.name())
                 .filter(|(at, _, _)| at.elapsed() < KEY_IS_FRESH)
                 .map(|(_, caller, scopes)| (caller.clone(), *scopes))
         };
         let (caller, scopes) = match fresh {
             Some(known) => known,
-            None => self.look_up(key).await?,
+            None => self.look_up(proof).await?,
         };
         if !need.is_met(scopes) {
             let message = format!("this key may not do that: it needs the scope {}", need.name());
@@ -248,9 +271,16 @@ impl Guard {
         Ok(caller)
     }
 
-    async fn look_up(&self, key: &str) -> Result<(Caller, KeyScopes), Refused> {
-        let (store, wanted) = (Arc::clone(&self.server.store), key.to_owned());
-        let found = tokio::task::spawn_blocking(move || store.scopes_of(&wanted)).await;
+    async fn look_up(&self, proof: Proof<'_>) -> Result<(Caller, KeyScopes), Refused> {
+        let store = Arc::clone(&self.server.store);
+        let (is_session, wanted) = match proof {
+            Proof::Key(key) => (false, key.to_owned()),
+            Proof::Session(session) => (true, session.to_owned()),
+        };
+        let found = tokio::task::spawn_blocking(move || {
+            if is_session { store.scopes_of_session(&wanted, now_ns()) } else { store.scopes_of(&wanted) }
+        })
+        .await;
         match found {
             Ok(Ok(Some((name, scopes)))) => {
                 let caller = Caller { name };
@@ -258,13 +288,16 @@ impl Guard {
                 if keys.len() >= MOST_KEYS {
                     keys.clear();
                 }
-                keys.insert(key.to_owned(), (Instant::now(), caller.clone(), scopes));
+                keys.insert(proof.name(), (Instant::now(), caller.clone(), scopes));
                 Ok((caller, scopes))
             }
             Ok(Ok(None)) => Err(Refused::new(
                 StatusCode::UNAUTHORIZED,
                 16,
-                "this API key is not known, or it was revoked",
+                match is_session {
+                    true => "you are signed in no more: it was too long ago, or the key was revoked",
+                    false => "this API key is not known, or it was revoked",
+                },
             )),
             _ => Err(Refused::new(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -8,6 +8,7 @@ use gradus_store::{NewAnnotation, Store, StoreError, Written};
 use tokio::sync::Semaphore;
 
 use super::admission::Admission;
+use super::auth::Caller;
 use super::meters::Meters;
 use super::page;
 use super::settings::{Reloadable, Settings};
@@ -28,6 +29,10 @@ pub(super) struct Server {
     pub(super) scans: Arc<Semaphore>,
     /// Pages that took long to make.
     pub(super) kept_pages: page::Kept,
+    /// What finished runs come to.
+    pub(super) summaries: page::Summaries,
+    /// Trials of rubrics that somebody looks at.
+    pub(super) trials: page::Trials,
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -81,6 +86,8 @@ impl Server {
             openings: Semaphore::new(4),
             scans: Arc::new(Semaphore::new(4)),
             kept_pages: page::Kept::default(),
+            summaries: page::Summaries::default(),
+            trials: page::Trials::default(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
             store_fails: Occasionally::default(),
@@ -104,11 +111,17 @@ impl Server {
     }
 
     /// Stores what is said of spans and trajectories, without what must not be stored.
-    pub(super) fn annotate(&self, mut new: Vec<NewAnnotation>) -> Result<Written<Vec<i64>>, StoreError> {
+    pub(super) fn annotate(
+        &self,
+        mut new: Vec<NewAnnotation>,
+        caller: &Caller,
+    ) -> Result<Written<Vec<i64>>, StoreError> {
         let redaction = &self.reloadable().redaction;
         for one in &mut new {
             let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
-            for text in optional.chain([&mut one.author, &mut one.identifier, &mut one.metadata]) {
+            // The name of a key is known here anyway, and tells people apart.
+            let given = Some(&mut one.identifier).filter(|identifier| **identifier != caller.name);
+            for text in optional.chain([&mut one.author, &mut one.metadata]).chain(given) {
                 if let Some(changed) = redaction.apply(text) {
                     *text = changed;
                 }
@@ -125,6 +138,12 @@ impl Server {
     pub(super) fn reload(&self, reloadable: Reloadable) {
         *self.reloadable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(reloadable);
     }
+}
+
+/// When the day began that budgets are for.
+pub(super) fn today_ns() -> i64 {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    now_ns().div_euclid(DAY_NS) * DAY_NS
 }
 
 /// Nanoseconds since 1970.

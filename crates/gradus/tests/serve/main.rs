@@ -7,6 +7,7 @@ mod api;
 mod duplicates;
 mod durability;
 mod hostile;
+mod judgement;
 mod lab;
 mod live;
 mod mishaps;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, params, params_from_iter};
 
 use super::project_number;
 use crate::Store;
@@ -17,6 +17,8 @@ pub struct ReviewFilter {
     pub evaluator: Option<String>,
     /// Only those whose score is below the best.
     pub only_wrong: bool,
+    /// In place of verdicts, what the judge could not judge.
+    pub only_failed: bool,
     /// Those that this person has labelled already are passed over.
     pub author: String,
 }
@@ -53,9 +55,12 @@ pub struct LabelRow {
     pub label: String,
     pub note: Option<String>,
     pub updated_ns: i64,
-    /// `None` when there is no verdict any more.
+    /// What was kept with it, an object as JSON.
+    pub metadata: String,
+    /// `None` when there is no verdict, or none any more.
     pub judge_label: Option<String>,
-    pub judge: Option<String>,
+    /// The outcome of now as it is kept, as JSON; only where it is asked for.
+    pub judged: Option<String>,
 }
 
 /// Trajectories that one look goes through.
@@ -128,44 +133,87 @@ impl Store {
         Ok((None, last.filter(|_| looked_at == MOST_TRAJECTORIES)))
     }
 
-    /// What people said of verdicts, the latest first.
+    /// What people said of verdicts, what was said last first.
     pub fn labels(&self, project: Option<&str>, limit: usize) -> Result<Vec<LabelRow>, StoreError> {
+        self.read_labels(project, false, i64::MAX, limit)
+    }
+
+    /// The next labels behind a number, in the order they were first given, with the outcomes they are about.
+    pub fn labels_after(
+        &self,
+        project: Option<&str>,
+        no: i64,
+        limit: usize,
+    ) -> Result<Vec<LabelRow>, StoreError> {
+        self.read_labels(project, true, no, limit)
+    }
+
+    fn read_labels(
+        &self,
+        project: Option<&str>,
+        in_order: bool,
+        bound: i64,
+        limit: usize,
+    ) -> Result<Vec<LabelRow>, StoreError> {
         let reader = self.readers.take()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let mut values = Vec::new();
-        let mut within = "";
         if let Some(name) = project {
             let Some(project) = project_number(sql, name)? else { return Ok(Vec::new()) };
             values.push(Value::Integer(project));
-            // By name of the index, not by project: what people said is little.
-            within = "+project = ? AND";
         }
-        values.push(Value::Integer(limit as i64));
-        let mut statement = sql.prepare_cached(&label_walk(within))?;
+        values.extend([Value::Integer(bound), Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX))]);
+        let mut statement = sql.prepare_cached(&label_walk(project.is_some(), in_order))?;
         let mut rows = statement.query(params_from_iter(values))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let (target, evaluator): (String, String) = (row.get(1)?, row.get(2)?);
-            let Some(about) = about(sql, &target, &evaluator)? else { continue };
+            let step: Option<i64> = row.get(9)?;
             found.push(LabelRow {
                 no: row.get(0)?,
-                evaluator,
-                author: row.get(3)?,
-                label: row.get(4)?,
-                note: row.get(5)?,
-                updated_ns: row.get(6)?,
-                ..about
+                evaluator: row.get(1)?,
+                author: row.get(2)?,
+                label: row.get(3)?,
+                note: row.get(4)?,
+                updated_ns: row.get(5)?,
+                metadata: row.get(6)?,
+                trajectory: row.get(7)?,
+                trajectory_id: row.get(8)?,
+                step: step.map(|step| u32::try_from(step).unwrap_or(u32::MAX)),
+                trace_id: u128::from_be_bytes(row.get(10)?),
+                project: row.get(11)?,
+                judge_label: row.get(12)?,
+                judged: row.get(13)?,
             });
         }
         Ok(found)
     }
 }
 
-fn label_walk(within: &str) -> String {
+/// Labels with what they are about and what the judge says of it now. A target ends in its step, if it is about one; an id
+/// may hold the sign that a step is told by, so a trajectory with the whole of it as its id comes first.
+fn label_walk(of_project: bool, in_order: bool) -> String {
+    const STEM: &str = "rtrim(a.target, '0123456789')";
+    // By name of the index, not by project: what people said is little.
+    let within = if of_project { "+a.project = ? AND" } else { "" };
+    let (line, bound, order) = match in_order {
+        true => ("o.line", "a.no > ?", "a.no"),
+        false => ("NULL", "a.updated_ns < ?", "a.updated_ns DESC, a.no DESC"),
+    };
     format!(
-        "SELECT no, target, name, author, label, explanation, updated_ns FROM annotation \
-         WHERE {within} no > 0 AND annotator = 'HUMAN' AND label IS NOT NULL AND trace IS NOT NULL \
-         AND +target >= 'trajectory:' AND +target < 'trajectory;' ORDER BY no DESC LIMIT ?"
+        "SELECT a.no, a.name, a.author, a.label, a.explanation, a.updated_ns, a.metadata, t.no, t.trajectory_id, \
+         iif(whole.no IS NULL, CAST(substr(a.target, length({STEM}) + 1) AS INTEGER), NULL), trace.trace_id, \
+         project.name, o.label, {line} \
+         FROM annotation a \
+         LEFT JOIN trajectory whole ON whole.trajectory_id = substr(a.target, 12) \
+         CROSS JOIN trajectory t ON t.trajectory_id = iif(whole.no IS NULL, substr({STEM}, 12, length({STEM}) - 12), \
+         substr(a.target, 12)) \
+         CROSS JOIN trace ON trace.no = t.trace CROSS JOIN project ON project.no = t.project \
+         LEFT JOIN outcome o ON o.trajectory = t.no AND o.evaluator = a.name AND o.step = \
+         iif(whole.no IS NULL, CAST(substr(a.target, length({STEM}) + 1) AS INTEGER), 0) \
+         WHERE {within} {bound} AND a.annotator = 'HUMAN' AND a.label IS NOT NULL AND a.trace IS NOT NULL \
+         AND +a.target >= 'trajectory:' AND +a.target < 'trajectory;' \
+         AND (whole.no IS NOT NULL OR (substr({STEM}, -1) = '#' AND {STEM} <> a.target)) \
+         ORDER BY {order} LIMIT ?"
     )
 }
 
@@ -185,13 +233,19 @@ fn first_open(
     passed: Option<&ReviewPlace>,
 ) -> Result<Option<(u32, String)>, StoreError> {
     let mut verdicts = sql.prepare_cached(
-        "SELECT step, evaluator FROM outcome WHERE trajectory = ?1 AND kind = 0 AND label IS NOT NULL \
-         AND (?2 IS NULL OR evaluator = ?2) AND (NOT ?3 OR is_wrong) ORDER BY step, evaluator",
+        "SELECT step, evaluator FROM outcome WHERE trajectory = ?1 \
+         AND (?2 IS NULL OR evaluator = ?2) AND iif(?4, kind = 2, kind = 0 AND label IS NOT NULL) \
+         AND (NOT ?3 OR is_wrong) ORDER BY step, evaluator",
     )?;
     let mut labelled = sql.prepare_cached(
         "SELECT 1 FROM annotation WHERE target = ? AND name = ? AND identifier = ? LIMIT 1",
     )?;
-    let mut rows = verdicts.query(params![trajectory, filter.evaluator, filter.only_wrong])?;
+    let mut rows = verdicts.query(params![
+        trajectory,
+        filter.evaluator,
+        filter.only_wrong && !filter.only_failed,
+        filter.only_failed
+    ])?;
     while let Some(row) = rows.next()? {
         let (step, evaluator): (u32, String) = (row.get(0)?, row.get(1)?);
         if passed.is_some_and(|place| (step, &evaluator) <= (place.step, &place.evaluator)) {
@@ -206,52 +260,6 @@ fn first_open(
         }
     }
     Ok(None)
-}
-
-/// What a target is, with the verdict that it has now.
-fn about(sql: &Connection, target: &str, evaluator: &str) -> Result<Option<LabelRow>, StoreError> {
-    let Some(id) = target.strip_prefix("trajectory:") else { return Ok(None) };
-    let mut find = sql.prepare_cached(
-        "SELECT t.no, t.trajectory_id, trace.trace_id, project.name FROM trajectory t \
-         JOIN trace ON trace.no = t.trace JOIN project ON project.no = t.project WHERE t.trajectory_id = ?",
-    )?;
-    let mut row = |id: &str, step: Option<u32>| {
-        find.query_row([id], |row| {
-            Ok(LabelRow {
-                no: 0,
-                project: row.get(3)?,
-                trace_id: u128::from_be_bytes(row.get(2)?),
-                trajectory: row.get(0)?,
-                trajectory_id: row.get(1)?,
-                step,
-                evaluator: String::new(),
-                author: String::new(),
-                label: String::new(),
-                note: None,
-                updated_ns: 0,
-                judge_label: None,
-                judge: None,
-            })
-        })
-        .optional()
-    };
-    let of_step = id.rsplit_once('#').and_then(|(id, step)| Some((id, step.parse().ok()?)));
-    // An id may hold the sign that a step is told by.
-    let found = match (row(id, None)?, of_step) {
-        (None, Some((id, step))) => row(id, Some(step))?,
-        (found, _) => found,
-    };
-    let Some(mut found) = found else { return Ok(None) };
-    let verdict: Option<(Option<String>, Option<String>)> = sql
-        .prepare_cached(
-            "SELECT label, json_extract(line, '$.judge') FROM outcome WHERE trajectory = ? AND evaluator = ? AND step = ?",
-        )?
-        .query_row(params![found.trajectory, evaluator, found.step.unwrap_or(0)], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()?;
-    (found.judge_label, found.judge) = verdict.unwrap_or_default();
-    Ok(Some(found))
 }
 
 #[cfg(test)]
@@ -284,13 +292,20 @@ mod tests {
                 run: String::new(),
                 line: r#"{"judge":"rules"}"#.to_owned(),
             };
+            let unsure = |step: u32| OutcomeRecord {
+                evaluator: "hard".to_owned(),
+                kind: RecordedKind::Failed,
+                label: None,
+                score: None,
+                ..outcome(step)
+            };
             let record = TrajectoryRecord {
                 trajectory_id: id.to_owned(),
                 trace_id,
                 start_ns: number as i64,
                 end_ns: 10,
                 steps: 2,
-                outcomes: vec![outcome(1), outcome(2)],
+                outcomes: vec![outcome(1), outcome(2), unsure(2)],
                 ..TrajectoryRecord::default()
             };
             let story = store.trace(trace_id).unwrap().unwrap().story;
@@ -301,6 +316,9 @@ mod tests {
     }
 
     fn label(store: &Store, target: &str, trace: u128, author: &str, label: &str) {
+        // Each a moment later than the one before.
+        static MOMENT: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(5);
+        let now = MOMENT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let new = NewAnnotation {
             target: target.to_owned(),
             trace_id: Some(trace),
@@ -312,7 +330,7 @@ mod tests {
             author: author.to_owned(),
             ..NewAnnotation::default()
         };
-        store.annotate(vec![new], 5).unwrap().wait().unwrap();
+        store.annotate(vec![new], now).unwrap().wait().unwrap();
     }
 
     #[test]
@@ -334,6 +352,9 @@ mod tests {
         };
         assert_eq!(walk(&filter(false)), own(&[("b#1", 1), ("b#1", 2), ("a", 1), ("a", 2)]));
         assert_eq!(walk(&filter(true)), own(&[("b#1", 2), ("a", 2)]));
+        let failed = ReviewFilter { only_failed: true, ..filter(true) };
+        assert_eq!(walk(&failed), own(&[("b#1", 2), ("a", 2)]));
+        assert_eq!(walk(&ReviewFilter { evaluator: Some("fit".to_owned()), ..failed }), own(&[]));
         label(&store, "trajectory:b#1#2", 2, "ann", "good");
         label(&store, "trajectory:a#2", 1, "bob", "good");
         assert_eq!(walk(&filter(true)), own(&[("a", 2)]));
@@ -348,7 +369,11 @@ mod tests {
         label(&store, "trajectory:a#1", 1, "bob", "good");
         label(&store, "trajectory:a#7", 1, "bob", "good");
         label(&store, "span:0000000000000001", 1, "bob", "good");
-        let rows = store.labels(Some("shop"), 10).unwrap();
+        let mut rows = store.labels_after(Some("shop"), 0, 10).unwrap();
+        assert_eq!(store.labels_after(None, rows[1].no, 10).unwrap(), rows[2..]);
+        rows.reverse();
+        let latest = store.labels(Some("shop"), 10).unwrap();
+        assert!(latest.iter().map(|row| row.no).eq(rows.iter().map(|row| row.no)), "{latest:?}");
         let shown: Vec<_> = rows
             .iter()
             .map(|row| {
@@ -361,9 +386,14 @@ mod tests {
             ("b#1", Some(2), "ann", Some("bad")),
         ];
         assert_eq!(shown, wanted);
-        assert_eq!(rows[2].judge.as_deref(), Some("rules"));
+        assert_eq!(rows[2].judged.as_deref(), Some(r#"{"judge":"rules"}"#));
+        assert_eq!((rows[0].judged.as_deref(), rows[0].metadata.as_str()), (None, "{}"));
         assert_eq!(store.labels(Some("nobody"), 10).unwrap(), []);
         assert_eq!(store.labels(None, 1).unwrap().len(), 1);
+        // What is said again is the latest.
+        label(&store, "trajectory:b#1#2", 2, "ann", "bad");
+        let again = store.labels(None, 1).unwrap();
+        assert_eq!((again[0].trajectory_id.as_str(), again[0].label.as_str()), ("b#1", "bad"));
     }
 
     #[test]
@@ -373,8 +403,9 @@ mod tests {
         assert_plan(&sql, &trajectory_walk("trajectory_by_start", ""), "trajectory_by_start (start_ns<?)");
         let walk = trajectory_walk("trajectory_by_project", "project = ? AND");
         assert_plan(&sql, &walk, "trajectory_by_project (project=? AND start_ns<?)");
-        for within in ["", "+project = ? AND"] {
-            assert_plan(&sql, &label_walk(within), "annotation_of_people");
+        for of_project in [false, true] {
+            assert_plan(&sql, &label_walk(of_project, false), "annotation_of_people (updated_ns<?)");
+            assert_plan(&sql, &label_walk(of_project, true), "INTEGER PRIMARY KEY (rowid>?)");
         }
     }
 }

@@ -100,6 +100,7 @@ fn judge(
     folder.record.state = state;
     folder.record.ended = Some(seconds(jiff::Timestamp::now()));
     folder.record.stopped_because = why(&end);
+    folder.record.gates = settings.gates.iter().map(ToString::to_string).collect();
     folder.save()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = Summary::of(&mut reader)?;
@@ -170,6 +171,7 @@ fn begin_run(
         endpoint: settings.judge.as_ref().map(|judge| judge.client.shown_url().to_owned()),
         evaluators: settings.evaluators.iter().map(Evaluator::record).collect(),
         priced: settings.judge.as_ref().is_none_or(|judge| judge.price.is_some()),
+        gates: Vec::new(),
         gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
     })?;
     Ok((folder, true))

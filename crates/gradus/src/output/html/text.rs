@@ -13,7 +13,7 @@ const MAX_LINE: usize = 200;
 const MAX_DEPTH: usize = 24;
 
 /// A text that may have been cut.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Block {
     pub(crate) text: String,
     /// What of it is not shown.

@@ -157,7 +157,8 @@ pub(super) async fn add(
     let written = blocking(&server, move |server| {
         let items = input.items.into_iter().map(|item| item.resolve(server, &caller));
         let items: Vec<NewAnnotation> = items.collect::<Result<_, _>>()?;
-        Ok(server.annotate(items)?)
+        check_names(server, &caller, &items)?;
+        Ok(server.annotate(items, &caller)?)
     })
     .await?;
     Ok(Json(AnnotationIds { ids: written.done().await? }))
@@ -180,7 +181,12 @@ impl AnnotationInput {
         let trace_id = trace_of(server, &self.target)?
             .ok_or_else(|| ApiError::missing(format!("{:?} is not there", self.target)))?;
         let author = self.author.unwrap_or_else(|| caller.name.clone());
-        let own = if annotator == "HUMAN" { author.clone() } else { String::new() };
+        // With keys, nobody takes the place of what another said by giving his name.
+        let own = match (annotator, caller.name.is_empty()) {
+            ("HUMAN", true) => author.clone(),
+            ("HUMAN", false) => caller.name.clone(),
+            _ => String::new(),
+        };
         Ok(NewAnnotation {
             target: self.target,
             trace_id: Some(trace_id.0),
@@ -193,6 +199,23 @@ impl AnnotationInput {
             metadata: serde_json::Value::Object(self.metadata.unwrap_or_default()).to_string(),
             author,
         })
+    }
+}
+
+/// What somebody says under the name of another's key would take the place of what he says himself.
+fn check_names(server: &Server, caller: &Caller, new: &[NewAnnotation]) -> Result<(), ApiError> {
+    let is_other = |one: &&NewAnnotation| !one.identifier.is_empty() && one.identifier != caller.name;
+    if caller.name.is_empty() || !new.iter().any(|one| is_other(&one)) {
+        return Ok(());
+    }
+    let keys = server.store.keys()?;
+    let is_of_a_key = |one: &&NewAnnotation| keys.iter().any(|key| key.name == one.identifier);
+    match new.iter().filter(is_other).find(is_of_a_key) {
+        Some(one) => Err(ApiError::new(
+            axum::http::StatusCode::FORBIDDEN,
+            format!("identifier {:?}: this is the name of another key", one.identifier),
+        )),
+        None => Ok(()),
     }
 }
 

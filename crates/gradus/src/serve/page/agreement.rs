@@ -1,28 +1,25 @@
 //! How far people agree with the judge, dimension by dimension, and every label for whoever wants to look closer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue};
-use axum::response::{IntoResponse, Response};
-use gradus_eval::agreement::{Pair, agreement};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gradus_eval::agreement::{OneSided, Pair, agreement};
 use gradus_store::LabelRow;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::address::Address;
 use super::answer::{self, PageError};
 use super::verdict::place;
-use super::words::{labels, second, title};
+use super::words::{about_step, labels, second, title};
 use super::{Choosable, Frame, choosable};
-use crate::output::csv::harmless;
 use crate::output::html::charts::{Chart, IntervalBar, interval_bars};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
-use crate::serve::api::{ApiError, Params, blocking, show_time};
+use crate::serve::api::{ApiError, Params};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
 
@@ -32,12 +29,15 @@ pub(super) const FEW: usize = 2_000;
 const MOST: usize = 20_000;
 /// Disagreements that are listed.
 const MOST_LISTED: usize = 50;
+/// Labels that no rubric knows and that have a row of their own: anybody can send any.
+const MOST_UNKNOWN: usize = 8;
+/// Where the others stand.
+const OTHER: &str = "other";
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Choice {
     project: Option<String>,
-    format: Option<String>,
 }
 
 /// A dimension as people and the judge see it.
@@ -49,6 +49,7 @@ pub(super) struct Dimension {
     pub(super) note: &'static str,
     pub(super) agreed: String,
     pub(super) share: String,
+    pub(super) share_interval: String,
     pub(super) people: String,
     /// The judge's labels down, people's across.
     pub(super) labels: Vec<String>,
@@ -82,38 +83,34 @@ struct Page {
     review: String,
 }
 
-/// The latest labels.
-pub(super) fn rows(server: &Server, project: Option<&str>, most: usize) -> Result<Vec<LabelRow>, ApiError> {
-    Ok(server.store.labels(project, most)?)
-}
-
 pub(super) async fn page(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
     Params(choice): Params<Choice>,
 ) -> Result<Response, PageError> {
     let project = choice.project.filter(|name| !name.is_empty());
-    let wanted = project.clone();
-    let (rows, projects) = blocking(&server, move |server| {
-        Ok((rows(server, wanted.as_deref(), MOST)?, server.store.project_names()?))
-    })
-    .await?;
+    answer::of(&server, move |server| made(server, project.as_deref(), &headers)).await
+}
+
+fn made(server: &Server, project: Option<&str>, headers: &HeaderMap) -> Result<Page, ApiError> {
+    let mut rows = server.store.labels(project, MOST + 1)?;
+    let is_cut = rows.len() > MOST;
+    rows.truncate(MOST);
     let settings = server.reloadable();
     let dimensions = dimensions(&settings, &rows);
-    let export = Address::of("/labels").with("project", project.as_deref());
-    let page = Page {
-        frame: Frame::of("/review", project.as_deref(), &headers),
-        projects: choosable(projects, project.as_deref()),
+    let export = Address::of("/labels").with("project", project);
+    Ok(Page {
+        frame: Frame::of("/review", project, headers),
+        projects: choosable(server.store.project_names()?, project),
         chart: chart(&dimensions),
         dimensions,
         disagreements: disagreements(&settings, &rows),
         count: count(rows.len() as u64),
-        is_cut: rows.len() == MOST,
+        is_cut,
         jsonl: export.but("format", Some("jsonl")).to_string(),
         csv: export.but("format", Some("csv")).to_string(),
-        review: Address::of("/review").with("project", project.as_deref()).to_string(),
-    };
-    Ok(answer::page(&page))
+        review: Address::of("/review").with("project", project).to_string(),
+    })
 }
 
 pub(super) fn dimensions(settings: &Reloadable, rows: &[LabelRow]) -> Vec<Dimension> {
@@ -126,7 +123,6 @@ pub(super) fn dimensions(settings: &Reloadable, rows: &[LabelRow]) -> Vec<Dimens
 
 impl Dimension {
     fn of(settings: &Reloadable, evaluator: &str, rows: &[&LabelRow]) -> Dimension {
-        let judge = |row: &LabelRow| row.judge_label.clone().unwrap_or_default();
         let pairs: Vec<Pair<'_>> = rows
             .iter()
             .filter_map(|row| {
@@ -135,36 +131,66 @@ impl Dimension {
             })
             .collect();
         let known = agreement(&pairs);
-        let mut order: Vec<String> =
-            labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
-        let given: BTreeSet<String> = rows
-            .iter()
-            .flat_map(|row| [judge(row), row.label.clone()])
-            .filter(|one| !order.contains(one))
-            .collect();
-        order.extend(given);
-        let cell = |judged: &String, said: &String| {
-            count(rows.iter().filter(|row| judge(row) == *judged && row.label == *said).count() as u64)
-        };
-        let table = order
-            .iter()
-            .map(|judged| (text::line(judged), order.iter().map(|said| cell(judged, said)).collect()))
-            .collect();
         let people: BTreeSet<&str> = rows.iter().map(|row| row.author.as_str()).collect();
+        let own: Vec<String> = labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
+        let (labels, table) = table(own, &pairs);
         Dimension {
             title: title(settings, evaluator),
             kappa: known.kappa.map(number::score),
             interval: known.interval.map(number::scores),
-            note: if known.kappa.is_none() { "only one label was given so far" } else { "" },
+            note: match known.one_sided {
+                Some(OneSided::Judge) => {
+                    "the judge gave one label only: review all verdicts, not only the wrong ones"
+                }
+                Some(OneSided::People) => "people gave one label only so far",
+                Some(OneSided::Both) => "only one label was given so far",
+                None => "",
+            },
             agreed: format!("{} of {}", count(known.agreed), count(known.count)),
-            share: number::percent(known.agreed as f64 / (known.count.max(1)) as f64),
+            share: known.share.map(number::percent).unwrap_or_default(),
+            share_interval: known.share_interval.map(number::percents).unwrap_or_default(),
             people: number::counted(people.len() as u64, "person", "people"),
-            labels: order.iter().map(|label| text::line(label)).collect(),
+            labels,
             table,
             value: known.kappa,
             bounds: known.interval,
         }
     }
+}
+
+/// How often which label of the judge met which of people: the rubric's own labels, the most frequent of the others, and
+/// the rest together.
+fn table(mut order: Vec<String>, pairs: &[Pair<'_>]) -> (Vec<String>, Vec<(String, Vec<String>)>) {
+    let mut cells: HashMap<(&str, &str), u64> = HashMap::new();
+    let mut unknown: BTreeMap<&str, u64> = BTreeMap::new();
+    for pair in pairs {
+        *cells.entry((pair.judge, pair.person)).or_default() += 1;
+        for label in [pair.judge, pair.person] {
+            *unknown.entry(label).or_default() += 1;
+        }
+    }
+    for label in &order {
+        unknown.remove(label.as_str());
+    }
+    let mut unknown: Vec<(&str, u64)> = unknown.into_iter().collect();
+    unknown.sort_by_key(|(_, uses)| std::cmp::Reverse(*uses));
+    let has_rest = unknown.len() > MOST_UNKNOWN;
+    unknown.truncate(MOST_UNKNOWN);
+    unknown.sort_unstable();
+    order.extend(unknown.into_iter().map(|(label, _)| label.to_owned()));
+    let rows = order.len() + usize::from(has_rest);
+    let mut sums = vec![vec![0_u64; rows]; rows];
+    let places: HashMap<&str, usize> =
+        order.iter().enumerate().map(|(at, label)| (label.as_str(), at)).collect();
+    for ((judge, person), count) in cells {
+        let [down, across] = [judge, person].map(|label| places.get(label).copied().unwrap_or(order.len()));
+        sums[down][across] += count;
+    }
+    let mut shown: Vec<String> = order.iter().map(|label| text::line(label)).collect();
+    shown.extend(has_rest.then(|| OTHER.to_owned()));
+    let line = |(label, sums): (&String, Vec<u64>)| (label.clone(), sums.into_iter().map(count).collect());
+    let table = shown.iter().zip(sums).map(line).collect();
+    (shown, table)
 }
 
 fn chart(dimensions: &[Dimension]) -> Chart {
@@ -192,10 +218,7 @@ fn disagreements(settings: &Reloadable, rows: &[LabelRow]) -> Vec<Disagreement> 
             .with("trajectory", Some(&row.trajectory_id))
             .at(place(row.step))
             .to_string(),
-        what: match row.step {
-            Some(step) => format!("{}, step {step}", title(settings, &row.evaluator)),
-            None => title(settings, &row.evaluator),
-        },
+        what: about_step(settings, &row.evaluator, row.step),
         judge: text::line(row.judge_label.as_deref().unwrap_or_default()),
         person: text::line(&row.label),
         author: text::line(&row.author),
@@ -205,81 +228,32 @@ fn disagreements(settings: &Reloadable, rows: &[LabelRow]) -> Vec<Disagreement> 
     rows.iter().filter(differs).take(MOST_LISTED).map(shown).collect()
 }
 
-/// Every label with what the judge says, for other programs.
-pub(super) async fn export(
-    State(server): State<Arc<Server>>,
-    Params(choice): Params<Choice>,
-) -> Result<Response, PageError> {
-    let project = choice.project.filter(|name| !name.is_empty());
-    let is_csv = match choice.format.as_deref() {
-        None | Some("jsonl") => false,
-        Some("csv") => true,
-        Some(other) => return Err(ApiError::bad(format!("format={other}: jsonl or csv")).into()),
-    };
-    let rows = blocking(&server, move |server| rows(server, project.as_deref(), MOST)).await?;
-    let (kind, name, body) = if is_csv {
-        ("text/csv; charset=utf-8", "labels.csv", csv(&rows))
-    } else {
-        ("application/x-ndjson", "labels.jsonl", jsonl(&rows).into_bytes())
-    };
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
-    ];
-    let mut response = (headers, body).into_response();
-    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={name}")) {
-        response.headers_mut().insert(CONTENT_DISPOSITION, value);
-    }
-    Ok(response)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn jsonl(rows: &[LabelRow]) -> String {
-    let mut out = String::new();
-    for row in rows {
-        let line = json!({
-            "project": row.project, "trace_id": format!("{:032x}", row.trace_id),
-            "trajectory_id": row.trajectory_id, "step_index": row.step, "evaluator": row.evaluator,
-            "judge": row.judge, "judge_label": row.judge_label, "label": row.label, "author": row.author,
-            "note": row.note, "at": show_time(row.updated_ns),
-        });
-        out.push_str(&line.to_string());
-        out.push('\n');
+    #[test]
+    fn labels_that_anybody_may_send_do_not_make_the_table_grow() {
+        let own = || vec!["good".to_owned(), "bad".to_owned()];
+        let names: Vec<String> = (0..20_000).map(|at| format!("label {at}")).collect();
+        let mut pairs: Vec<Pair<'_>> =
+            names.iter().map(|name| Pair { judge: "bad", person: name, trajectory: 1 }).collect();
+        pairs.extend([Pair { judge: "bad", person: "worse", trajectory: 2 }; 3]);
+        pairs.push(Pair { judge: "good", person: "good", trajectory: 3 });
+        let (labels, table) = table(own(), &pairs);
+        assert_eq!(labels.len(), 2 + MOST_UNKNOWN + 1);
+        assert!(labels[..2] == own() && labels.contains(&"worse".to_owned()) && labels[10] == OTHER);
+        assert_eq!(
+            table[0],
+            ("good".to_owned(), {
+                let mut row = vec!["0".to_owned(); 11];
+                row[0] = "1".to_owned();
+                row
+            })
+        );
+        let worse = labels.iter().position(|label| label == "worse").unwrap();
+        assert_eq!((table[1].1[worse].as_str(), table[1].1[10].as_str()), ("3", "19,993"));
+        let (labels, table) = super::table(own(), &pairs[20_000..]);
+        assert_eq!((labels.len(), table.len()), (3, 3));
     }
-    out
-}
-
-fn csv(rows: &[LabelRow]) -> Vec<u8> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let head = [
-        "project",
-        "trace_id",
-        "trajectory_id",
-        "step_index",
-        "evaluator",
-        "judge",
-        "judge_label",
-        "label",
-        "author",
-        "note",
-        "at",
-    ];
-    // Writing to memory cannot fail.
-    let _ = writer.write_record(head);
-    for row in rows {
-        let text = |text: &Option<String>| harmless(text.as_deref().unwrap_or_default());
-        let _ = writer.write_record([
-            harmless(&row.project),
-            format!("{:032x}", row.trace_id),
-            harmless(&row.trajectory_id),
-            row.step.map(|step| step.to_string()).unwrap_or_default(),
-            harmless(&row.evaluator),
-            text(&row.judge),
-            text(&row.judge_label),
-            harmless(&row.label),
-            harmless(&row.author),
-            text(&row.note),
-            show_time(row.updated_ns),
-        ]);
-    }
-    writer.into_inner().unwrap_or_default()
 }

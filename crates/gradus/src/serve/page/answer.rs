@@ -1,15 +1,19 @@
 //! Pages as answers: their headers, and what is shown when something is not there or not allowed.
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERER, REFERRER_POLICY,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::Frame;
+use super::address::own_path;
 use super::sign_in::SignIn;
-use crate::serve::api::ApiError;
+use crate::serve::api::{ApiError, blocking};
+use crate::serve::state::Server;
 
 /// Scripts, styles and pictures are files of this server; nothing stands in the page itself, and forms go nowhere else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -17,6 +21,14 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 pub(super) fn page(page: &impl Template) -> Response {
     with_status(StatusCode::OK, page)
+}
+
+/// A page that is made where it may take its time: what it shows is looked up, summed and written out there.
+pub(super) async fn of<P: Template>(
+    server: &Arc<Server>,
+    make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
+) -> Result<Response, PageError> {
+    Ok(blocking(server, move |server| Ok(page(&make(server)?))).await?)
 }
 
 /// A page that is there already.
@@ -106,19 +118,54 @@ impl IntoResponse for PageError {
 pub(in crate::serve) fn refused(
     status: StatusCode,
     message: &str,
+    method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Response {
     if status == StatusCode::UNAUTHORIZED {
-        let here = uri.path_and_query().map_or("/", |path| path.as_str());
-        // A key that is not known any more is told apart from none.
-        let has_key = super::cookie_key(headers).is_some();
-        return with_status(status, &SignIn::new(here, has_key.then(|| message.to_owned())));
+        // A session that is not known any more is told apart from none.
+        let was_in = super::session(headers).is_some();
+        let next = next(method, uri, headers);
+        return with_status(status, &SignIn::new(&next, was_in.then(|| message.to_owned())));
     }
     PageError::new(status, message).into_response()
+}
+
+/// Where somebody wants to go who has to sign in first. What was sent is not sent again, so whoever sent something goes back
+/// to where it was written.
+fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
+    let path = |uri: &Uri| uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return path(uri);
+    }
+    let from = headers.get(REFERER).and_then(|from| from.to_str().ok()?.parse::<Uri>().ok());
+    let from = from.map(|from| path(&from)).unwrap_or_default();
+    own_path(Some(&from)).unwrap_or("/").to_owned()
 }
 
 /// The answer to a person who asks for what is not there.
 pub(in crate::serve) fn missing() -> Response {
     PageError::missing("There is no page at this address.").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_sent_something_goes_back_to_where_it_was_written() {
+        let next = |method: Method, path: &'static str, from: &'static str| {
+            let mut headers = HeaderMap::new();
+            if !from.is_empty() {
+                headers.insert(REFERER, HeaderValue::from_static(from));
+            }
+            super::next(&method, &Uri::from_static(path), &headers)
+        };
+        assert_eq!(next(Method::GET, "/traces?q=x", "http://localhost/review"), "/traces?q=x");
+        let review = "http://localhost:4318/review?project=shop";
+        assert_eq!(next(Method::POST, "/labels", review), "/review?project=shop");
+        for from in ["", "nonsense", "http://localhost:4318//evil.example"] {
+            assert_eq!(next(Method::POST, "/labels", from), "/", "{from}");
+        }
+    }
 }

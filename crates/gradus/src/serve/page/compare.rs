@@ -1,48 +1,34 @@
 //! Two runs side by side: what differs, how sure that is, and which verdicts changed sides.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::comparison::{Difference, ScorePair, paired, unpaired};
+use gradus_eval::comparison::{Difference, paired, unpaired};
 use gradus_eval::interval::Cluster;
 use gradus_eval::report::RunReader;
 use serde::Deserialize;
 
 use super::Frame;
-use super::address::Address;
 use super::answer::{self, PageError};
-use super::runs::{failed, open};
-use super::verdict::place;
-use super::words::title;
+use super::flips::{self, Change, Changes, What};
+use super::pairing::{Pairing, Run, Unit, Words};
+use super::runs::{self, failed, open};
+use super::words::{about_step, title};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
-use crate::serve::api::{ApiError, Params, blocking};
+use crate::serve::api::{ApiError, Params};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
-
-/// Verdicts that changed sides and are listed, each way.
-const MOST_FLIPS: usize = 50;
-/// Trajectories of a run that are compared; those behind are left out, with a word.
-const MOST_TRAJECTORIES: usize = 50_000;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Choice {
     a: String,
     b: String,
-}
-
-/// What a run said of a trajectory.
-struct Judged {
-    id: String,
-    query: String,
-    trace: Option<String>,
-    /// By evaluator and step.
-    verdicts: BTreeMap<(String, Option<u32>), (f64, String)>,
 }
 
 #[derive(Template)]
@@ -52,11 +38,9 @@ struct Page {
     a: Side,
     b: Side,
     how: &'static str,
-    common: String,
     rows: Vec<Row>,
-    worse: Vec<Flip>,
-    better: Vec<Flip>,
-    counts: (String, String),
+    /// None where nothing is paired: then there is no telling what changed.
+    flips: Option<[Flips; 2]>,
     is_cut: bool,
 }
 
@@ -65,6 +49,7 @@ struct Side {
     href: String,
     judge: String,
     trajectories: String,
+    compared: String,
 }
 
 struct Row {
@@ -76,6 +61,16 @@ struct Row {
     class: &'static str,
     word: String,
     count: String,
+    /// How often each run could not judge.
+    failed: (String, String),
+}
+
+struct Flips {
+    id: &'static str,
+    title: &'static str,
+    count: String,
+    is_cut: bool,
+    all: Vec<Flip>,
 }
 
 struct Flip {
@@ -84,6 +79,8 @@ struct Flip {
     query: String,
     before: String,
     after: String,
+    /// The trajectory of A, where it is another one.
+    before_href: Option<String>,
 }
 
 pub(super) async fn page(
@@ -93,8 +90,7 @@ pub(super) async fn page(
 ) -> Result<Response, PageError> {
     let _turn = server.openings.acquire().await;
     let frame = Frame::of("/runs", None, &headers);
-    let page = blocking(&server, move |server| made(server, &choice, frame)).await?;
-    Ok(answer::page(&page))
+    answer::of(&server, move |server| made(server, &choice, frame)).await
 }
 
 fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError> {
@@ -102,151 +98,176 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
         return Err(ApiError::bad("Choose two runs to compare, A and B."));
     }
     let (mut first, mut second) = (open(server, &choice.a)?, open(server, &choice.b)?);
-    let (before, after) = (read(&mut first)?, read(&mut second)?);
+    let mut words = Words::default();
+    let before = Run::read(&mut first, &mut words).map_err(failed)?;
+    let after = Run::read(&mut second, &mut words).map_err(failed)?;
+    let pairing = Pairing::of(&before.judged, &after.judged);
     let settings = server.reloadable();
-    let pairing = Pairing::of(&before, &after);
-    let mut flips = Vec::new();
-    if pairing.is_by_id {
-        flips = changed(&before, &after, &pairing);
-    }
-    let is_worse = |flip: &&Changed<'_>| flip.after < flip.before;
-    let shown = |flips: Vec<&Changed<'_>>| -> Result<Vec<Flip>, ApiError> {
-        flips.into_iter().take(MOST_FLIPS).map(|flip| flip.shown(server, &settings)).collect()
+    let compared = Compared {
+        scales: scales([&first, &second]),
+        settings: &settings,
+        words: &words,
+        before: &before,
+        after: &after,
+        pairing: &pairing,
     };
-    let worse: Vec<_> = flips.iter().filter(is_worse).collect();
-    let better: Vec<_> = flips.iter().filter(|flip| !is_worse(flip)).collect();
-    let side = |reader: &RunReader, all: &[Judged]| Side {
+    let side = |reader: &RunReader, run: &Run, compared: usize| Side {
         id: text::line(&reader.record.run_id),
         href: format!("/runs/{}", reader.record.run_id),
         judge: text::line(&reader.record.judge),
-        trajectories: count(all.len() as u64),
+        trajectories: count(run.judged.len() as u64),
+        compared: count(if pairing.units.is_empty() { run.judged.len() } else { compared } as u64),
+    };
+    let flips = match pairing.units.is_empty() {
+        true => None,
+        false => {
+            let (worse, better) = flips::find(&before.judged, &after.judged, &pairing);
+            Some([
+                compared.flips(server, "worse", "Worse in B than in A", &worse)?,
+                compared.flips(server, "better", "Better in B than in A", &better)?,
+            ])
+        }
     };
     Ok(Page {
         frame,
-        a: side(&first, &before),
-        b: side(&second, &after),
-        how: match (pairing.is_by_id, pairing.pairs.is_empty()) {
-            (true, _) => "Paired: both runs judged the same trajectories.",
-            (false, false) => "Paired by task: both runs have trajectories with the same requests.",
-            (false, true) => "Not paired: the runs have no trajectory and no request in common.",
-        },
-        common: count(pairing.pairs.len() as u64),
-        rows: rows(&settings, &before, &after, &pairing),
-        counts: (count(worse.len() as u64), count(better.len() as u64)),
-        worse: shown(worse)?,
-        better: shown(better)?,
-        is_cut: before.len().max(after.len()) == MOST_TRAJECTORIES,
+        a: side(&first, &before, pairing.covered.0),
+        b: side(&second, &after, pairing.covered.1),
+        how: how(&pairing),
+        rows: before.evaluators().union(&after.evaluators()).map(|one| compared.row(*one)).collect(),
+        flips,
+        is_cut: before.is_cut || after.is_cut,
     })
 }
 
-fn read(reader: &mut RunReader) -> Result<Vec<Judged>, ApiError> {
-    let mut all = Vec::new();
-    reader
-        .visit(|trajectory, outcomes| {
-            if all.len() < MOST_TRAJECTORIES {
-                let verdicts = outcomes.iter().filter_map(|line| {
-                    let key = (line.evaluator.to_string(), line.step_index);
-                    Some((key, (line.score?, line.label.clone()?)))
-                });
-                all.push(Judged {
-                    id: trajectory.trajectory_id.clone(),
-                    query: trajectory.query.as_deref().map(text::line).unwrap_or_default(),
-                    trace: trajectory.trace_ids.first().cloned(),
-                    verdicts: verdicts.collect(),
-                });
-            }
-            Ok::<(), gradus_eval::run::RunFileError>(())
-        })
-        .map_err(failed)?;
-    Ok(all)
-}
-
-/// Which trajectories of the two runs belong together.
-struct Pairing {
-    pairs: Vec<(usize, usize)>,
-    is_by_id: bool,
-}
-
-impl Pairing {
-    fn of(before: &[Judged], after: &[Judged]) -> Pairing {
-        let by_id: HashMap<&str, usize> =
-            before.iter().enumerate().map(|(at, one)| (one.id.as_str(), at)).collect();
-        let pairs: Vec<(usize, usize)> = after
-            .iter()
-            .enumerate()
-            .filter_map(|(at, one)| Some((*by_id.get(one.id.as_str())?, at)))
-            .collect();
-        if !pairs.is_empty() {
-            return Pairing { pairs, is_by_id: true };
+fn how(pairing: &Pairing) -> &'static str {
+    let is_same = |unit: &Unit| matches!(unit, Unit::Same(..));
+    let (same, units) = (pairing.units.iter().filter(|unit| is_same(unit)).count(), pairing.units.len());
+    match (units, same) {
+        (0, _) if pairing.is_too_few => {
+            "Not paired: too few trajectories and requests are in both runs to stand for them. The means of all are compared."
         }
-        // The same request, once in each run: what was asked twice cannot be told apart.
-        let (old, new) = (once(before), once(after));
-        let pairs = new.iter().filter_map(|(query, at)| Some((*old.get(query)?, *at))).collect();
-        Pairing { pairs, is_by_id: false }
+        (0, _) => {
+            "Not paired: the runs have no trajectory and no request in common. The means of all are compared."
+        }
+        (_, 0) => {
+            "Paired by task: trajectories with the same request are compared, several trials by their mean."
+        }
+        _ if same == units => "Paired: both runs judged the same trajectories.",
+        _ => "Paired: the same trajectories, and others by task, where they have the same request.",
     }
 }
 
-fn once(all: &[Judged]) -> BTreeMap<&str, usize> {
-    let mut seen: BTreeMap<&str, Option<usize>> = BTreeMap::new();
-    for (at, one) in all.iter().enumerate().filter(|(_, one)| !one.query.is_empty()) {
-        seen.entry(&one.query).and_modify(|known| *known = None).or_insert(Some(at));
+/// The worst and the best score that each evaluator can give.
+fn scales(runs: [&RunReader; 2]) -> HashMap<String, (f64, f64)> {
+    let mut scales: HashMap<String, (f64, f64)> = HashMap::new();
+    for known in runs.iter().flat_map(|run| &run.record.evaluators) {
+        for (_, score) in &known.labels {
+            let (worst, best) = scales.entry(known.name.clone()).or_insert((*score, *score));
+            (*worst, *best) = (worst.min(*score), best.max(*score));
+        }
     }
-    seen.into_iter().filter_map(|(query, at)| Some((query, at?))).collect()
+    scales
 }
 
-fn rows(settings: &Reloadable, before: &[Judged], after: &[Judged], pairing: &Pairing) -> Vec<Row> {
-    let mut names: Vec<&str> = before
-        .iter()
-        .chain(after)
-        .flat_map(|one| one.verdicts.keys().map(|(name, _)| name.as_str()))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names.into_iter().map(|name| row(settings, name, before, after, pairing)).collect()
+/// All that is known of the two runs.
+struct Compared<'c> {
+    settings: &'c Reloadable,
+    words: &'c Words,
+    before: &'c Run,
+    after: &'c Run,
+    pairing: &'c Pairing,
+    scales: HashMap<String, (f64, f64)>,
 }
 
-fn row(settings: &Reloadable, name: &str, before: &[Judged], after: &[Judged], pairing: &Pairing) -> Row {
-    let clusters = |all: &[Judged]| -> Vec<Cluster> {
-        let of = |one: &Judged| {
-            let scores: Vec<f64> = one.scores(name).map(|(_, score)| score).collect();
-            Cluster { count: scores.len() as f64, sum: scores.iter().sum() }
+impl Compared<'_> {
+    /// The scale of an evaluator, and whether it is one of shares.
+    fn scale(&self, name: &str) -> (f64, f64, bool) {
+        let (worst, best) = self.scales.get(name).copied().unwrap_or((0.0, 1.0));
+        (worst, best, worst >= 0.0 && best <= 1.0)
+    }
+
+    fn row(&self, evaluator: u32) -> Row {
+        let name = self.words.word(evaluator);
+        let (worst, best, is_share) = self.scale(name);
+        let (old, new) = (self.before.clusters(evaluator), self.after.clusters(evaluator));
+        let difference = if self.pairing.units.is_empty() {
+            unpaired(&old, &new, worst, best)
+        } else {
+            paired(&self.pairing.scores(&self.before.judged, &self.after.judged, evaluator))
         };
-        all.iter().map(of).filter(|cluster| cluster.count > 0.0).collect()
-    };
-    let mean = |clusters: &[Cluster]| {
-        let count: f64 = clusters.iter().map(|one| one.count).sum();
-        let sum: f64 = clusters.iter().map(|one| one.sum).sum();
-        (count > 0.0).then(|| sum / count)
-    };
-    let (old, new) = (clusters(before), clusters(after));
-    let mut pairs = Vec::new();
-    for (trajectory, (a, b)) in pairing.pairs.iter().enumerate() {
-        pairs.extend(before[*a].pairs_with(&after[*b], name, trajectory, pairing.is_by_id));
+        let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| score(value, is_share));
+        let signed = |value: f64| match is_share {
+            true => format!("{:+.1}", 100.0 * value),
+            false => format!("{value:+.2}"),
+        };
+        let unit = if is_share { "\u{a0}points" } else { "" };
+        let (class, word) = said(difference.as_ref());
+        let failed = |run: &Run| run.failed.get(&evaluator).map_or_else(|| "0".to_owned(), |one| count(*one));
+        Row {
+            title: title(self.settings, name),
+            before: shown(difference.map(|known| known.before).or_else(|| mean(&old))),
+            after: shown(difference.map(|known| known.after).or_else(|| mean(&new))),
+            change: difference.map(|known| format!("{}{unit}", signed(known.value))),
+            interval: difference.map(|known| {
+                format!("{}\u{a0}to\u{a0}{}", signed(known.interval.low), signed(known.interval.high))
+            }),
+            class,
+            word,
+            count: difference
+                .map(|known| {
+                    let of = if self.pairing.units.iter().any(|unit| matches!(unit, Unit::Task(..))) {
+                        number::counted(known.trajectories, "task", "tasks")
+                    } else {
+                        number::counted(known.trajectories, "trajectory", "trajectories")
+                    };
+                    format!("{} in {of}", count(known.count))
+                })
+                .unwrap_or_default(),
+            failed: (failed(self.before), failed(self.after)),
+        }
     }
-    let difference = paired(&pairs).or_else(|| unpaired(&old, &new));
-    let share = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number::percent);
-    let (class, word) = said(difference.as_ref());
-    Row {
-        title: title(settings, name),
-        before: share(mean(&old)),
-        after: share(mean(&new)),
-        change: difference.map(|known| format!("{:+.1}\u{a0}points", 100.0 * known.value)),
-        interval: difference.map(|known| {
-            let Difference { interval, .. } = known;
-            format!("{:+.1}\u{a0}to\u{a0}{:+.1}", 100.0 * interval.low, 100.0 * interval.high)
-        }),
-        class,
-        word,
-        count: difference
-            .map(|known| {
-                format!(
-                    "{} in {}",
-                    count(known.count),
-                    number::counted(known.trajectories, "trajectory", "trajectories")
-                )
-            })
-            .unwrap_or_default(),
+
+    fn flips(
+        &self,
+        server: &Server,
+        id: &'static str,
+        title: &'static str,
+        changes: &Changes,
+    ) -> Result<Flips, ApiError> {
+        let all =
+            changes.first.iter().map(|change| self.flip(server, change)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Flips { id, title, count: count(changes.count), is_cut: changes.count > all.len() as u64, all })
     }
+
+    fn flip(&self, server: &Server, change: &Change) -> Result<Flip, ApiError> {
+        let (old, new) = (&self.before.judged[change.places.0], &self.after.judged[change.places.1]);
+        let name = self.words.word(change.evaluator);
+        let is_share = self.scale(name).2;
+        let (before, after) = match change.what {
+            What::Labels(was, is) => (text::line(self.words.word(was)), text::line(self.words.word(is))),
+            What::Means(was, is) => (score(was, is_share), score(is, is_share)),
+        };
+        Ok(Flip {
+            href: runs::trajectory_address(server, &new.id, change.step)?,
+            before_href: match old.id == new.id {
+                true => None,
+                false => runs::trajectory_address(server, &old.id, change.step)?,
+            },
+            what: about_step(self.settings, name, change.step),
+            query: new.query.to_string(),
+            before,
+            after,
+        })
+    }
+}
+
+fn score(value: f64, is_share: bool) -> String {
+    if is_share { number::percent(value) } else { number::score(value) }
+}
+
+fn mean(clusters: &[Cluster]) -> Option<f64> {
+    let count: f64 = clusters.iter().map(|one| one.count).sum();
+    (count > 0.0).then(|| clusters.iter().map(|one| one.sum).sum::<f64>() / count)
 }
 
 fn said(difference: Option<&Difference>) -> (&'static str, String) {
@@ -255,130 +276,13 @@ fn said(difference: Option<&Difference>) -> (&'static str, String) {
         chance if chance < 0.001 => " (p < 0.001)".to_owned(),
         chance => format!(" (p = {chance:.3})"),
     });
+    let is_lopsided = known.chance.is_some_and(|chance| chance < 0.05);
     let chance = chance.unwrap_or_default();
     match (known.is_significant(), known.value > 0.0) {
+        // More changed one way than the other, and yet the mean may be the same.
+        (false, _) if is_lopsided => ("", format!("unclear{chance}")),
         (false, _) => ("", format!("may be chance{chance}")),
         (true, true) => ("pass", format!("better{chance}")),
         (true, false) => ("fail", format!("worse{chance}")),
-    }
-}
-
-impl Judged {
-    fn scores<'s>(&'s self, name: &'s str) -> impl Iterator<Item = (Option<u32>, f64)> + 's {
-        let of_name = self.verdicts.iter().filter(move |((known, _), _)| known == name);
-        of_name.map(|((_, step), (score, _))| (*step, *score))
-    }
-
-    /// The same questions of both; of different trajectories for one task, only their means can be compared.
-    fn pairs_with(&self, other: &Judged, name: &str, trajectory: usize, by_step: bool) -> Vec<ScorePair> {
-        if by_step {
-            let theirs: HashMap<Option<u32>, f64> = other.scores(name).collect();
-            let pair = |(step, before): (Option<u32>, f64)| {
-                Some(ScorePair { trajectory, before, after: *theirs.get(&step)? })
-            };
-            return self.scores(name).filter_map(pair).collect();
-        }
-        let mean = |one: &Judged| {
-            let scores: Vec<f64> = one.scores(name).map(|(_, score)| score).collect();
-            (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
-        };
-        mean(self)
-            .zip(mean(other))
-            .map(|(before, after)| ScorePair { trajectory, before, after })
-            .into_iter()
-            .collect()
-    }
-}
-
-/// A verdict that is another one in the other run.
-struct Changed<'j> {
-    judged: &'j Judged,
-    evaluator: &'j str,
-    step: Option<u32>,
-    before: f64,
-    after: f64,
-    labels: (&'j str, &'j str),
-}
-
-fn changed<'j>(before: &'j [Judged], after: &'j [Judged], pairing: &Pairing) -> Vec<Changed<'j>> {
-    let mut found = Vec::new();
-    for (a, b) in &pairing.pairs {
-        let (old, new) = (&before[*a], &after[*b]);
-        for ((evaluator, step), (score, label)) in &old.verdicts {
-            let Some((other, other_label)) = new.verdicts.get(&(evaluator.clone(), *step)) else { continue };
-            if score != other {
-                found.push(Changed {
-                    judged: new,
-                    evaluator,
-                    step: *step,
-                    before: *score,
-                    after: *other,
-                    labels: (label, other_label),
-                });
-            }
-        }
-    }
-    found
-}
-
-impl Changed<'_> {
-    fn shown(&self, server: &Server, settings: &Reloadable) -> Result<Flip, ApiError> {
-        let id = &self.judged.id;
-        // A run may be about traces that were never sent here.
-        let is_here = server.store.trace_of_trajectory(id)?.is_some();
-        let href = self.judged.trace.as_ref().filter(|_| is_here).map(|trace| {
-            Address::of(format!("/traces/{trace}"))
-                .with("trajectory", Some(id))
-                .at(place(self.step))
-                .to_string()
-        });
-        Ok(Flip {
-            href,
-            what: match self.step {
-                Some(step) => format!("{}, step {step}", title(settings, self.evaluator)),
-                None => title(settings, self.evaluator),
-            },
-            query: self.judged.query.clone(),
-            before: text::line(self.labels.0),
-            after: text::line(self.labels.1),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn judged(id: &str, query: &str) -> Judged {
-        Judged { id: id.to_owned(), query: query.to_owned(), trace: None, verdicts: BTreeMap::new() }
-    }
-
-    #[test]
-    fn trajectories_are_paired_by_id_else_by_a_request_that_is_there_once() {
-        let of = |before: &[(&str, &str)], after: &[(&str, &str)]| {
-            let [before, after] = [before, after]
-                .map(|all| all.iter().map(|(id, query)| judged(id, query)).collect::<Vec<_>>());
-            let pairing = Pairing::of(&before, &after);
-            (pairing.pairs, pairing.is_by_id)
-        };
-        assert_eq!(of(&[("a", "x"), ("b", "y")], &[("b", "z"), ("c", "x")]), (vec![(1, 0)], true));
-        assert_eq!(of(&[("a", "x"), ("b", "y")], &[("c", "y"), ("d", "w")]), (vec![(1, 0)], false));
-        // What was asked twice cannot be told apart, and no request is none.
-        assert_eq!(of(&[("a", "x"), ("b", "x"), ("e", "")], &[("c", "x"), ("f", "")]), (vec![], false));
-    }
-
-    #[test]
-    fn steps_are_compared_with_themselves_and_tasks_by_their_means() {
-        let mut one = judged("a", "x");
-        let mut other = judged("b", "x");
-        for (step, before, after) in [(1, 1.0, 0.0), (2, 1.0, 1.0)] {
-            one.verdicts.insert(("fit".to_owned(), Some(step)), (before, String::new()));
-            other.verdicts.insert(("fit".to_owned(), Some(step + 1)), (after, String::new()));
-        }
-        let by_step = one.pairs_with(&other, "fit", 7, true);
-        assert_eq!(by_step, [ScorePair { trajectory: 7, before: 1.0, after: 0.0 }]);
-        let by_task = one.pairs_with(&other, "fit", 7, false);
-        assert_eq!(by_task, [ScorePair { trajectory: 7, before: 1.0, after: 0.5 }]);
-        assert_eq!(one.pairs_with(&other, "none", 7, false), []);
     }
 }

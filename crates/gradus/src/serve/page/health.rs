@@ -10,13 +10,11 @@ use axum::response::Response;
 
 use super::Frame;
 use super::answer::{self, PageError};
-use super::words::{duration, second, size, whole};
+use super::words::{LiveRule, duration, second, size, whole};
 use crate::output::html::number;
 use crate::output::html::text;
 use crate::serve::api::{ApiError, blocking};
-use crate::serve::state::{Server, now_ns};
-
-const DAY_NS: i64 = 86_400_000_000_000;
+use crate::serve::state::{Server, today_ns};
 
 #[derive(Template)]
 #[template(path = "health.html")]
@@ -40,10 +38,7 @@ struct Project {
 }
 
 struct Rule {
-    name: String,
-    project: String,
-    judge: String,
-    evaluators: String,
+    rule: LiveRule,
     share: String,
     budget: String,
     spent: String,
@@ -73,7 +68,7 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
     let set_aside = store.set_aside_count()?;
     let facts = vec![
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("Runs since", duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
+        ("Up for", duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
         ("Takes spans", if is_failing { "no; see the log" } else { "yes" }.to_owned()),
         ("Store", format!("{}, {} of it free", bytes(used + free), bytes(free))),
         ("Traces still arriving or to be assembled", whole(store.due_count()?)),
@@ -81,15 +76,11 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
         ("Trajectories that wait for a model", whole(store.ungraded_count()?)),
     ];
     let settings = server.reloadable();
-    let today = now_ns().div_euclid(DAY_NS) * DAY_NS;
+    let today = today_ns();
     let mut rules = Vec::new();
     for rule in &settings.rules {
-        let titles: Vec<&str> = rule.evaluators.iter().map(|one| one.title.as_str()).collect();
         rules.push(Rule {
-            name: text::line(&rule.name),
-            project: text::line(rule.project_pattern()),
-            judge: rule.judge.as_ref().map_or_else(|| "rules".to_owned(), |judge| text::line(&judge.name())),
-            evaluators: text::line(&titles.join(", ")),
+            rule: LiveRule::of(rule),
             share: match (rule.sample >= 1.0, rule.all_errors) {
                 (true, _) => "all".to_owned(),
                 (false, true) => format!("{} and all with errors", number::percent(rule.sample)),

@@ -25,11 +25,29 @@ use crate::serve::state::Server;
 const AUTHOR_COOKIE: &str = "gradus_author";
 const MOST_NAME: usize = 100;
 
-/// Who looks: the name that was given last, else the key's.
-pub(super) fn author(headers: &HeaderMap, caller: &Caller) -> String {
-    let given = cookie(headers, AUTHOR_COOKIE)
-        .and_then(|name| percent_decode_str(name).decode_utf8().ok().map(std::borrow::Cow::into_owned));
-    given.filter(|name| !name.is_empty()).unwrap_or_else(|| caller.name.clone())
+/// Who looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Person {
+    /// Whose labels are whose: the key's name, which nobody else can give himself; without keys, the name that was given.
+    pub(super) identifier: String,
+    /// As it is shown.
+    pub(super) name: String,
+}
+
+impl Person {
+    /// Who asks, by the name that was given last.
+    pub(super) fn of(headers: &HeaderMap, caller: &Caller) -> Person {
+        let given = cookie(headers, AUTHOR_COOKIE)
+            .and_then(|name| percent_decode_str(name).decode_utf8().ok().map(std::borrow::Cow::into_owned));
+        Person::named(given.as_deref().unwrap_or_default(), caller)
+    }
+
+    fn named(given: &str, caller: &Caller) -> Person {
+        let given = given[..given.floor_char_boundary(MOST_NAME)].trim();
+        let name = if given.is_empty() { &caller.name } else { given };
+        let identifier = if caller.name.is_empty() { name } else { &caller.name };
+        Person { identifier: identifier.to_owned(), name: name.to_owned() }
+    }
 }
 
 #[derive(Deserialize)]
@@ -38,7 +56,10 @@ struct Label {
     step: Option<String>,
     evaluator: String,
     /// The label that the person gives.
+    #[serde(default)]
     label: String,
+    /// The same in his own words, where nobody knows what labels there are.
+    other: Option<String>,
     note: Option<String>,
     author: Option<String>,
     /// Where to go from here.
@@ -54,16 +75,22 @@ pub(super) async fn put(
 ) -> Result<Response, PageError> {
     let label: Label = form::read(&server, &headers, body).await?;
     let given = label.author.as_deref().map(str::trim).filter(|name| !name.is_empty());
-    let author = given.map_or_else(|| author(&headers, &caller), str::to_owned);
-    let author = author[..author.floor_char_boundary(MOST_NAME)].to_owned();
-    if author.is_empty() {
-        return Err(PageError::new(StatusCode::BAD_REQUEST, "Say who you are: a label is kept with a name."));
+    let person = given.map_or_else(|| Person::of(&headers, &caller), |name| Person::named(name, &caller));
+    let wrong = |message: &str| Err(PageError::new(StatusCode::BAD_REQUEST, message));
+    if person.name.is_empty() {
+        return wrong("Say who you are: a label is kept with a name.");
+    }
+    if server.reloadable().redaction.apply(&person.name).is_some() {
+        // It would be kept as another name, and as the same for everybody whose name is of this kind.
+        return wrong(
+            "This server does not keep names like this one (its redaction takes it out): give another.",
+        );
     }
     let back = own_path(label.back.as_deref()).unwrap_or("/").to_owned();
-    let name = author.clone();
+    let name = person.name.clone();
     let written = blocking(&server, move |server| {
-        let new = label.annotation(server, author)?;
-        Ok(server.annotate(vec![new])?)
+        let new = label.annotation(server, person)?;
+        Ok(server.annotate(vec![new], &caller)?)
     })
     .await?;
     written.done().await.map_err(ApiError::from)?;
@@ -79,7 +106,7 @@ pub(super) async fn put(
 }
 
 impl Label {
-    fn annotation(self, server: &Server, author: String) -> Result<NewAnnotation, ApiError> {
+    fn annotation(self, server: &Server, person: Person) -> Result<NewAnnotation, ApiError> {
         let step: Option<u32> = match self.step.as_deref().filter(|step| !step.is_empty()) {
             Some(step) => Some(step.parse().map_err(|_| ApiError::bad("step: this is no number"))?),
             None => None,
@@ -92,15 +119,19 @@ impl Label {
             .and_then(|line| serde_json::from_str::<gradus_eval::outcome::OutcomeLine>(&line).ok())
             .ok_or_else(missing)?;
         let known = words::labels(&server.reloadable(), &self.evaluator);
-        let given = known.iter().find(|(label, _)| *label == self.label);
-        // A rubric that is not in the settings any more still has the label that was given.
-        let score = match given {
-            Some((_, score)) => Some(*score),
-            None if verdict.label.as_ref() == Some(&self.label) => verdict.score,
-            None => {
-                return Err(ApiError::bad(format!("{:?} is no label of {}", self.label, self.evaluator)));
-            }
+        let label = match self.label.as_str() {
+            // Of an evaluator that is in no rubric and no rule any more nobody knows the labels: people write what is right.
+            "" if known.is_empty() => self.other.as_deref().unwrap_or_default().trim(),
+            given => given,
         };
+        let score = match known.iter().find(|(known, _)| known == label) {
+            Some((_, score)) => Some(*score),
+            None if verdict.label.as_deref() == Some(label) => verdict.score,
+            None if known.is_empty() && (1..=MOST_NAME).contains(&label.len()) => None,
+            None if label.is_empty() => return Err(ApiError::bad("Say what the label should be.")),
+            None => return Err(ApiError::bad(format!("{label:?} is no label of {}", self.evaluator))),
+        };
+        let label = label.to_owned();
         // What the person saw, should the verdict change.
         let metadata = json!({
             "judge": verdict.judge,
@@ -111,13 +142,33 @@ impl Label {
             target: target(&self.trajectory, step),
             trace_id: Some(trace_id.0),
             name: self.evaluator,
-            identifier: author.clone(),
+            identifier: person.identifier,
             annotator: "HUMAN".to_owned(),
-            label: Some(self.label),
+            label: Some(label),
             score,
             explanation: self.note.map(|note| note.trim().to_owned()).filter(|note| !note.is_empty()),
             metadata: metadata.to_string(),
-            author,
+            author: person.name,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_keys_nobody_speaks_in_the_name_of_another() {
+        let key = |name: &str| Caller { name: name.to_owned() };
+        let of = |given: &str, caller: &Caller| {
+            let Person { identifier, name } = Person::named(given, caller);
+            (identifier, name)
+        };
+        let own = |identifier: &str, name: &str| (identifier.to_owned(), name.to_owned());
+        assert_eq!(of("ann", &key("")), own("ann", "ann"));
+        assert_eq!(of("ann", &key("eve")), own("eve", "ann"));
+        assert_eq!(of("  ", &key("eve")), own("eve", "eve"));
+        assert_eq!(of("", &key("")), own("", ""));
+        assert_eq!(of(&"é".repeat(200), &key("")).0.len(), MOST_NAME);
     }
 }

@@ -11,15 +11,18 @@ mod amounts;
 mod answer;
 mod asset;
 mod compare;
+mod flips;
 mod fold;
 mod form;
 mod health;
 mod kept;
+mod label_export;
 mod labels;
 mod opened;
 mod over_time;
 mod overview;
 mod packed;
+mod pairing;
 mod review;
 mod rubrics;
 mod runs;
@@ -28,6 +31,7 @@ mod spans;
 mod tools;
 mod trace;
 mod traces;
+mod trials;
 mod verdict;
 mod words;
 
@@ -40,7 +44,9 @@ use axum::routing::{get, post};
 
 pub(super) use answer::{missing, refused};
 pub(super) use kept::Kept;
-pub(super) use sign_in::cookie_key;
+pub(super) use runs::Summaries;
+pub(super) use sign_in::session;
+pub(super) use trials::Trials;
 
 use super::state::Server;
 use crate::output::html::charts;
@@ -62,15 +68,14 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/traces/{trace}/spans/rows", get(spans::rows))
         .route("/traces/{trace}/spans/{span}", get(spans::one))
         .route("/traces/{trace}/spans/{span}/part", get(spans::one_part))
-        .route("/labels", post(labels::put).get(agreement::export))
+        .route("/labels", post(labels::put).get(label_export::all))
         .route("/review", get(review::page))
         .route("/agreement", get(agreement::page))
         .route("/runs", get(runs::page))
         .route("/runs/{run}", get(runs::one))
         .route("/compare", get(compare::page))
         .route("/rubrics", get(rubrics::page))
-        .route("/rubrics/try", post(rubrics::try_out))
-        .route("/rubrics/{rubric}", get(rubrics::one))
+        .route("/rubrics/{rubric}", get(rubrics::one).post(rubrics::try_out))
         .route("/alerts", get(alerts::page))
         .route("/server", get(health::page))
         .layer(axum::middleware::from_fn(packed::packed))
@@ -85,7 +90,7 @@ struct Frame {
     /// The places that there are, with the project that is looked at.
     places: Vec<Place>,
     version: &'static str,
-    /// Whether there is a key to forget.
+    /// Whether there is a session to end.
     is_signed_in: bool,
 }
 
@@ -120,7 +125,7 @@ impl Frame {
             symbols: charts::symbols(),
             places: PLACES.into_iter().map(place).collect(),
             version: env!("CARGO_PKG_VERSION"),
-            is_signed_in: cookie_key(headers).is_some(),
+            is_signed_in: session(headers).is_some(),
         }
     }
 }
@@ -166,7 +171,7 @@ pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
 
 /// Whether a path takes what people send from our pages.
 pub(super) fn is_form(path: &str) -> bool {
-    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/rubrics/try")
+    matches!(path, "/sign-in" | "/sign-out" | "/labels") || path.starts_with("/rubrics/")
 }
 
 /// What needs no key: it tells nothing.

@@ -215,9 +215,16 @@ function go(list, way) {
 
 function label(key) {
   const place = document.activeElement.closest?.("details, [data-review]") ?? document.querySelector("[data-review]");
-  // The verdict that is looked at, else the first that was found wrong in the step that is.
-  const button = place?.querySelector(`[data-key="${key}"]`) ?? here()?.querySelector(`details[open] [data-key="${key}"]`);
-  if (button) button.form.requestSubmit(button);
+  // The verdict that is looked at, else the first that was found wrong in the step that is. What this person has labelled
+  // already is done.
+  const open = (where) => `${where} form:not([data-labelled]) [data-key="${key}"]`;
+  const found = place?.querySelector(`[data-key="${key}"]`) ?? here()?.querySelector(open("details[open]"));
+  if (!found) {
+    // A verdict that is folded is shown first.
+    const folded = here()?.querySelector(open("details:not([open])"))?.closest("details");
+    if (folded) folded.open = true;
+  } else if ("choose" in found.dataset) found.focus();
+  else found.form.requestSubmit(found);
 }
 
 const KEYS = {

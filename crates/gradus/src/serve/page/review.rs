@@ -14,13 +14,14 @@ use super::address::Address;
 use super::agreement::{self, Dimension};
 use super::answer::{self, PageError};
 use super::fold::{self, Folded};
+use super::labels::Person;
 use super::opened::{self, Opened};
 use super::trace::StepView;
 use super::verdict::{Verdict, place};
 use super::words::title;
-use super::{Choosable, Frame, choosable, labels};
+use super::{Choosable, Frame, choosable};
 use crate::output::html::text;
-use crate::serve::api::{ApiError, Params, blocking};
+use crate::serve::api::{ApiError, Params};
 use crate::serve::auth::Caller;
 use crate::serve::state::Server;
 
@@ -32,19 +33,34 @@ const MOST_LISTED: usize = 40;
 pub(super) struct Choice {
     project: Option<String>,
     evaluator: Option<String>,
-    /// `all`, or what was found wrong.
-    which: Option<String>,
+    /// `all`, `wrong`, or what could not be judged: `failed`.
+    which: Which,
     after: Option<String>,
+}
+
+/// Which verdicts come. All of them, as they were given, unless something else is chosen: whoever sees only one of the
+/// judge's labels cannot tell by them how good it is.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Which {
+    #[default]
+    #[serde(alias = "")]
+    All,
+    Wrong,
+    Failed,
 }
 
 impl Choice {
     fn address(&self) -> Address {
-        let mut address = Address::of("/review");
-        let named = [("project", &self.project), ("evaluator", &self.evaluator), ("which", &self.which)];
-        for (name, value) in named {
-            address = address.with(name, value.as_deref());
-        }
-        address
+        let which = match self.which {
+            Which::All => None,
+            Which::Wrong => Some("wrong"),
+            Which::Failed => Some("failed"),
+        };
+        Address::of("/review")
+            .with("project", self.project.as_deref())
+            .with("evaluator", self.evaluator.as_deref())
+            .with("which", which)
     }
 }
 
@@ -53,20 +69,14 @@ impl Choice {
 struct Page {
     frame: Frame,
     projects: Vec<Choosable>,
-    evaluators: Vec<Evaluator>,
-    is_all: bool,
+    evaluators: Vec<Choosable>,
+    which: Which,
     item: Option<Item>,
     /// Where to look further when nothing was found so far.
     further: Option<String>,
-    author: String,
+    author: Person,
     dimensions: Vec<Dimension>,
     agreement: String,
-}
-
-struct Evaluator {
-    name: String,
-    title: String,
-    is_chosen: bool,
 }
 
 struct Item {
@@ -100,16 +110,17 @@ pub(super) async fn page(
     let choice = Choice {
         project: blank(choice.project),
         evaluator: blank(choice.evaluator),
-        which: blank(choice.which),
+        which: choice.which,
         after: blank(choice.after),
     };
-    let author = labels::author(&headers, &caller);
+    let person = Person::of(&headers, &caller);
     let frame = Frame::of("/review", choice.project.as_deref(), &headers);
-    let page = blocking(&server, move |server| made(server, &choice, frame, author)).await?;
-    Ok(answer::page(&page))
+    // The trace that it is about may be large.
+    let _turn = server.openings.acquire().await;
+    answer::of(&server, move |server| made(server, &choice, frame, person)).await
 }
 
-fn made(server: &Server, choice: &Choice, frame: Frame, author: String) -> Result<Page, ApiError> {
+fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Result<Page, ApiError> {
     let settings = server.reloadable();
     let after = match &choice.after {
         Some(text) => Some(text.parse().map_err(|()| ApiError::bad("after: this is no place in the list"))?),
@@ -118,15 +129,14 @@ fn made(server: &Server, choice: &Choice, frame: Frame, author: String) -> Resul
     let filter = ReviewFilter {
         project: choice.project.clone(),
         evaluator: choice.evaluator.clone(),
-        only_wrong: choice.which.as_deref() != Some("all"),
-        author: author.clone(),
+        only_wrong: choice.which == Which::Wrong,
+        only_failed: choice.which == Which::Failed,
+        author: author.identifier.clone(),
     };
     let (found, further) = server.store.next_verdict(&filter, after.as_ref())?;
     let item = found.map(|found| Item::of(server, choice, &found)).transpose()?.flatten();
-    let dimensions = agreement::dimensions(
-        &settings,
-        &agreement::rows(server, choice.project.as_deref(), agreement::FEW)?,
-    );
+    let dimensions =
+        agreement::dimensions(&settings, &server.store.labels(choice.project.as_deref(), agreement::FEW)?);
     let mut names: Vec<String> = settings
         .rules
         .iter()
@@ -136,7 +146,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame, author: String) -> Resul
         .collect();
     names.sort_unstable();
     names.dedup();
-    let evaluator = |name: String| Evaluator {
+    let evaluator = |name: String| Choosable {
         title: title(&settings, &name),
         is_chosen: Some(&name) == choice.evaluator.as_ref(),
         name,
@@ -145,7 +155,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame, author: String) -> Resul
         frame,
         projects: choosable(server.store.project_names()?, choice.project.as_deref()),
         evaluators: names.into_iter().map(evaluator).collect(),
-        is_all: !filter.only_wrong,
+        which: choice.which,
         item,
         further: further.map(|place| choice.address().with("after", Some(&place.to_string())).to_string()),
         author,

@@ -1,34 +1,28 @@
-//! Rubrics: what is asked, and what the answers are worth. Each can be tried on a step: the prompt is shown as a judge would
-//! get it, and, when asked to, a judge answers. Nothing of a trial is kept.
+//! Rubrics: what is asked, and what the answers are worth. Each can be tried on a step, as it is or changed: the prompt is
+//! shown as a judge would get it, and, when asked to, the judge of the project answers. Nothing of a trial is kept for good;
+//! whoever wants to keep a changed rubric loads it down as a file.
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
-use axum::response::Response;
-use gradus_core::trajectory::Trajectory;
-use gradus_eval::judge::{ModelJudge, answer_form};
-use gradus_eval::prompt::{Case, Prompt, PromptWindow, Renderer, ToolText, missing};
-use gradus_eval::rubric::{Origin, Piece, Rubric, Subject};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gradus_eval::rubric::{Origin, Rubric, Subject};
 use serde::Deserialize;
 
 use super::address::Address;
 use super::answer::{self, PageError};
+use super::trials::{Answer, Shown, Subjected, Trial, Who};
 use super::{Frame, form};
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
-use crate::output::printable;
-use crate::serve::api::{ApiError, Params, blocking};
-use crate::serve::live::{GradingRule, story_trajectories};
+use crate::serve::api::{ApiError, Params};
+use crate::serve::live::GradingRule;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
-
-/// Of a prompt; a page is not the place for a window full of text.
-const MOST_PROMPT: usize = 60_000;
-/// Without a model there is no window to fit.
-const WINDOW_TOKENS: usize = 32_000;
 
 #[derive(Template)]
 #[template(path = "rubrics.html")]
@@ -54,28 +48,19 @@ struct RubricPage {
     frame: Frame,
     rubric: Row,
     hash: String,
-    prompt: String,
+    /// The rubric's file, or what was made of it.
+    source: String,
+    is_changed: bool,
     trajectory: String,
     step: String,
     of_steps: bool,
+    /// Who would be asked.
     judge: Option<String>,
-    trial: Option<Trial>,
-    wrong: Option<String>,
-}
-
-/// What a judge would see, and what it said.
-struct Trial {
-    system: String,
-    user: String,
-    note: Option<String>,
+    /// Why nobody can be.
+    nobody: &'static str,
+    shown: Option<Shown>,
     answer: Option<Answer>,
-}
-
-struct Answer {
-    class: &'static str,
-    label: String,
-    explanation: Block,
-    cost: String,
+    wrong: Option<String>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -83,6 +68,8 @@ struct Answer {
 pub(super) struct Choice {
     trajectory: Option<String>,
     step: Option<String>,
+    /// A trial that was made.
+    trial: Option<String>,
 }
 
 pub(super) async fn page(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
@@ -130,144 +117,134 @@ pub(super) async fn one(
     Path(name): Path<String>,
     Params(choice): Params<Choice>,
 ) -> Result<Response, PageError> {
-    shown(&server, &headers, &name, choice, false).await
-}
-
-#[derive(Deserialize)]
-struct Wanted {
-    rubric: String,
-    trajectory: Option<String>,
-    step: Option<String>,
-}
-
-/// Asks a judge, which may cost money.
-pub(super) async fn try_out(
-    State(server): State<Arc<Server>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, PageError> {
-    let wanted: Wanted = form::read(&server, &headers, body).await?;
-    let choice = Choice { trajectory: wanted.trajectory, step: wanted.step };
-    shown(&server, &headers, &wanted.rubric, choice, true).await
-}
-
-async fn shown(
-    server: &Arc<Server>,
-    headers: &HeaderMap,
-    name: &str,
-    choice: Choice,
-    asks: bool,
-) -> Result<Response, PageError> {
     let settings = server.reloadable();
-    let rubric =
-        settings.library.find(name).ok_or_else(|| ApiError::missing("There is no rubric of this name."))?;
-    let of_steps = rubric.subject == Subject::Step;
-    let trajectory =
-        choice.trajectory.as_deref().map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned);
+    let rubric = find(&settings, &name)?;
+    let trial = choice.trial.as_deref().filter(|name| !name.is_empty());
+    let kept = trial.map(|name| server.trials.get(name).ok_or(()));
+    let is_gone = matches!(kept, Some(Err(())));
+    let Trial { text, answer, wrong } = kept.and_then(Result::ok).unwrap_or_default();
+    let changed = text.as_deref().map(|text| Rubric::parse(text, Origin::BuiltIn));
+    let tried = changed.as_ref().and_then(|changed| changed.as_ref().ok()).unwrap_or(rubric);
+    let of_steps = tried.subject == Subject::Step;
+    let trajectory = choice.trajectory.as_deref().map(str::trim).unwrap_or_default().to_owned();
     let step = choice.step.as_deref().map(str::trim).filter(|step| !step.is_empty() && of_steps);
-    let judge = settings.rules.iter().find_map(|rule| rule.judge.clone());
     let mut page = RubricPage {
-        frame: Frame::of("/rubrics", None, headers),
+        frame: Frame::of("/rubrics", None, &headers),
         rubric: Row::of(&settings, rubric),
         hash: text::line(&rubric.hash),
-        prompt: template(rubric),
-        trajectory: trajectory.clone().unwrap_or_default(),
+        source: text.clone().unwrap_or_else(|| rubric.source.to_string()),
+        is_changed: text.is_some(),
         step: step.unwrap_or(if of_steps { "1" } else { "" }).to_owned(),
+        trajectory,
         of_steps,
-        judge: judge.as_ref().map(|judge| text::line(&judge.name())),
-        trial: None,
-        wrong: None,
+        judge: None,
+        nobody: "",
+        shown: None,
+        answer,
+        wrong: wrong
+            .or_else(|| is_gone.then(|| "This trial is not kept any more; make it again.".to_owned())),
     };
-    if let Some(id) = trajectory {
-        let number: Option<u32> = if of_steps { page.step.parse().ok() } else { None };
-        match tried(server, rubric, &id, number, judge.as_deref(), asks).await {
-            Ok(trial) => page.trial = Some(trial),
-            Err(reason) => page.wrong = Some(reason),
+    if !page.trajectory.is_empty() {
+        match Subjected::open(&server, tried, &page.trajectory, page.step.parse().ok()).await {
+            Ok(subject) => {
+                let who = subject.who(&settings, tried, text.is_some());
+                page.judge = who.name();
+                if let Who::Nobody(reason) = who {
+                    page.nobody = reason;
+                }
+                match subject.prompt(tried, &who) {
+                    Ok(shown) => page.shown = Some(shown),
+                    Err(reason) => page.wrong = page.wrong.or(Some(reason)),
+                }
+            }
+            Err(error) => page.wrong = page.wrong.or_else(|| Some(error.message().to_owned())),
         }
     }
     Ok(answer::page(&page))
 }
 
-/// The prompt as it is written, with its places marked.
-fn template(rubric: &Rubric) -> String {
-    let piece = |piece: &Piece| match piece {
-        Piece::Text(text) => text.clone(),
-        Piece::Variable(variable) => format!("{{{}}}", variable.name()),
-    };
-    let whole: String = rubric.template.pieces.iter().map(piece).collect();
-    cut(&whole)
+fn find<'r>(settings: &'r Reloadable, name: &str) -> Result<&'r Rubric, ApiError> {
+    settings.library.find(name).ok_or_else(|| ApiError::missing("There is no rubric of this name."))
 }
 
-fn cut(whole: &str) -> String {
-    printable(&whole[..whole.floor_char_boundary(MOST_PROMPT)]).into_owned()
+#[derive(Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    trajectory: String,
+    #[serde(default)]
+    step: String,
+    /// The rubric's text, as somebody made it.
+    text: Option<String>,
+    what: What,
 }
 
-async fn tried(
-    server: &Arc<Server>,
-    rubric: &Rubric,
-    id: &str,
-    step: Option<u32>,
-    judge: Option<&ModelJudge>,
-    asks: bool,
-) -> Result<Trial, String> {
-    let (trajectory, tools) =
-        opened(server, id.to_owned()).await.map_err(|error| error.message().to_owned())?;
-    let at = match step {
-        Some(number) => {
-            Some(trajectory.steps.iter().position(|step| step.index == number).ok_or_else(|| {
-                format!("This trajectory has no step {number}; it has {}.", trajectory.steps.len())
-            })?)
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    Show,
+    Ask,
+    Load,
+}
+
+/// Tries a rubric, and goes to where the trial can be looked at, again and again: what cost money is not asked twice.
+pub(super) async fn try_out(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Response, PageError> {
+    let wanted: Wanted = form::read(&server, &headers, body).await?;
+    let settings = server.reloadable();
+    let rubric = find(&settings, &name)?;
+    // Forms end their lines in their own way.
+    let text = wanted.text.map(|text| text.replace("\r\n", "\n"));
+    let text = text.filter(|text| text.trim() != rubric.source.trim());
+    let changed = text.as_deref().map(|text| Rubric::parse(text, Origin::BuiltIn)).transpose();
+    let mut trial = Trial { text, ..Trial::default() };
+    match changed {
+        Err(error) => trial.wrong = Some(text::line(&format!("This is no rubric: {error}"))),
+        Ok(_) if wanted.what == What::Load => {
+            return Ok(file(&name, trial.text.as_deref().unwrap_or(&rubric.source)));
         }
-        None if rubric.subject == Subject::Step => {
-            return Err("Say which step: this rubric is about one.".to_owned());
+        Ok(changed) if wanted.what == What::Ask => {
+            let tried = changed.as_ref().unwrap_or(rubric);
+            let step = wanted.step.trim().parse().ok();
+            let asked = match Subjected::open(&server, tried, wanted.trajectory.trim(), step).await {
+                Ok(subject) => {
+                    let who = subject.who(&settings, tried, changed.is_some());
+                    subject.ask(&server, tried, &who).await
+                }
+                Err(error) => Err(error.message().to_owned()),
+            };
+            match asked {
+                Ok(answer) => trial.answer = Some(answer),
+                Err(reason) => trial.wrong = Some(reason),
+            }
         }
-        None => None,
-    };
-    let case = Case { trajectory: &trajectory, step: at, tools: &tools };
-    if let Some(reason) = missing(rubric, &case) {
-        return Err(format!("The question does not arise here: {reason}."));
+        Ok(_) => {}
     }
-    let window = judge.map_or(PromptWindow::of_tokens(WINDOW_TOKENS), |judge| judge.settings.window);
-    let render = |window: PromptWindow| -> Prompt { Renderer::new(rubric, &tools, window).render(&case) };
-    let prompt = render(window);
-    let mut trial = Trial {
-        system: cut(&prompt.system),
-        user: cut(&prompt.user),
-        note: (!prompt.shortened.is_empty())
-            .then(|| "Some of it did not fit the judge's window, and is marked as left out.".to_owned()),
-        answer: None,
-    };
-    if asks {
-        let judge = judge.ok_or("No rule of this server has a model; there is nobody to ask.")?;
-        let form = answer_form(rubric, judge.settings.structured);
-        let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
-        let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
-        let best = rubric.labels.best() == reading.label;
-        let dollars = judge.price.zip(judgement.usage).map(|(price, usage)| number::usd(price.of(usage)));
-        trial.answer = Some(Answer {
-            class: if best { "pass" } else { "fail" },
-            label: text::line(&reading.label),
-            explanation: text::block(&reading.explanation),
-            cost: dollars.unwrap_or_else(|| "cost not known".to_owned()),
-        });
+    let to = address(&name)
+        .with("trajectory", Some(wanted.trajectory.trim()))
+        .with("step", Some(wanted.step.trim()))
+        .with("trial", Some(&server.trials.put(trial)))
+        .at("h-try");
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    if let Ok(to) = HeaderValue::from_str(&to.to_string()) {
+        response.headers_mut().insert(LOCATION, to);
     }
-    Ok(trial)
+    Ok(response)
 }
 
-/// A trajectory as judges get it: with the tools on offer, and what the project's rule says of them.
-async fn opened(server: &Arc<Server>, id: String) -> Result<(Trajectory, Arc<ToolText>), ApiError> {
-    let _turn = server.openings.acquire().await;
-    blocking(server, move |server| {
-        let missing = || ApiError::missing("There is no trajectory with this id.");
-        let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
-        let row = server.store.trace(trace)?.ok_or_else(missing)?;
-        let all = story_trajectories(&server.store.story(row.story)?);
-        let found = all.into_iter().find(|one| one.trajectory_id == id).ok_or_else(missing)?;
-        let settings = server.reloadable();
-        let rule = settings.rules.iter().find(|rule| rule.fits(&row.project));
-        let mut texts = rule.map(GradingRule::tool_texts).unwrap_or_default();
-        let tools = texts.of(&found.tools);
-        Ok((found, tools))
-    })
-    .await
+/// The rubric as a file, for whoever wants to keep it.
+fn file(name: &str, text: &str) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8")),
+        (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
+    ];
+    let mut response = (headers, text.to_owned()).into_response();
+    // A rubric's name is of plain letters.
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={name}.md")) {
+        response.headers_mut().insert(CONTENT_DISPOSITION, value);
+    }
+    response
 }

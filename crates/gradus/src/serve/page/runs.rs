@@ -1,32 +1,45 @@
 //! Runs of `gradus eval`: the list, and one run's report as `--html` writes it.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::report::{RunReader, Summary};
-use gradus_eval::run::{RunFileError, RunFolder, RunState, StateFolder};
+use gradus_eval::report::{Gate, GateResult, RunReader, Summary};
+use gradus_eval::run::{RunFileError, RunFolder, RunRecord, RunState, StateFolder};
+use serde::Deserialize;
 
 use super::Frame;
+use super::address::Address;
 use super::answer::{self, PageError};
+use super::verdict::place;
+use super::words::{LiveRule, joined};
 use crate::output::html::number::minute;
 use crate::output::html::text;
 use crate::output::html::view::Report;
-use crate::serve::api::{ApiError, blocking};
+use crate::serve::api::{ApiError, Params};
 use crate::serve::state::Server;
 
-/// Runs that are listed, the latest.
-const MOST: usize = 200;
+/// Runs of one page.
+const MOST: usize = 100;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Choice {
+    /// Those that began before this one.
+    before: Option<String>,
+}
 
 #[derive(Template)]
 #[template(path = "runs.html")]
 struct Page {
     frame: Frame,
     runs: Vec<Row>,
-    live: Vec<Live>,
-    is_cut: bool,
+    live: Vec<LiveRule>,
+    is_first: bool,
+    older: Option<String>,
 }
 
 struct Row {
@@ -39,14 +52,6 @@ struct Row {
     sources: String,
 }
 
-/// What is judged as it arrives.
-struct Live {
-    name: String,
-    project: String,
-    judge: String,
-    evaluators: String,
-}
-
 #[derive(Template)]
 #[template(path = "run.html")]
 struct RunPage {
@@ -54,31 +59,55 @@ struct RunPage {
     report: Report,
 }
 
+/// What finished runs come to. Their files do not change any more, and may take long to sum up.
+#[derive(Debug, Default)]
+pub(in crate::serve) struct Summaries(Mutex<VecDeque<Arc<Summary>>>);
+
+impl Summaries {
+    const MOST: usize = 16;
+
+    fn of(&self, reader: &mut RunReader) -> Result<Arc<Summary>, RunFileError> {
+        let record = reader.record.clone();
+        let is_finished = record.state == RunState::Finished;
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &&Arc<Summary>| known.run_id == record.run_id && known.ended == record.ended;
+        if let Some(known) = lock().iter().find(is_same).filter(|_| is_finished) {
+            return Ok(Arc::clone(known));
+        }
+        let summary = Arc::new(Summary::of(reader)?);
+        if is_finished {
+            let mut kept = lock();
+            kept.truncate(Self::MOST - 1);
+            kept.push_front(Arc::clone(&summary));
+        }
+        Ok(summary)
+    }
+}
+
 pub(super) async fn page(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
+    Params(choice): Params<Choice>,
 ) -> Result<Response, PageError> {
-    let page = blocking(&server, move |server| {
+    answer::of(&server, move |server| {
         let folder = StateFolder::at(&server.settings.data);
-        let ids = folder.runs();
-        let is_cut = ids.len() > MOST;
-        let runs = ids.iter().take(MOST).filter_map(|id| folder.read_run(id).ok()).map(|run| Row::of(&run));
+        let before = choice.before.filter(|id| !id.is_empty());
+        // The latest come first.
+        let mut ids = folder.runs();
+        ids.retain(|id| before.as_ref().is_none_or(|before| id < before));
+        let has_more = ids.len() > MOST;
+        ids.truncate(MOST);
+        let last = ids.last().filter(|_| has_more);
         let settings = server.reloadable();
-        let live = settings.rules.iter().map(|rule| Live {
-            name: text::line(&rule.name),
-            project: text::line(rule.project_pattern()),
-            judge: rule.judge.as_ref().map_or_else(|| "rules".to_owned(), |judge| text::line(&judge.name())),
-            evaluators: joined(rule.evaluators.iter().map(|one| one.title.as_str())),
-        });
-        let frame = Frame::of("/runs", None, &headers);
-        Ok(Page { frame, runs: runs.collect(), live: live.collect(), is_cut })
+        Ok(Page {
+            frame: Frame::of("/runs", None, &headers),
+            is_first: before.is_none(),
+            older: last.map(|id| Address::of("/runs").with("before", Some(id)).to_string()),
+            runs: ids.iter().filter_map(|id| folder.read_run(id).ok()).map(|run| Row::of(&run)).collect(),
+            live: settings.rules.iter().map(LiveRule::of).collect(),
+        })
     })
-    .await?;
-    Ok(answer::page(&page))
-}
-
-fn joined<'t>(names: impl Iterator<Item = &'t str>) -> String {
-    text::line(&names.collect::<Vec<_>>().join(", "))
+    .await
 }
 
 impl Row {
@@ -115,6 +144,18 @@ pub(super) fn failed(error: RunFileError) -> ApiError {
     ApiError::missing("The run's files cannot be read; see the server's log.")
 }
 
+/// Where a trajectory of a run can be looked at; none if its trace was never sent here.
+pub(super) fn trajectory_address(
+    server: &Server,
+    id: &str,
+    step: Option<u32>,
+) -> Result<Option<String>, ApiError> {
+    let trace = server.store.trace_of_trajectory(id)?;
+    Ok(trace.map(|trace| {
+        Address::of(format!("/traces/{trace}")).with("trajectory", Some(id)).at(place(step)).to_string()
+    }))
+}
+
 pub(super) async fn one(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
@@ -122,10 +163,22 @@ pub(super) async fn one(
 ) -> Result<Response, PageError> {
     // A run may be large.
     let _turn = server.openings.acquire().await;
-    let report = blocking(&server, move |server| {
-        let summary = Summary::of(&mut open(server, &id)?).map_err(failed)?;
-        Ok(Report::of(&summary, &[]))
+    answer::of(&server, move |server| {
+        let mut reader = open(server, &id)?;
+        let gates = gates(&reader.record);
+        let summary = server.summaries.of(&mut reader).map_err(failed)?;
+        let gates: Vec<GateResult> = gates.iter().map(|gate| gate.check(&summary, false)).collect();
+        let mut report = Report::of(&summary, &gates);
+        for (shown, found) in report.findings.all.iter_mut().zip(&summary.findings) {
+            shown.href = trajectory_address(server, &found.trajectory_id, found.step_index)?;
+        }
+        Ok(RunPage { frame: Frame::of("/runs", None, &headers), report })
     })
-    .await?;
-    Ok(answer::page(&RunPage { frame: Frame::of("/runs", None, &headers), report }))
+    .await
+}
+
+/// What the run had to meet. Gates on numbers that are not among its outcomes cannot be checked here.
+fn gates(record: &RunRecord) -> Vec<Gate> {
+    let names: Vec<&str> = record.evaluators.iter().map(|known| known.name.as_str()).collect();
+    record.gates.iter().filter_map(|text| Gate::parse(text, &names).ok()).collect()
 }

@@ -1,5 +1,6 @@
-//! For servers that want keys: a form that takes one, and a cookie that shows it with each request. A script cannot read
-//! the cookie, and no other site can send it.
+//! For servers that want keys: a form that takes one, and a cookie that shows with each request that there was one. It holds
+//! the name of a session, not the key: browsers send cookies to every port of a machine. A script cannot read it, and no
+//! other site can send it.
 
 use std::sync::Arc;
 
@@ -14,9 +15,11 @@ use serde::Deserialize;
 use super::address::own_path;
 use super::answer::{self, PageError};
 use super::{Frame, form};
-use crate::serve::state::Server;
+use crate::serve::api::{ApiError, blocking};
+use crate::serve::state::{Server, now_ns};
 
-const COOKIE_NAME: &str = "gradus_key";
+const COOKIE_NAME: &str = "gradus_session";
+const SECONDS: u32 = 30 * 86_400;
 
 #[derive(Template)]
 #[template(path = "sign_in.html")]
@@ -60,27 +63,44 @@ pub(super) async fn enter(
     let entry: Entry = form::read(&server, &headers, body).await?;
     let key = entry.key.trim().to_owned();
     let next = own_path(entry.next.as_deref()).unwrap_or("/").to_owned();
-    let (store, wanted) = (Arc::clone(&server.store), key.clone());
-    let known = tokio::task::spawn_blocking(move || store.scopes_of(&wanted)).await;
+    let now = now_ns();
+    let until = now.saturating_add(i64::from(SECONDS) * 1_000_000_000);
     let failed =
-        || PageError::new(StatusCode::SERVICE_UNAVAILABLE, "Keys cannot be looked up at the moment.");
-    let known = known.map_err(|_| failed())?.map_err(|_| failed())?;
-    if known.is_none() {
+        |_| PageError::new(StatusCode::SERVICE_UNAVAILABLE, "Keys cannot be looked up at the moment.");
+    let known = blocking(&server, {
+        let key = key.clone();
+        move |server| Ok(server.store.scopes_of(&key)?.is_some())
+    });
+    let session = if known.await.map_err(failed)? {
+        let begun = server.store.begin_session(&key, now, until).map_err(ApiError::from).map_err(failed)?;
+        begun.done().await.map_err(ApiError::from).map_err(failed)?
+    } else {
+        None
+    };
+    let Some(session) = session else {
         let wrong = "This key is not known, or it was revoked.".to_owned();
+        server.tell_of_refusal("/sign-in", StatusCode::UNAUTHORIZED.as_u16(), &wrong);
         return Ok(answer::with_status(StatusCode::UNAUTHORIZED, &SignIn::new(&next, Some(wrong))));
-    }
-    Ok(go(&server, &next, &key, 30 * 86_400))
+    };
+    Ok(go(&server, &next, &session, SECONDS))
 }
 
-/// Forgets the key.
-pub(super) async fn leave(State(server): State<Arc<Server>>) -> Response {
+/// Ends the session.
+pub(super) async fn leave(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+    if let Some(session) = session(&headers) {
+        // If it cannot be ended, the browser forgets it all the same.
+        if let Ok(ended) = server.store.end_session(session) {
+            let _ = ended.done().await;
+        }
+    }
     go(&server, "/sign-in", "", 0)
 }
 
-fn go(server: &Server, to: &str, key: &str, seconds: u32) -> Response {
+fn go(server: &Server, to: &str, session: &str, seconds: u32) -> Response {
     // Behind a proxy with a certificate the cookie never travels without it.
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE_NAME}={key}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
+    let cookie =
+        format!("{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
     let mut response = StatusCode::SEE_OTHER.into_response();
     for (name, value) in [(LOCATION, to), (SET_COOKIE, &cookie)] {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -90,8 +110,8 @@ fn go(server: &Server, to: &str, key: &str, seconds: u32) -> Response {
     response
 }
 
-/// The key that a browser shows.
-pub(in crate::serve) fn cookie_key(headers: &HeaderMap) -> Option<&str> {
+/// The session that a browser shows.
+pub(in crate::serve) fn session(headers: &HeaderMap) -> Option<&str> {
     cookie(headers, COOKIE_NAME)
 }
 
@@ -107,13 +127,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_among_other_cookies() {
+    fn a_session_is_found_among_other_cookies() {
         let mut headers = HeaderMap::new();
-        assert_eq!(cookie_key(&headers), None);
-        headers.append(COOKIE, HeaderValue::from_static("a=b; gradus_key_2=no; gradus_key=yes=1; c=d"));
-        assert_eq!(cookie_key(&headers), Some("yes=1"));
+        assert_eq!(session(&headers), None);
+        headers
+            .append(COOKIE, HeaderValue::from_static("a=b; gradus_session_2=no; gradus_session=yes=1; c=d"));
+        assert_eq!(session(&headers), Some("yes=1"));
         headers.clear();
-        headers.append(COOKIE, HeaderValue::from_static("gradus_key="));
-        assert_eq!(cookie_key(&headers), None);
+        headers.append(COOKIE, HeaderValue::from_static("gradus_session="));
+        assert_eq!(session(&headers), None);
     }
 }

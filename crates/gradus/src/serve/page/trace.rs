@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::address::Address;
 use super::answer::{self, PageError};
 use super::fold::{self, Folded};
-use super::labels;
+use super::labels::Person;
 use super::opened::{self, Opened, STEPS_OF_A_PAGE};
 use super::verdict::{Verdict, place};
 use super::words::{duration, second, whole};
@@ -71,7 +71,7 @@ struct Page {
     spans: String,
     spans_page: String,
     project_traces: String,
-    author: String,
+    author: Person,
     is_judged: bool,
 }
 
@@ -139,7 +139,7 @@ pub(super) async fn page(
 ) -> Result<Response, PageError> {
     // A trace may be large.
     let _turn = server.openings.acquire().await;
-    let author = labels::author(&headers, &caller);
+    let author = Person::of(&headers, &caller);
     let text = blocking(&server, move |server| {
         let opened = opened::open(server, &id, choice.trajectory.as_deref())?;
         let page = Page::of(&server.reloadable(), &opened, &choice, author, &headers);
@@ -155,7 +155,7 @@ impl Page {
         settings: &Reloadable,
         opened: &Opened,
         choice: &Choice,
-        author: String,
+        author: Person,
         headers: &HeaderMap,
     ) -> Page {
         let row = &opened.row;

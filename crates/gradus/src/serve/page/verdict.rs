@@ -5,6 +5,7 @@ use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_store::Annotation;
 
 use super::address::Address;
+use super::labels::Person;
 use super::rubrics;
 use super::words::{labels, second, title};
 use crate::output::html::number;
@@ -33,6 +34,8 @@ pub(super) struct Verdict {
 
 /// What a person says.
 pub(super) struct Said {
+    /// Tells people apart.
+    identifier: String,
     pub(super) author: String,
     pub(super) when: String,
     pub(super) label: String,
@@ -45,8 +48,9 @@ pub(super) struct Labelling {
     pub(super) trajectory: String,
     pub(super) step: Option<u32>,
     pub(super) evaluator: String,
-    pub(super) right: String,
-    /// The other labels that there are.
+    /// What the judge says; none where it could not judge.
+    pub(super) right: Option<String>,
+    /// The other labels that there are. None are known of an evaluator that is in no rubric and no rule any more.
     pub(super) others: Vec<String>,
     /// Where a label brings to.
     pub(super) back: String,
@@ -92,7 +96,6 @@ impl Verdict {
             explanation: words.filter(|words| !words.is_empty()).map(text::block),
             evidence: line.evidence.iter().take(MOST_EVIDENCE).map(|piece| text::block(piece)).collect(),
             by: if is_rules { "rules".to_owned() } else { text::line(&line.judge) },
-
             cost: match (line.cost_usd, line.cached) {
                 (_, true) => Some("from the cache".to_owned()),
                 (Some(cost), false) if !is_rules => Some(number::usd(cost)),
@@ -107,19 +110,28 @@ impl Verdict {
                     .to_string()
             }),
             said: said.iter().filter(is_about).map(|one| Said::of(one, line)).collect(),
-            labelling: line.label.as_ref().map(|label| Labelling {
+            labelling: (line.outcome != OutcomeKind::NotApplicable).then(|| Labelling {
                 trajectory: line.trajectory_id.to_string(),
                 step: line.step_index,
                 evaluator: line.evaluator.to_string(),
-                right: label.clone(),
+                right: line.label.clone(),
                 back: here.clone().at(place(line.step_index)).to_string(),
                 key: format!(
                     "{:x}",
                     gradus_core::digest(format!("{} {target}", line.evaluator).as_bytes()) >> 96
                 ),
-                others: known.into_iter().map(|(other, _)| other).filter(|other| other != label).collect(),
+                others: known
+                    .into_iter()
+                    .map(|(other, _)| other)
+                    .filter(|other| Some(other) != line.label.as_ref())
+                    .collect(),
             }),
         }
+    }
+
+    /// Whether a person has labelled it.
+    pub(super) fn is_labelled_by(&self, person: &Person) -> bool {
+        self.said.iter().any(|one| one.identifier == person.identifier)
     }
 
     pub(super) fn is_wrong(&self) -> bool {
@@ -130,6 +142,7 @@ impl Verdict {
 impl Said {
     fn of(row: &Annotation, line: &OutcomeLine) -> Said {
         Said {
+            identifier: row.identifier.clone(),
             author: text::line(if row.author.is_empty() { "someone" } else { &row.author }),
             when: second(row.updated_ns),
             label: text::line(row.label.as_deref().unwrap_or_default()),

@@ -4,6 +4,7 @@ use gradus_eval::evaluator::CALL_VALIDITY;
 
 use crate::output::html::number::count;
 use crate::output::html::text;
+use crate::serve::live::GradingRule;
 use crate::serve::settings::Reloadable;
 
 /// Between a number and its unit: no line ends there.
@@ -54,6 +55,36 @@ pub(super) fn title(settings: &Reloadable, evaluator: &str) -> String {
     let own = || (evaluator == CALL_VALIDITY).then(|| "Call Validity".to_owned());
     let title = rubric.or_else(live).or_else(own).filter(|title| !title.is_empty());
     text::line(title.as_deref().unwrap_or(evaluator))
+}
+
+/// A rule of live grading, as it is shown.
+pub(super) struct LiveRule {
+    pub(super) name: String,
+    pub(super) project: String,
+    pub(super) judge: String,
+    pub(super) evaluators: String,
+}
+
+impl LiveRule {
+    pub(super) fn of(rule: &GradingRule) -> LiveRule {
+        LiveRule {
+            name: text::line(&rule.name),
+            project: text::line(rule.project_pattern()),
+            judge: rule.judge.as_ref().map_or_else(|| "rules".to_owned(), |judge| text::line(&judge.name())),
+            evaluators: joined(rule.evaluators.iter().map(|one| one.title.as_str())),
+        }
+    }
+}
+
+/// Names on one line.
+pub(super) fn joined<'t>(names: impl Iterator<Item = &'t str>) -> String {
+    text::line(&names.collect::<Vec<_>>().join(", "))
+}
+
+/// What a verdict is about: the evaluator, and the step if it is about one.
+pub(super) fn about_step(settings: &Reloadable, evaluator: &str, step: Option<u32>) -> String {
+    let title = title(settings, evaluator);
+    step.map_or(title.clone(), |step| format!("{title}, step {step}"))
 }
 
 /// The labels that an evaluator gives, best first, with what they are worth.

@@ -283,7 +283,9 @@ pub(super) async fn put(
             let trace_id = homes.get(&one.id).copied().flatten().map(|id| id.0);
             NewAnnotation { trace_id, ..one.annotation }
         });
-        Ok(server.annotate(annotations.collect())?)
+        let annotations: Vec<NewAnnotation> = annotations.collect();
+        let caller = Caller { name: annotations.first().map(|one| one.author.clone()).unwrap_or_default() };
+        Ok(server.annotate(annotations, &caller)?)
     })
     .await?;
     Ok(written.done().await?)

@@ -16,6 +16,8 @@ pub(crate) struct Findings {
 
 pub(crate) struct Finding {
     pub(crate) trajectory_id: String,
+    /// Where it can be looked at; in a page of the server only.
+    pub(crate) href: Option<String>,
     /// None for a whole trajectory.
     pub(crate) step: Option<u32>,
     pub(crate) query: Option<Block>,
@@ -46,6 +48,7 @@ impl Finding {
     fn of(found: &Found, summary: &Summary) -> Finding {
         Finding {
             trajectory_id: text::line(&found.trajectory_id),
+            href: None,
             step: found.step_index,
             query: found.query.as_deref().map(text::block),
             thought: found.thought.as_deref().map(text::block),

@@ -1,0 +1,137 @@
+//! What changed sides from one run to the other: verdicts on the same trajectory, and tasks whose trials went otherwise.
+
+use super::pairing::{Judged, Pairing, Unit, mean_of, same_questions};
+
+/// Changes that are listed, each way.
+const MOST: usize = 50;
+
+/// What is another in the other run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    pub(super) evaluator: u32,
+    /// None for the whole trajectory, and for a task.
+    pub(super) step: Option<u32>,
+    /// The trajectories to look at, by their places.
+    pub(super) places: (usize, usize),
+    pub(super) what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum What {
+    /// Labels, by their numbers.
+    Labels(u32, u32),
+    /// Means over the trials of a task.
+    Means(f64, f64),
+}
+
+/// Changes one way: how many there are, and the first of them.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) count: u64,
+    pub(super) first: Vec<Change>,
+}
+
+impl Changes {
+    fn add(&mut self, change: impl FnOnce() -> Option<Change>) {
+        self.count += 1;
+        if self.first.len() < MOST {
+            self.first.extend(change());
+        }
+    }
+}
+
+/// What got worse, and what got better.
+pub(super) fn find(before: &[Judged], after: &[Judged], pairing: &Pairing) -> (Changes, Changes) {
+    let (mut worse, mut better) = (Changes::default(), Changes::default());
+    for unit in &pairing.units {
+        match unit {
+            Unit::Same(old, new) => {
+                for (was, is) in same_questions(before[*old].verdicts(), after[*new].verdicts()) {
+                    if was.score == is.score {
+                        continue;
+                    }
+                    let side = if is.score < was.score { &mut worse } else { &mut better };
+                    side.add(|| {
+                        Some(Change {
+                            evaluator: was.evaluator,
+                            step: was.step,
+                            places: (*old, *new),
+                            what: What::Labels(was.label, is.label),
+                        })
+                    });
+                }
+            }
+            Unit::Task(old, new) => task(before, after, (old, new), &mut worse, &mut better),
+        }
+    }
+    (worse, better)
+}
+
+fn task(
+    before: &[Judged],
+    after: &[Judged],
+    (old, new): (&[usize], &[usize]),
+    worse: &mut Changes,
+    better: &mut Changes,
+) {
+    let mut evaluators: Vec<u32> =
+        old.iter().flat_map(|at| before[*at].verdicts()).map(|given| given.evaluator).collect();
+    evaluators.sort_unstable();
+    evaluators.dedup();
+    for evaluator in evaluators {
+        let means = mean_of(before, old, evaluator).zip(mean_of(after, new, evaluator));
+        let Some((was, is)) = means.filter(|(was, is)| was != is) else { continue };
+        let is_worse = is < was;
+        let side = if is_worse { &mut *worse } else { &mut *better };
+        side.add(|| {
+            // Those that show it best: where it went well, and where it did not.
+            let (old_at, new_at) = if is_worse {
+                (extreme(before, old, evaluator, 1.0)?, extreme(after, new, evaluator, -1.0)?)
+            } else {
+                (extreme(before, old, evaluator, -1.0)?, extreme(after, new, evaluator, 1.0)?)
+            };
+            let what = match (before[old_at].by(evaluator), after[new_at].by(evaluator)) {
+                ([was], [is]) if old.len() == 1 && new.len() == 1 => What::Labels(was.label, is.label),
+                _ => What::Means(was, is),
+            };
+            Some(Change { evaluator, step: None, places: (old_at, new_at), what })
+        });
+    }
+}
+
+/// The trial with the highest mean, or with the lowest where `sign` is negative.
+fn extreme(all: &[Judged], trials: &[usize], evaluator: u32, sign: f64) -> Option<usize> {
+    let means = trials.iter().filter_map(|at| Some((*at, sign * all[*at].mean(evaluator)?)));
+    means.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pairing::tests::judged;
+    use super::*;
+
+    #[test]
+    fn verdicts_that_changed_are_counted_and_the_first_of_them_listed() {
+        let steps = |score: f64| -> Vec<(u32, u32, f64)> { (1..=100).map(|step| (0, step, score)).collect() };
+        let before = [judged("a", "x", &steps(1.0)), judged("b", "y", &[(0, 0, 0.0), (1, 0, 1.0)])];
+        let after = [judged("a", "x", &steps(0.0)), judged("b", "y", &[(0, 0, 1.0), (1, 0, 1.0)])];
+        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after));
+        assert_eq!((worse.count, worse.first.len(), better.count), (100, MOST, 1));
+        let wanted = Change { evaluator: 0, step: None, places: (1, 1), what: What::Labels(0, 0) };
+        assert_eq!(better.first, [wanted]);
+        assert_eq!(worse.first[1].step, Some(2));
+    }
+
+    #[test]
+    fn tasks_that_were_run_again_change_sides_by_the_means_of_their_trials() {
+        let trial = |id: &str, query: &str, score: f64| judged(id, query, &[(0, 0, score)]);
+        let before = [trial("a", "x", 1.0), trial("b", "x", 1.0), trial("c", "y", 0.0), trial("d", "z", 1.0)];
+        let after = [trial("e", "x", 1.0), trial("f", "x", 0.0), trial("g", "y", 1.0), trial("h", "z", 1.0)];
+        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after));
+        assert_eq!((worse.count, better.count), (1, 1));
+        // The trial that failed is the one to look at.
+        let wanted = Change { evaluator: 0, step: None, places: (1, 1), what: What::Means(1.0, 0.5) };
+        assert_eq!(worse.first, [wanted]);
+        assert_eq!((better.first[0].places, better.first[0].what), ((2, 2), What::Labels(0, 0)));
+    }
+}

@@ -1,0 +1,142 @@
+//! Every label with what the judge says of the same, for other programs. They are sent while they are read.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gradus_eval::outcome::OutcomeLine;
+use gradus_store::{LabelRow, StoreError};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::answer::PageError;
+use crate::output::csv::harmless;
+use crate::serve::api::{ApiError, Params, show_time};
+use crate::serve::state::Server;
+use crate::serve::stream::{self, Sink};
+
+/// Labels that are read at once.
+const AT_ONCE: usize = 1_000;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Choice {
+    project: Option<String>,
+    format: Option<String>,
+}
+
+pub(super) async fn all(
+    State(server): State<Arc<Server>>,
+    Params(choice): Params<Choice>,
+) -> Result<Response, PageError> {
+    let project = choice.project.filter(|name| !name.is_empty());
+    let (form, kind, disposition) = match choice.format.as_deref() {
+        None | Some("jsonl") => {
+            (Form::JsonLines, "application/x-ndjson", "attachment; filename=labels.jsonl")
+        }
+        Some("csv") => (Form::Csv, "text/csv; charset=utf-8", "attachment; filename=labels.csv"),
+        Some(other) => return Err(ApiError::bad(format!("format={other}: jsonl or csv")).into()),
+    };
+    let turn = Arc::clone(&server.downloads).try_acquire_owned().map_err(|_| {
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many downloads go on at once; try again later")
+    })?;
+    let body = stream::body(move |sink| {
+        let _turn = turn;
+        write(&server, project.as_deref(), form, sink)
+    });
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
+        (CONTENT_DISPOSITION, HeaderValue::from_static(disposition)),
+    ];
+    Ok((headers, body).into_response())
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    JsonLines,
+    Csv,
+}
+
+fn write(server: &Server, project: Option<&str>, form: Form, sink: &mut Sink) -> Result<(), StoreError> {
+    if let Form::Csv = form {
+        sink.write(&record(COLUMNS.map(str::to_owned)));
+    }
+    let mut after = 0;
+    while !sink.is_gone() {
+        let rows = server.store.labels_after(project, after, AT_ONCE)?;
+        for row in &rows {
+            match form {
+                Form::JsonLines => sink.write(line(row).as_bytes()),
+                Form::Csv => sink.write(&record(cells(row))),
+            }
+        }
+        match rows.last() {
+            Some(last) if rows.len() == AT_ONCE => after = last.no,
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+const COLUMNS: [&str; 12] = [
+    "project",
+    "trace_id",
+    "trajectory_id",
+    "step_index",
+    "evaluator",
+    "judge",
+    "judge_label",
+    "judge_label_then",
+    "label",
+    "author",
+    "note",
+    "at",
+];
+
+/// Who judges now, and what the judge had said when the label was given.
+fn judges(row: &LabelRow) -> (Option<String>, Option<String>) {
+    let now = row.judged.as_deref().and_then(|line| serde_json::from_str::<OutcomeLine>(line).ok());
+    let kept: Option<serde_json::Value> = serde_json::from_str(&row.metadata).ok();
+    let then = kept.and_then(|kept| Some(kept.get("judge_label")?.as_str()?.to_owned()));
+    (now.map(|line| line.judge.to_string()), then)
+}
+
+fn line(row: &LabelRow) -> String {
+    let (judge, then) = judges(row);
+    let line = json!({
+        "project": row.project, "trace_id": format!("{:032x}", row.trace_id),
+        "trajectory_id": row.trajectory_id, "step_index": row.step, "evaluator": row.evaluator,
+        "judge": judge, "judge_label": row.judge_label, "judge_label_then": then, "label": row.label,
+        "author": row.author, "note": row.note, "at": show_time(row.updated_ns),
+    });
+    format!("{line}\n")
+}
+
+fn cells(row: &LabelRow) -> [String; 12] {
+    let text = |text: &Option<String>| harmless(text.as_deref().unwrap_or_default());
+    let (judge, then) = judges(row);
+    [
+        harmless(&row.project),
+        format!("{:032x}", row.trace_id),
+        harmless(&row.trajectory_id),
+        row.step.map(|step| step.to_string()).unwrap_or_default(),
+        harmless(&row.evaluator),
+        text(&judge),
+        text(&row.judge_label),
+        text(&then),
+        harmless(&row.label),
+        harmless(&row.author),
+        text(&row.note),
+        show_time(row.updated_ns),
+    ]
+}
+
+fn record(cells: [String; 12]) -> Vec<u8> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    // Writing to memory cannot fail.
+    let _ = writer.write_record(cells);
+    writer.into_inner().unwrap_or_default()
+}

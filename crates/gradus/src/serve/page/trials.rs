@@ -1,0 +1,294 @@
+//! A rubric, as it is or changed for the moment, tried on one step: what a judge would see, and what the judge says that the
+//! project's own rule has. Data of a project goes nowhere else.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::evaluator::Evaluator;
+use gradus_eval::judge::{ModelJudge, answer_form};
+use gradus_eval::outcome::OutcomeKind;
+use gradus_eval::prompt::{Case, Prompt, PromptWindow, Renderer, ToolText, missing};
+use gradus_eval::rubric::{Rubric, Subject};
+use gradus_eval::runner::RulesJudge;
+use gradus_store::Spend;
+
+use crate::output::html::number;
+use crate::output::html::text::{self, Block};
+use crate::output::printable;
+use crate::serve::api::{ApiError, blocking};
+use crate::serve::live::{GradingRule, story_trajectories};
+use crate::serve::settings::Reloadable;
+use crate::serve::state::{Server, now_ns, today_ns};
+
+/// Of a prompt; a page is not the place for a window full of text.
+const MOST_PROMPT: usize = 60_000;
+/// Without a model there is no window to fit.
+const WINDOW_TOKENS: usize = 32_000;
+
+/// What a judge said in a trial.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) class: &'static str,
+    pub(super) label: String,
+    pub(super) explanation: Block,
+    pub(super) by: String,
+    pub(super) cost: String,
+}
+
+/// A trial that somebody made: looking at it again asks nobody again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trial {
+    /// The rubric's text, if it was changed.
+    pub(super) text: Option<String>,
+    pub(super) answer: Option<Answer>,
+    /// Why there is none.
+    pub(super) wrong: Option<String>,
+}
+
+/// The latest trials, each under a name of its own. They are gone when the server is.
+#[derive(Debug, Default)]
+pub(in crate::serve) struct Trials(Mutex<VecDeque<(String, Trial)>>);
+
+impl Trials {
+    const MOST: usize = 50;
+
+    pub(super) fn get(&self, name: &str) -> Option<Trial> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|(known, _)| known == name).map(|(_, trial)| trial.clone())
+    }
+
+    pub(super) fn put(&self, trial: Trial) -> String {
+        let name = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.truncate(Self::MOST - 1);
+        kept.push_front((name.clone(), trial));
+        name
+    }
+}
+
+/// A step that a rubric is tried on.
+pub(super) struct Subjected {
+    trajectory: Trajectory,
+    /// The step's place; none for the whole.
+    step: Option<usize>,
+    tools: Arc<ToolText>,
+    project: String,
+}
+
+/// What would be asked.
+pub(super) struct Shown {
+    pub(super) system: String,
+    pub(super) user: String,
+    pub(super) note: Option<&'static str>,
+}
+
+/// Who judges a project.
+pub(super) enum Who<'r> {
+    Model(&'r GradingRule, &'r Arc<ModelJudge>),
+    Rules(&'r GradingRule, Box<Evaluator>),
+    /// Nobody; why.
+    Nobody(&'static str),
+}
+
+impl Who<'_> {
+    pub(super) fn name(&self) -> Option<String> {
+        match self {
+            Who::Model(_, judge) => Some(text::line(&judge.name())),
+            Who::Rules(..) => Some("the rules".to_owned()),
+            Who::Nobody(_) => None,
+        }
+    }
+}
+
+impl Subjected {
+    /// The trajectory as judges get it: with the tools on offer, and what the project's rule says of them.
+    pub(super) async fn open(
+        server: &Arc<Server>,
+        rubric: &Rubric,
+        id: &str,
+        step: Option<u32>,
+    ) -> Result<Subjected, ApiError> {
+        let of_steps = rubric.subject == Subject::Step;
+        if of_steps && step.is_none() {
+            return Err(ApiError::bad("Say which step: this rubric is about one."));
+        }
+        let _turn = server.openings.acquire().await;
+        let id = id.to_owned();
+        blocking(server, move |server| {
+            let missing = || ApiError::missing("There is no trajectory with this id.");
+            let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
+            let row = server.store.trace(trace)?.ok_or_else(missing)?;
+            let all = story_trajectories(&server.store.story(row.story)?);
+            let found = all.into_iter().find(|one| one.trajectory_id == id).ok_or_else(missing)?;
+            let settings = server.reloadable();
+            let mut texts = rule_of(&settings, &row.project).map(GradingRule::tool_texts).unwrap_or_default();
+            let tools = texts.of(&found.tools);
+            let at = step.filter(|_| of_steps).map(|number| {
+                found.steps.iter().position(|step| step.index == number).ok_or_else(|| {
+                    let steps = found.steps.len();
+                    ApiError::missing(format!("This trajectory has no step {number}; it has {steps}."))
+                })
+            });
+            Ok(Subjected { step: at.transpose()?, trajectory: found, tools, project: row.project })
+        })
+        .await
+    }
+
+    fn case(&self) -> Case<'_> {
+        Case { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
+    }
+
+    /// Who may be asked: the judge of the rule that the project has, and no other.
+    pub(super) fn who<'r>(&self, settings: &'r Reloadable, rubric: &Rubric, is_changed: bool) -> Who<'r> {
+        let Some(rule) = rule_of(settings, &self.project) else {
+            return Who::Nobody("No rule of this server is for this project, so nobody can be asked.");
+        };
+        match (&rule.judge, Evaluator::offline(rubric)) {
+            (Some(judge), _) => Who::Model(rule, judge),
+            (None, Some(_)) if is_changed => Who::Nobody(
+                "This project's rule has no model, and rules do not read a prompt that was changed.",
+            ),
+            (None, Some(evaluator)) => Who::Rules(rule, Box::new(evaluator)),
+            (None, None) => {
+                Who::Nobody("This project's rule has no model, and there are no rules for this rubric.")
+            }
+        }
+    }
+
+    /// The prompt as the project's judge would get it.
+    pub(super) fn prompt(&self, rubric: &Rubric, who: &Who<'_>) -> Result<Shown, String> {
+        if let Some(reason) = missing(rubric, &self.case()) {
+            return Err(format!("The question does not arise here: {reason}."));
+        }
+        let window = match who {
+            Who::Model(_, judge) => judge.settings.window,
+            _ => PromptWindow::of_tokens(WINDOW_TOKENS),
+        };
+        let prompt = self.rendered(rubric, window);
+        Ok(Shown {
+            system: cut(&prompt.system),
+            user: cut(&prompt.user),
+            note: (!prompt.shortened.is_empty())
+                .then_some("Some of it did not fit the judge's window, and is marked as left out."),
+        })
+    }
+
+    fn rendered(&self, rubric: &Rubric, window: PromptWindow) -> Prompt {
+        Renderer::new(rubric, &self.tools, window).render(&self.case())
+    }
+
+    /// Asks, which may cost money: of the project's rule, within its budget.
+    pub(super) async fn ask(
+        &self,
+        server: &Arc<Server>,
+        rubric: &Rubric,
+        who: &Who<'_>,
+    ) -> Result<Answer, String> {
+        if let Some(reason) = missing(rubric, &self.case()) {
+            return Err(format!("The question does not arise here: {reason}."));
+        }
+        match who {
+            Who::Model(rule, judge) => self.ask_model(server, rubric, rule, judge).await,
+            Who::Rules(rule, evaluator) => self.ask_rules(rule, evaluator),
+            Who::Nobody(reason) => Err((*reason).to_owned()),
+        }
+    }
+
+    async fn ask_model(
+        &self,
+        server: &Arc<Server>,
+        rubric: &Rubric,
+        rule: &GradingRule,
+        judge: &ModelJudge,
+    ) -> Result<Answer, String> {
+        let prompt = self.rendered(rubric, judge.settings.window);
+        let most_usd = judge.most_it_costs(&prompt);
+        if let Some(budget) = rule.daily_budget_usd {
+            let name = rule.name.clone();
+            let spent = blocking(server, move |server| {
+                Ok(server.store.spent_since(today_ns(), Some(&name), None)?)
+            });
+            let spent = spent.await.map_err(|error| error.message().to_owned())?;
+            if spent + most_usd.unwrap_or_default() > budget {
+                let (spent, budget) = (number::usd(spent), number::usd(budget));
+                return Err(format!(
+                    "Of today's budget of {budget} for the rule, {spent} is spent: what is left may not be enough for this question."
+                ));
+            }
+        }
+        let form = answer_form(rubric, judge.settings.structured);
+        let render = |window: PromptWindow| self.rendered(rubric, window);
+        let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
+        let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.of(usage));
+        // What the endpoint does not say counts as the most that it can be.
+        let cost_usd = if judgement.is_usage_partial { most_usd.or(known_usd) } else { known_usd };
+        let spend = Spend {
+            rule: rule.name.clone(),
+            calls: u64::from(judgement.calls),
+            cost_usd: cost_usd.unwrap_or_default(),
+        };
+        let written = server.store.spend(spend, self.project.clone(), now_ns());
+        if let Err(error) = async { written?.done().await }.await {
+            tracing::error!(%error, "what a trial cost could not be written down");
+        }
+        let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
+        Ok(Answer {
+            class: if rubric.labels.best() == reading.label { "pass" } else { "fail" },
+            label: text::line(&reading.label),
+            explanation: text::block(&reading.explanation),
+            by: text::line(&judge.name()),
+            cost: cost_usd.map_or_else(|| "cost not known".to_owned(), number::usd),
+        })
+    }
+
+    fn ask_rules(&self, rule: &GradingRule, evaluator: &Evaluator) -> Result<Answer, String> {
+        let mut judge = RulesJudge::new("trial", std::slice::from_ref(evaluator), rule.tool_texts());
+        let step = self.step.and_then(|at| self.trajectory.steps.get(at)).map(|step| step.index);
+        let lines = judge.judge(self.trajectory.clone());
+        let line = lines.into_iter().find(|line| line.step_index == step);
+        let line = line.ok_or_else(|| "The rules say nothing of this step.".to_owned())?;
+        let words = line.explanation.as_deref().or(line.reason.as_deref()).unwrap_or_default();
+        let is_best = line.label.as_deref() == Some(evaluator.labels.best());
+        Ok(Answer {
+            class: match (line.outcome, is_best) {
+                (OutcomeKind::Scored, true) => "pass",
+                (OutcomeKind::Scored, false) => "fail",
+                _ => "unsure",
+            },
+            label: match (line.outcome, &line.label) {
+                (_, Some(label)) => text::line(label),
+                (OutcomeKind::NotApplicable, None) => "not applicable".to_owned(),
+                (_, None) => "could not be judged".to_owned(),
+            },
+            explanation: text::block(words),
+            by: "rules".to_owned(),
+            cost: "free".to_owned(),
+        })
+    }
+}
+
+fn rule_of<'r>(settings: &'r Reloadable, project: &str) -> Option<&'r GradingRule> {
+    settings.rules.iter().find(|rule| rule.fits(project))
+}
+
+/// As much of a text as a page shows.
+pub(super) fn cut(whole: &str) -> String {
+    printable(&whole[..whole.floor_char_boundary(MOST_PROMPT)]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_are_found_again_and_do_not_fill_the_memory() {
+        let trials = Trials::default();
+        let trial = || Trial { text: Some("x".to_owned()), ..Trial::default() };
+        let names: Vec<String> = (0..2 * Trials::MOST).map(|_| trials.put(trial())).collect();
+        assert!(trials.get(&names[0]).is_none() && trials.get("nonsense").is_none());
+        let last = trials.get(names.last().unwrap()).unwrap();
+        assert_eq!(last.text.as_deref(), Some("x"));
+        assert_eq!(trials.0.lock().unwrap().len(), Trials::MOST);
+    }
+}
