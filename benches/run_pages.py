@@ -99,8 +99,9 @@ def of(body, project, version):
     _, at = varint(body, 1)
     length, start = varint(body, at + 1)
     resource, rest = bytes(body[start:start + length]), bytes(body[start + length:])
-    resource = resource.replace(b"bench", project) + spans.attribute("service.version", version, 1)
-    return spans.part(1, spans.part(1, resource) + rest)
+    # All of a length, so that nothing around them changes.
+    key = b"agent.version\x12\x07\n\x05"
+    return spans.part(1, spans.part(1, resource.replace(b"bench", project)) + rest.replace(key + b"1.4.0", key + version.encode()))
 
 
 def fill(client, count):
@@ -139,7 +140,7 @@ def label(client, count):
     while given + len(items) < count:
         page = client.json(f"/api/v1/traces?limit=500{cursor}")
         for trajectory in (one for trace in page["items"] for one in trace["trajectories"]):
-            for step, author, name in itertools.product((1, 2), ("ann", "bob"), ("thought_to_tool", "call_validity")):
+            for step, author, name in itertools.product(range(1, min(2, trajectory["steps"]) + 1), ("ann", "bob"), ("thought_to_tool", "call_validity")):
                 wrong = (hash((trajectory["trajectory_id"], step)) + len(author)) % 4 == 0
                 items.append({"target": f"trajectory:{trajectory['trajectory_id']}#{step}", "name": name, "author": author, "identifier": author,
                               "label": "incorrect" if wrong else "correct", "explanation": "looked at"})

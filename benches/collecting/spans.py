@@ -130,7 +130,7 @@ class Maker:
             spans.append((rng.randbytes(8), root, tool, start, now, self.tool_span(tool, arguments, seen, session, fails, now)))
             messages = [*messages, ("assistant", said), ("user", f"Observation: {seen}")]
         answer = said.split("Answer: ", 1)[-1]
-        rest = [attribute("openinference.span.kind", "AGENT"), attribute("agent.name", agent), attribute("session.id", session),
+        rest = [attribute("openinference.span.kind", "AGENT"), attribute("agent.name", agent), attribute("agent.version", "1.4.0"), attribute("session.id", session),
                 attribute("input.value", query), attribute("input.mime_type", "text/plain"),
                 attribute("output.value", answer), attribute("output.mime_type", "text/plain"),
                 attribute("metadata", json.dumps({"tenant": rng.randint(1, 300), "release": "2026.11", "trace": prose.text(300)}))]

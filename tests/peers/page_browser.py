@@ -104,7 +104,7 @@ def late_in_the_second_trajectory(browser):
     expect(page.locator(".tabs a", has_text="back_agent")).to_contain_text("found wrong")
     # All steps are searched at once.
     page.goto(page.locator(".tabs a", has_text="back_agent").evaluate("link => link.href"))
-    page.get_by_label("Find in all steps").fill("SIX THOUSAND")
+    page.get_by_role("searchbox", name="Find in all steps").fill("SIX THOUSAND")
     page.get_by_role("button", name="Find").click()
     page.locator(".hits a", has_text="Step 10, call").click()
     expect(page.locator("#step-10")).to_be_in_viewport()
@@ -130,6 +130,12 @@ def from_the_overview_to_the_guilty_step(browser):
     expect(page).to_have_url(re.compile("agent=support_agent.*range=24h"))
     expect(page.get_by_label("Agent", exact=True)).to_have_value("support_agent")
     expect(page.locator("svg .alarm").first).to_be_attached()
+    expect(page.get_by_role("heading", name="By version")).to_be_visible()
+    # What is looked at goes on to the list.
+    version = opened(browser, "/?project=shop&version=1.5.0&range=24h")
+    version.get_by_role("link", name="What was found wrong in Thought-to-Tool").click()
+    expect(version).to_have_url(re.compile("project=shop&version=1.5.0&from=.*&wrong=thought_to_tool"))
+    expect(version.locator("tr[data-id]").first).to_be_visible()
     # Days in its place, so that what is shared stays.
     page.get_by_label("From day").fill("2020-01-01")
     page.get_by_role("button", name="Show").click()

@@ -97,7 +97,7 @@ def trace(project, agent, version, model, request, steps, answer, started_ns, cl
         text = clean(seen if isinstance(seen, str) else json.dumps(seen))
         span(clean(tool), "TOOL", start, now, {"tool.name": clean(tool), "tool_call.id": f"call_{number}", "input.value": json.dumps(arguments), "output.value": text}, error=text if failed else None)
         messages += [("assistant", thought), ("user", f"{tool} gave: {text[:2000]}")]
-    span(clean(agent), "AGENT", started_ns, now + 2_000_000, {"agent.name": clean(agent), "input.value": clean(request), "output.value": clean(answer), "metadata": json.dumps({"shop": "lamps"})}, parent=caller, span_id=root)
+    span(clean(agent), "AGENT", started_ns, now + 2_000_000, {"agent.name": clean(agent), "agent.version": clean(version), "input.value": clean(request), "output.value": clean(answer), "metadata": json.dumps({"shop": "lamps"})}, parent=caller, span_id=root)
     resource = {"service.name": "agents", "openinference.project.name": clean(project), "service.version": version}
     body = {"resourceSpans": [{"resource": {"attributes": attributes(resource)}, "scopeSpans": [{"scope": {"name": "page-world"}, "spans": spans}]}]}
     return trace_id, body
