@@ -1,7 +1,7 @@
 //! How two runs differ: a difference of means with its 95 % interval, paired where both judged the same.
 //!
-//! Steps of one trajectory hang together, so trajectories are what is counted. Where each pair is one right or wrong answer
-//! of a trajectory, only those that changed tell something: the interval comes from how they split (Clopper and Pearson's,
+//! Steps of one trajectory hang together, so trajectories are what is counted. Where each trajectory is right or wrong as
+//! a whole, only those that changed tell something: the interval comes from how they split (Clopper and Pearson's,
 //! so that it holds 0 exactly where the sign test says that chance explains it), and from how many of all changed. Other
 //! scores have Student's interval over trajectories, which is too short where few of them changed; so a difference counts
 //! only if the sign test says so, too. Unpaired means are each known as far as their own intervals say (Newcombe): a side
@@ -59,10 +59,13 @@ pub fn paired(pairs: &[ScorePair]) -> Option<Difference> {
     let better = clusters.iter().filter(|cluster| cluster.sum > 0.0).count() as u64;
     let worse = clusters.iter().filter(|cluster| cluster.sum < 0.0).count() as u64;
     let chance = sign_test(better, worse);
-    let is_one_each = clusters.len() == pairs.len();
+    // As many questions of each trajectory, which all went the same way: they count as one.
+    let is_as_one = clusters.iter().all(|cluster| {
+        cluster.count == clusters[0].count && [0.0, cluster.count].contains(&cluster.sum.abs())
+    });
     let is_right_or_wrong = |score: f64| [0.0, 1.0].contains(&score);
     let is_share = pairs.iter().all(|pair| is_share(pair.before) && is_share(pair.after));
-    let interval = if is_one_each
+    let interval = if is_as_one
         && better + worse > 0
         && pairs.iter().all(|pair| is_right_or_wrong(pair.before) && is_right_or_wrong(pair.after))
     {
@@ -281,7 +284,7 @@ mod tests {
         let mut scores = Vec::new();
         for trajectory in 0..100 {
             let before = f64::from(u8::from(trajectory >= 4));
-            scores.extend([ScorePair { trajectory, before, after: 1.0 }; 2]);
+            scores.extend([before, 1.0].map(|before| ScorePair { trajectory, before, after: 1.0 }));
         }
         let known = paired(&scores).unwrap();
         assert!(known.interval.low > 0.0 && !known.is_significant(), "{known:?}");
