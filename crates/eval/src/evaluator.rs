@@ -16,7 +16,7 @@ pub const SEQUENCE_OPTIMALITY: &str = "sequence_optimality";
 /// The name of the check that every run makes.
 pub const CALL_VALIDITY: &str = "call_validity";
 /// Changes when the rules do, so that outcomes of different rules can be told apart.
-const RULES_VERSION: &str = "rules-1";
+const RULES_VERSION: &str = "rules-2";
 /// The judge's name where no model was asked.
 pub const OFFLINE: &str = "offline";
 pub const RULES: &str = "rules";

@@ -317,11 +317,13 @@ impl Reader<'_, '_> {
     }
 
     fn text_ask(&mut self, number: usize, step: TextStep<'_>, text: &str) {
+        // `Action Input: null` gives nothing.
+        let input = if step.input.json == Some(Json::Null) { Default::default() } else { step.input };
         self.asks.push(Ask {
             thought: step.thought.map(Cow::into_owned),
             tool: step.tool.into_owned(),
-            arguments: step.input.json,
-            raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
+            arguments: input.json,
+            raw: Some(input.raw.into_owned()).filter(|raw| !raw.is_empty()),
             parallel: step.parallel,
             call: Some(number),
             reply: Some(text.trim().to_owned()),
@@ -539,7 +541,7 @@ pub(super) fn join_texts(output: &[Message<'_>]) -> String {
 /// Arguments as JSON, as text, and whether they are malformed.
 pub(super) fn read_arguments(arguments: Option<&Arguments<'_>>) -> (Option<Json>, Option<String>, bool) {
     match arguments {
-        None => (None, None, false),
+        None | Some(Arguments::Json(Json::Null)) => (None, None, false),
         Some(Arguments::Json(json)) => (Some(json.clone()), Some(json.to_string()), false),
         Some(Arguments::Text(text)) => {
             let raw = text.trim();
@@ -551,6 +553,9 @@ pub(super) fn read_arguments(arguments: Option<&Arguments<'_>>) -> (Option<Json>
             {
                 written = inner.clone();
                 json = literal::parse(inner).or(json.clone());
+            }
+            if json == Some(Json::Null) {
+                return (None, None, false);
             }
             let malformed = json.is_none() && raw.starts_with(['{', '[']);
             if json.is_none() && !malformed && !raw.is_empty() {

@@ -74,9 +74,13 @@ impl ToolCache {
     /// Every tool that the agent could use in a run, in the order of first mention.
     pub(super) fn offered(&mut self, tree: &Tree<'_>, run: &Run) -> Arc<[ToolDefinition]> {
         let list = self.listed(&Sources::of(tree, run));
-        // Tools that only their spans tell of.
+        // Tools that only their spans tell of. Where there is a list, a name that is not in it, says nothing of itself
+        // and gave an error was made up by the model.
+        let made_up = |tool: &ToolFacts<'_>| {
+            !list.is_empty() && tool.is_error && tool.description.is_none() && tool.schema.is_none()
+        };
         let ran = run.tools.iter().map(|at| &tree.nodes[*at].facts.tool);
-        let ran = ran.filter(|tool| tool.name.as_deref().is_some_and(can_be_called));
+        let ran = ran.filter(|tool| tool.name.as_deref().is_some_and(can_be_called) && !made_up(tool));
         let places: HashMap<&str, &ToolDefinition> =
             list.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let adds = |tool: &&ToolFacts<'_>| {

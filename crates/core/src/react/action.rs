@@ -20,7 +20,7 @@ pub struct ActionInput<'t> {
 
 /// Reads the text behind `Action Input:`.
 pub fn read_input(text: &str) -> ActionInput<'_> {
-    let raw = unfence(text.trim());
+    let raw = without_ticks(unfence(text.trim()));
     let input = |json, defect| ActionInput { raw: Cow::Borrowed(raw), json, defect };
     if raw.is_empty() {
         return input(None, None);
@@ -76,16 +76,13 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
             name => ActionForm::Name(name),
         };
     }
-    if let Some((name, argument)) = bracketed(text) {
-        let input = ActionInput {
-            raw: Cow::Borrowed(argument),
-            json: Some(Json::String(argument.to_owned())),
-            defect: None,
-        };
+    let read = labelled(text)
+        .or_else(|| objected(text))
+        .or_else(|| bracketed(text))
+        .or_else(|| called(first_line))
+        .or_else(|| called(text));
+    if let Some((name, input)) = read {
         return ActionForm::Complete(vec![(Cow::Borrowed(name), input)]);
-    }
-    if let Some((name, arguments)) = called(first_line) {
-        return ActionForm::Complete(vec![(Cow::Borrowed(name), arguments)]);
     }
     match strip_decoration(first_line) {
         name if is_tool_name(name) && !is_nothing(name) => ActionForm::Name(name),
@@ -128,8 +125,35 @@ pub(super) fn is_nothing(name: &str) -> bool {
     ["none", "n/a", "null", "nothing", "-"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
+/// `tool Action Input: {..}`: the input's label stands where no label is looked for.
+fn labelled(text: &str) -> Option<(&str, ActionInput<'_>)> {
+    const LABEL: &[u8] = b"action input:";
+    // A name and a label are short, so no more has to be looked at.
+    let head = &text.as_bytes()[..text.len().min(256)];
+    let at = head.windows(LABEL.len()).position(|words| words.eq_ignore_ascii_case(LABEL))?;
+    let name = strip_decoration(text.get(..at)?);
+    let input = text.get(at + LABEL.len()..)?;
+    (is_tool_name(name) && !is_nothing(name)).then(|| (name, read_input(input)))
+}
+
+/// `tool {..}`, also with the object on the lines below, or in a fence there.
+fn objected(text: &str) -> Option<(&str, ActionInput<'_>)> {
+    let open = text.find('{')?;
+    let before = text[..open].trim_end();
+    let name = before.lines().next()?;
+    // Between the name and the object stands nothing but a fence.
+    let fence = before[name.len()..].trim();
+    let is_fence =
+        fence.strip_prefix("```").is_some_and(|language| language.chars().all(char::is_alphanumeric));
+    let name = strip_decoration(name);
+    if !(fence.is_empty() || is_fence) || !is_tool_name(name) || is_nothing(name) {
+        return None;
+    }
+    Some((name, read_input(text[before.len() - fence.len()..].trim_start())))
+}
+
 /// `Search[some text]`: the name, and the text up to the last bracket of the action.
-fn bracketed(text: &str) -> Option<(&str, &str)> {
+fn bracketed(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let open = text.find('[')?;
     let name = strip_decoration(&text[..open]);
     if !is_tool_name(name) {
@@ -137,22 +161,35 @@ fn bracketed(text: &str) -> Option<(&str, &str)> {
     }
     let rest = &text[open + 1..];
     // A bracket that never closes is an action cut off: no environment takes it.
-    let close = rest.rfind(']')?;
-    Some((name, rest[..close].trim()))
+    let argument = rest[..rest.rfind(']')?].trim();
+    let object = argument.starts_with('{').then(|| literal::parse(argument)).flatten();
+    let json = Some(object.unwrap_or_else(|| Json::String(argument.to_owned())));
+    Some((name, ActionInput { raw: Cow::Borrowed(argument), json, defect: None }))
 }
 
-/// `search("text", page=2)`: a call in the manner of Python.
+/// `search("text", page=2)`, `search({..})`: a call in the manner of Python.
 fn called(line: &str) -> Option<(&str, ActionInput<'_>)> {
-    let line = line.trim().trim_matches('`');
+    let line = line.trim().trim_matches(['`', '*']).trim();
     let open = line.find('(')?;
     let name = &line[..open];
     if !is_tool_name(name) || !line.ends_with(')') {
         return None;
     }
     let raw = &line[open + 1..line.len() - 1];
-    let json = super::code::read_arguments(raw);
+    let json = super::code::read_arguments(raw).map(named_arguments);
     let defect = json.is_none().then_some(DefectKind::MalformedArguments);
     Some((name, ActionInput { raw: Cow::Borrowed(raw), json, defect }))
+}
+
+/// One object in the parentheses holds the arguments by name.
+fn named_arguments(mut arguments: Json) -> Json {
+    match arguments.get_mut("args").and_then(Json::as_array_mut).map(|args| args.as_mut_slice()) {
+        Some([only @ Json::Object(_)]) => {
+            let only = only.take();
+            if arguments.as_object().is_some_and(|object| object.len() == 1) { only } else { arguments }
+        }
+        _ => arguments,
+    }
 }
 
 /// `{"action": ..., "action_input": ...}`, under the names that prompts use, alone or in a list.
@@ -183,6 +220,14 @@ fn call_in_json(json: Json) -> Option<(Cow<'static, str>, ActionInput<'static>)>
     Some((Cow::Owned(name), input))
 }
 
+/// `` `{..}` ``: arguments between back-ticks.
+fn without_ticks(text: &str) -> &str {
+    match text.strip_prefix('`').map(str::trim_start) {
+        Some(inside) if inside.starts_with(['{', '[']) => inside.trim_end_matches('`').trim_end(),
+        _ => text,
+    }
+}
+
 /// The inside of a code fence, if the text is one; the text itself otherwise.
 pub(super) fn unfence(text: &str) -> &str {
     let Some(rest) = text.strip_prefix("```") else { return text };
@@ -206,6 +251,7 @@ mod tests {
             (r#"{"a": 1}"#, Some(json!({"a": 1}))),
             ("{'a': None}", Some(json!({"a": null}))),
             ("```json\n{\"a\": 1}\n```", Some(json!({"a": 1}))),
+            ("`{\"a\": \"`x`\"}`", Some(json!({"a": "`x`"}))),
             ("NBA", Some(json!("NBA"))),
             ("\"NBA\"", Some(json!("NBA"))),
             ("", None),
@@ -237,6 +283,21 @@ mod tests {
             one("find", "{\"q\":1}")
         );
         assert_eq!(name("find(q=1)"), one("find", "q=1"));
+        for text in ["find({\"q\": 1})", "find(\n{\"q\": 1}\n)", "`find({\"q\": 1})`", "find[{\"q\": 1}]"] {
+            let ActionForm::Complete(calls) = read_action(text, false) else { panic!("{text}") };
+            assert_eq!((&*calls[0].0, &calls[0].1.json), ("find", &Some(json!({"q": 1}))), "{text}");
+        }
+        for text in [
+            "find {\"q\": 1}",
+            "`find`\n{\"q\": 1}",
+            "find\n```json\n{\"q\": 1}\n```",
+            "find Action Input: {\"q\": 1}",
+            "find\nAction Input: {\"q\": 1}",
+        ] {
+            assert_eq!(name(text), one("find", "{\"q\": 1}"), "{text}");
+        }
+        let ActionForm::Complete(calls) = read_action("find({\"q\": 1}, 2)", false) else { panic!() };
+        assert_eq!(calls[0].1.json, Some(json!({"args": [{"q": 1}, 2]})));
         assert_eq!(name("I should think about it"), vec![]);
         assert_eq!(name("None"), vec![]);
     }

@@ -60,8 +60,10 @@ pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
 }
 
 /// Longest first: `Action Input` before `Action`.
-const WORDS: [(&str, Label); 21] = [
+const WORDS: [(&str, Label); 23] = [
     ("final answer", Label::FinalAnswer),
+    ("final_answer", Label::FinalAnswer),
+    ("finalanswer", Label::FinalAnswer),
     ("action input", Label::ActionInput),
     ("action_input", Label::ActionInput),
     ("actioninput", Label::ActionInput),

@@ -383,9 +383,9 @@ impl<'t> Folder<'t> {
     }
 
     fn push(&mut self, tool: Cow<'t, str>, input: ActionInput<'t>, parallel: bool) {
-        if tool.eq_ignore_ascii_case("finish")
-            || tool == "final_answer"
-            || tool.eq_ignore_ascii_case("final answer")
+        if ["finish", "final_answer", "final answer", "finalanswer"]
+            .iter()
+            .any(|word| tool.eq_ignore_ascii_case(word))
         {
             self.transcript.last_thought = self.take_thought();
             self.transcript.answer =

@@ -38,7 +38,7 @@ pub(super) fn failure(step: &Step) -> Option<Failure> {
 }
 
 const NO_SUCH_TOOL: &str = "\
-    unknown tool|no such tool|no tool with that name|no tool with the name|unknown tool name|\
+    unknown tool|no such tool|there is no tool|no tool with that name|no tool with the name|unknown tool name|\
     not a valid tool|tool not found|unavailable tool|unknown function|no tool named|\
     tool does not exist|not found in any workbench|invalid tool name|is not an available tool|\
     no function named|please select a tool|forbidden function evaluation|\

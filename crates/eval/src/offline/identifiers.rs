@@ -10,6 +10,8 @@ pub(super) struct Identifier {
     pub shape: Shape,
     /// The stem of the word before it: the "issue" of "issue 17".
     pub noun: Option<String>,
+    /// Written as `#17`: the number of a thing, and no amount.
+    pub is_numbered: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,8 @@ pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<Identifie
         Some(shape) => {
             let text = if shape == Shape::Number { plain_number(bare) } else { bare.to_owned() };
             let noun = before.map(str::to_owned);
-            (Some(Identifier { text, shape, noun }), shape == Shape::Snake)
+            let is_numbered = shape == Shape::Number && bare.starts_with('#');
+            (Some(Identifier { text, shape, noun, is_numbered }), shape == Shape::Snake)
         }
         None => (None, true),
     }
@@ -170,7 +173,8 @@ pub(super) fn quotations(text: &str) -> Vec<Identifier> {
         let window = head(after, 200);
         match window.find(closing).filter(|end| !inside_word && (1..=120).contains(end)) {
             Some(end) if !window[..end].contains('\n') && !(window[..end].starts_with(' ')) => {
-                found.push(Identifier { text: window[..end].to_owned(), shape: Shape::Quoted, noun: None });
+                let text = window[..end].to_owned();
+                found.push(Identifier { text, shape: Shape::Quoted, noun: None, is_numbered: false });
                 rest = &after[end + closing.len_utf8()..];
             }
             _ => rest = after,

@@ -3,7 +3,7 @@
 
 use gradus_core::trajectory::Step;
 
-use super::identifiers::Identifier;
+use super::identifiers::{Identifier, Shape};
 use super::quote::quote;
 use super::tools::Tool;
 use super::values::Scalar;
@@ -41,9 +41,10 @@ pub(super) fn judge(
         && thought.deeds & does == 0
         && plan.is_clear;
     // Says that it only looks, and calls what changes things.
-    let harms = against && plan.deeds & RETRIEVE != 0 && does & RETRIEVE == 0;
+    let harms = against && plan.deeds & !RETRIEVE == 0 && does & RETRIEVE == 0;
     let fits = offline.index.with_deeds(thought, offline.thought_fits(at));
-    let found = another(offline, at, index, tool, &plan, &fits, &Against { does, against, harms });
+    let found = another(offline, at, index, tool, &plan, &fits, &Against { does, against, harms })
+        .or_else(|| stray(offline, at, index, tool, &plan, &fits));
     let in_reply = |name: &str| offline.same_reply(at).any(|(other, step)| other != at && step.tool == name);
     if let Some(better) =
         found.filter(|better| !in_reply(&better.name) && !comes_later(offline, at, better, thought))
@@ -103,7 +104,7 @@ fn another<'o>(
         if call.harms && same_deed && words.get(*other) >= words.get(index) && fit > 0.0 {
             return true;
         }
-        if !plan.is_about(better, thought) {
+        if !plan.is_about(better, thought) || is_given(offline, at, better) {
             return false;
         }
         if nouns < 0.34 {
@@ -117,6 +118,54 @@ fn another<'o>(
         }
     });
     better.max_by(|one, other| fits[one.0].total_cmp(&fits[other.0])).map(|(_, better)| better)
+}
+
+/// The tool that the thought names, where the called one is about something that neither the thought nor the request nor
+/// an earlier call has brought up.
+fn stray<'o>(
+    offline: &'o Offline<'_>,
+    at: usize,
+    index: usize,
+    tool: &Tool,
+    plan: &Plan,
+    fits: &[f32],
+) -> Option<&'o Tool> {
+    let (thought, query) = (offline.thought(at)?, offline.query()?);
+    // A path speaks of a file without saying the word.
+    let has_file =
+        |text: &Text<'_>| text.identifiers.iter().any(|said| matches!(said.shape, Shape::File | Shape::Path));
+    let is_of_files = |tool: &Tool| tool.nouns.iter().any(|noun| &**noun == "fil");
+    let speaks_of = |text: &Text<'_>| tool.named_nouns(text) > 0.0 || is_of_files(tool) && has_file(text);
+    let called_before = |tool: &Tool| offline.before(at).any(|(_, step)| step.tool == tool.name);
+    let brought_up = tool.nouns.is_empty() || speaks_of(thought) || speaks_of(query) || called_before(tool);
+    if brought_up || !plan.is_clear {
+        return None;
+    }
+    let fit = fits.get(index).copied().unwrap_or_default();
+    let named = |other: &Tool| {
+        let is_file = other.nouns.len() == 1 && is_of_files(other) && has_file(thought);
+        // What was called before may be what the thought looks back on.
+        (other.named_nouns(thought) > 0.99 || is_file) && !called_before(other)
+    };
+    let candidates = offline.index.tools.iter().enumerate().filter(|(other, better)| {
+        *other != index
+            && !better.serves_any()
+            && named(better)
+            && agree(thought.deeds, better.deeds)
+            && fits.get(*other).copied().unwrap_or_default() > 1.5 * fit + 0.5
+    });
+    candidates.max_by(|one, other| fits[one.0].total_cmp(&fits[other.0])).map(|(_, better)| better)
+}
+
+/// What the other tool is about is a parameter of this call: "set its deadline" calls `update_task(deadline)`.
+fn is_given(offline: &Offline<'_>, at: usize, better: &Tool) -> bool {
+    let mut given: Vec<String> = Vec::new();
+    for scalar in offline.scalars(at) {
+        super::words::split_words(scalar.parameter, |word| {
+            given.push(super::words::stem(&word.to_lowercase()));
+        });
+    }
+    better.nouns.iter().all(|noun| given.iter().any(|word| **word == **noun))
 }
 
 /// Tools with a `command` or `action` do what that says.
@@ -138,7 +187,7 @@ fn deeds_of_call(tool: &Tool, step: &Step) -> Deeds {
 }
 
 /// The call takes something from the thought: a value, or a word of one.
-fn shares_values(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> bool {
+pub(super) fn shares_values(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> bool {
     let said = thought.stems();
     offline.scalars(at).iter().take(20).any(|Scalar { value, .. }| {
         let named = |said: &Identifier| said.text.len() > 2 && value.contains(&said.text);

@@ -250,6 +250,13 @@ fn broken_off(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<Str
     None
 }
 
+/// Numbers that are errors of HTTP.
+fn statuses(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| {
+        word.len() == 3 && word.parse::<u16>().is_ok_and(|number| (400..600).contains(&number))
+    })
+}
+
 /// A call failed, nothing made up for it, and the answer does not say so.
 fn passed_over(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<String> {
     let steps = &offline.trajectory.steps;
@@ -263,10 +270,14 @@ fn passed_over(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<St
     // Words that the request brought in own up to nothing: "the ticket 'Login error' was opened".
     let asked = offline.query().map(|query| query.lower.as_str()).unwrap_or_default();
     let owns_up = OWNS_UP.split('|').any(|phrase| looked_at.contains(phrase) && !asked.contains(phrase));
-    if made_up_for || owns_up || offline.trajectory.is_error {
+    let observation = steps[at].observation.as_deref().unwrap_or_default();
+    // "The first answer was a 502": the failure itself is told.
+    let tells_status = statuses(head(observation, 400))
+        .any(|status| !asked.contains(status) && statuses(&looked_at).any(|told| told == status));
+    if made_up_for || owns_up || tells_status || offline.trajectory.is_error {
         return None;
     }
-    let observation = quote(steps[at].observation.as_deref().unwrap_or_default());
+    let observation = quote(observation);
     Some(format!(
         "Step {} failed ({observation}), nothing made up for it, and the answer does not say so: {}.",
         steps[at].index,

@@ -1,5 +1,7 @@
 //! Whole trajectories, invented in several domains, and any trajectory at all.
 
+mod wording;
+
 use gradus_core::raw_json::RawJson;
 use gradus_core::trajectory::{Step, ToolDefinition, Trajectory};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Whether the tool is the one that the thought speaks of, and is used on the things the thought names.
 
 use super::call::{self, Existence};
-use super::identifiers::{Shape, shape_of};
+use super::identifiers::Shape;
 use super::quote::quote;
 use super::tools::Tool;
 use super::words::Text;
@@ -61,7 +61,18 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
         }
         Named::None => {}
     }
+    if let Some(Opinion::Bad { .. }) = offline.topic(at)
+        && is_strange(offline, at, thought, tool)
+    {
+        let explanation = format!("Nothing in the thought leads to {}.", quote(&step.tool));
+        return Opinion::bad(explanation, notes);
+    }
     intention::judge(offline, at, index, tool, thought, notes)
+}
+
+/// The thought is about something else than the request, and neither the tool nor what it is given is what it is about.
+fn is_strange(offline: &Offline<'_>, at: usize, thought: &Text<'_>, tool: &Tool) -> bool {
+    !tool.serves_any() && tool.named_nouns(thought) == 0.0 && !intention::shares_values(offline, at, thought)
 }
 
 fn contradiction(
@@ -76,16 +87,24 @@ fn contradiction(
     let silent = |shape: Shape| !thought.identifiers.iter().any(|said| said.shape == shape);
     let found = found.or_else(|| {
         let found = values::contradiction(query?, offline.scalars(at), &[])?;
-        let kind = shape_of(&found.value)
-            .filter(|shape| matches!(shape, Shape::Pair | Shape::Email | Shape::Code))?;
+        let kind = found
+            .shape
+            .filter(|shape| matches!(shape, Shape::Pair | Shape::Email | Shape::Code | Shape::Number))?;
         let follows = || matches!(offline.topic(at), Some(Opinion::Good { .. }));
-        let is_held = silent(kind) && !found.is_name && !offline.seen_before(at, &found.value);
+        let is_held = silent(kind)
+            && !found.is_name
+            && (kind != Shape::Number || found.is_doubtful)
+            && !offline.seen_before(at, &found.value);
         (is_held && follows()).then_some(found)
     })?;
     // Names of places and people have other names; only one that the request itself uses is held against the call.
     let asked =
         query.is_some_and(|query| query.source.contains(&found.said) && !query.source.contains(&found.value));
     if found.is_name && (!asked || offline.seen_before(at, &found.value)) {
+        return None;
+    }
+    let is_asked = || query.is_some_and(|query| query.lower.contains(&found.value.to_lowercase()));
+    if found.is_doubtful && (is_asked() || offline.seen_before(at, &found.value)) {
         return None;
     }
     // Another call of the same reply may be the one on what the thought names.

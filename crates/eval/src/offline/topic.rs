@@ -8,7 +8,9 @@ use super::identifiers::{Identifier, Shape};
 use super::quote::{head, quote};
 use super::tools::Tool;
 use super::values::Scalar;
-use super::vocabulary::{TELLS_OF_WORK, agree, is_noun_too};
+use super::vocabulary::{
+    CANCEL, CLOSE, CREATE, DELETE, Deeds, MAKES_ROOM, MERGE, MOVE, TELLS_OF_WORK, agree, is_noun_too,
+};
 use super::words::{Text, Word, abbreviates, split_words, stem};
 use super::{Offline, Opinion};
 
@@ -35,6 +37,9 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
             quote(&asked),
             quote(&said)
         );
+        return Opinion::bad(explanation, notes);
+    }
+    if let Some(explanation) = unasked(offline, at, query, thought) {
         return Opinion::bad(explanation, notes);
     }
     if let Some(shared) = shared(offline, query, thought) {
@@ -87,6 +92,16 @@ fn other_subject(
     if staged || offline.before(at).any(|(before, _)| offline.failure(before).is_some()) {
         return None;
     }
+    // What the request names is still the subject, and a step that is made once more was one before.
+    let names = |asked: &Identifier| {
+        matches!(asked.shape, Shape::Quoted | Shape::File | Shape::Path)
+            && asked.text.len() > 2
+            && thought.lower.contains(&asked.text.to_lowercase())
+    };
+    let goes_on = |step: &Step| step.tool.contains('_') && thought.source.contains(&step.tool);
+    if query.identifiers.iter().any(names) || offline.before(at).take(3).any(|(_, step)| goes_on(step)) {
+        return None;
+    }
     let asked: Vec<&Tool> = offline.asked_tools().take(50).collect();
     let ready = asked.iter().find(|tool| {
         (asked_verbs == 0 || agree(asked_verbs, tool.deeds))
@@ -102,6 +117,39 @@ fn other_subject(
     let mut others = offline.index.tools.iter().filter(|tool| !tool.serves_any());
     let said = others.find(|tool| tool.named_nouns(thought) > 0.99 && tool.named_nouns(query) < 0.5)?;
     Some((ready.name.clone(), said.name.clone()))
+}
+
+/// The thought wants to take something away; the request speaks of nothing of the kind, and not of that thing.
+fn unasked(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
+    const TAKES_AWAY: Deeds = DELETE | CANCEL;
+    let step = offline.step(at)?;
+    let (_, tool) = offline.tool(step)?;
+    let takes_away = |deeds: Deeds| deeds & TAKES_AWAY != 0 && deeds & !TAKES_AWAY == 0;
+    if !takes_away(tool.deeds) || thought.deeds & TAKES_AWAY == 0 || query.is_foreign() {
+        return None;
+    }
+    // Whoever wants something moved, replaced, undone or tidied up may well want something gone.
+    let allows = query.deeds & (TAKES_AWAY | CLOSE | MOVE | MERGE) != 0
+        || query.words.iter().any(|word| MAKES_ROOM.contains(&&*word.plain));
+    let values = || offline.scalars(at).iter().filter(|scalar| scalar.value.chars().nth(1).is_some());
+    // The place is mostly the request's; what is taken away is the rest.
+    let named = values().filter(|scalar| query.lower.contains(&*scalar.lower)).count();
+    let all = values().count();
+    let own = |other: usize| {
+        offline
+            .scalars(other)
+            .iter()
+            .any(|made| values().any(|one| one.lower == made.lower && !query.lower.contains(&*one.lower)))
+    };
+    let made_here = offline.before(at).any(|(other, step)| {
+        own(other) && offline.tool(step).is_some_and(|(_, tool)| tool.deeds & CREATE != 0)
+    });
+    (!allows && all > named && !made_here).then(|| {
+        format!(
+            "The request asks for nothing that {} does, and the thought takes something away.",
+            quote(&step.tool)
+        )
+    })
 }
 
 /// Everything the tool must be told is in the request, as far as one can see: no numbers or ids to look up first.

@@ -17,6 +17,10 @@ pub(super) struct Contradiction {
     pub said: String,
     /// A name of the everyday kind (a city, a person) rather than an identifier.
     pub is_name: bool,
+    /// What kind of thing the text names instead.
+    pub shape: Option<Shape>,
+    /// Only held against a value that came from nowhere: not from the request, and not from a step before.
+    pub is_doubtful: bool,
 }
 
 /// A scalar argument of a call.
@@ -86,8 +90,12 @@ pub(super) fn contradiction(
                 value: value.to_string(),
                 said: said.text.clone(),
                 is_name: false,
+                shape: Some(said.shape),
+                is_doubtful: false,
             })
         };
+        let doubtful =
+            |said: &Identifier| contradiction(said).map(|found| Contradiction { is_doubtful: true, ..found });
         // Commands and sentences hold names; they are none.
         let shape = shape_of(value).filter(|_| !value.contains(char::is_whitespace));
         let found = match shape {
@@ -98,10 +106,12 @@ pub(super) fn contradiction(
             }
             Some(Shape::Number) => other_number(text, parameter, value, nouns)
                 .filter(|said| !used(&said.text))
-                .and_then(contradiction),
-            Some(Shape::File | Shape::Path) => {
-                other_file(text, value).filter(|said| !used(&said.text)).and_then(contradiction)
-            }
+                .and_then(contradiction)
+                .or_else(|| other_numbered(text, parameter).and_then(doubtful)),
+            Some(Shape::File | Shape::Path) => other_file(text, value)
+                .filter(|said| !used(&said.text))
+                .and_then(contradiction)
+                .or_else(|| longer_file(text, value).and_then(doubtful)),
             None if is_name(value) => {
                 let said = other_name(text, value).filter(|said| !used(said));
                 said.map(|said| Contradiction {
@@ -109,10 +119,11 @@ pub(super) fn contradiction(
                     value: value.to_string(),
                     said,
                     is_name: true,
+                    shape: None,
+                    is_doubtful: false,
                 })
             }
-            _ if at > 0 => other_half(text, &values[at - 1].value, value).and_then(contradiction),
-            _ => None,
+            _ => other_half(text, values, at).and_then(contradiction),
         };
         if found.is_some() {
             return found;
@@ -147,6 +158,34 @@ fn other_number<'t>(
         .iter()
         .any(|said| said.shape == Shape::Number && number(&said.text) == number(value));
     (!said_at_all).then_some(first)
+}
+
+/// "#17" against `issue_number: 21`: the one number of a thing that the text names is not the one that is given.
+fn other_numbered<'t>(text: &'t Text<'_>, parameter: &str) -> Option<&'t Identifier> {
+    let mut names = false;
+    split_words(parameter, |word| names |= matches!(&*word.to_lowercase(), "number" | "id" | "no" | "num"));
+    let mut numbered = text.identifiers.iter().filter(|said| said.is_numbered);
+    let first = numbered.next().filter(|_| names)?;
+    numbered.all(|other| other.text == first.text).then_some(first)
+}
+
+/// `notes-old.md` where the text speaks of `notes.md` and of nothing old.
+fn longer_file<'t>(text: &'t Text<'_>, value: &str) -> Option<&'t Identifier> {
+    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
+    let wanted = last(value);
+    let (stem_of_wanted, extension) = wanted.split_once('.')?;
+    let mut files = text.identifiers.iter().filter(|said| matches!(said.shape, Shape::File | Shape::Path));
+    let first = files.next()?;
+    let said = last(&first.text);
+    let (stem_of_said, said_extension) = said.split_once('.')?;
+    let more = stem_of_wanted.strip_prefix(stem_of_said).filter(|more| !more.is_empty())?;
+    let mut is_spoken_of = false;
+    split_words(more, |word| {
+        let word = stem(&word.to_lowercase());
+        is_spoken_of |= text.words.iter().any(|said| said.stem() == word);
+    });
+    let alone = files.all(|other| last(&other.text) == said);
+    (alone && extension == said_extension && !is_spoken_of).then_some(first)
 }
 
 /// Another file than the one that the text names. Files that share a word with the text may be meant by it.
@@ -210,14 +249,41 @@ fn other_name(text: &Text<'_>, value: &str) -> Option<String> {
 }
 
 /// `owner/name` given in two arguments, the second of which is another name.
-fn other_half<'t>(text: &'t Text<'_>, before: &str, value: &str) -> Option<&'t Identifier> {
+fn other_half<'t>(text: &'t Text<'_>, values: &[Scalar<'_>], at: usize) -> Option<&'t Identifier> {
+    let value = &*values[at].value;
     if value.contains(char::is_whitespace) || !value.contains(char::is_alphabetic) {
         return None;
     }
     let mut pairs = text.identifiers.iter().filter(|said| said.shape == Shape::Pair);
-    let first = pairs.next().filter(|said| said.text.split('/').next() == Some(before))?;
+    let first = pairs.next()?;
+    let (owner, name) = first.text.split_once('/')?;
+    // Arguments stand in any order: the owner is one, the name is none, and this one is called like a name of things.
+    let given = |half: &str| values.iter().any(|other| other.value.eq_ignore_ascii_case(half));
+    let is_name = names_a_half(values[at].parameter);
+    if !given(owner) || given(name) || value.eq_ignore_ascii_case(owner) || !is_name {
+        return None;
+    }
     // With a second pair in the text, which of them is meant is anyone's guess.
     pairs.all(|other| other.text == first.text).then_some(first)
+}
+
+/// `repo`, `project_name`: not what stands inside of it, as a path, a branch or a title do.
+fn names_a_half(parameter: &str) -> bool {
+    let mut last = String::new();
+    let mut first = String::new();
+    split_words(parameter, |word| {
+        last = word.to_lowercase();
+        if first.is_empty() {
+            first.clone_from(&last);
+        }
+    });
+    let holds = |word: &str| {
+        matches!(
+            word,
+            "repo" | "repository" | "project" | "space" | "dataset" | "package" | "image" | "model"
+        )
+    };
+    holds(&last) || holds(&first) && matches!(&*last, "name" | "id" | "slug")
 }
 
 #[cfg(test)]

@@ -181,6 +181,9 @@ const OWN_WORK: &str = "information different strategy improve improving solve s
 const ANNOUNCING: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
     plan now first then next please would to";
 
+/// Those of them that say of anything what it will do.
+const MODALS: &str = "will shall should must can could would";
+
 const PREPOSITIONS: &str = "of in within from with around on to for by about that which at into through";
 
 /// Words after which a noun or its adjective comes, not a verb.
@@ -202,6 +205,7 @@ pub(super) const ANNOUNCES: u8 = 1 << 2;
 pub(super) const IS_PREPOSITION: u8 = 1 << 3;
 pub(super) const DETERMINES: u8 = 1 << 4;
 pub(super) const FILLS: u8 = 1 << 5;
+pub(super) const IS_MODAL: u8 = 1 << 6;
 
 impl WordTraits {
     pub(super) fn has(self, list: u8) -> bool {
@@ -224,6 +228,7 @@ pub(super) fn word_traits(word: &str) -> WordTraits {
             (PREPOSITIONS, IS_PREPOSITION),
             (DETERMINING, DETERMINES),
             (FILLING, FILLS),
+            (MODALS, IS_MODAL),
         ];
         for (words, list) in lists {
             for word in words.split_whitespace() {
@@ -248,6 +253,33 @@ pub(super) const PHRASES: &[(&str, Deeds)] = &[
     ("find out|figur out", SEARCH | READ | LIST),
     ("clean up", DELETE),
     ("shut down", CLOSE),
+];
+
+/// Words of a request after which something may have to go, though it names no such deed.
+pub(super) const MAKES_ROOM: &[&str] = &[
+    "undo",
+    "revert",
+    "rid",
+    "instead",
+    "replace",
+    "swap",
+    "tidy",
+    "clean",
+    "cleanup",
+    "free",
+    "only",
+    "without",
+    "off",
+    "unused",
+    "obsolete",
+    "stale",
+    "duplicate",
+    "duplicates",
+    "expired",
+    "empty",
+    "reset",
+    "restore",
+    "rollback",
 ];
 
 /// Words by which an answer owns up to a failure, in the languages agents mostly answer in.

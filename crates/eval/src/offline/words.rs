@@ -232,8 +232,13 @@ impl<'a> Text<'a> {
     fn find_announced(&self) -> Vec<(usize, Deeds)> {
         let mut verbs = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
-            let opens = at == 0 || self.words[at - 1].sentence != word.sentence;
-            let first = if word.traits.has(vocabulary::ANNOUNCES) {
+            let before = at.checked_sub(1).map(|at| &self.words[at]);
+            let before = before.filter(|before| before.sentence == word.sentence);
+            let opens = before.is_none();
+            // "The new page will close the old one": what a thing does is no plan.
+            let of_a_thing = word.traits.has(vocabulary::IS_MODAL)
+                && before.is_some_and(|before| !before.stop && before.deeds == 0);
+            let first = if word.traits.has(vocabulary::ANNOUNCES) && !of_a_thing {
                 at + 1
             } else if opens {
                 at
@@ -252,7 +257,9 @@ impl<'a> Text<'a> {
             let Some(found) = self.words.get(verb).filter(|found| found.sentence == word.sentence) else {
                 continue;
             };
-            if found.deeds != 0 && !verbs.contains(&(verb, found.deeds)) {
+            // Nor is "also gets a name": nobody announces his plans in the third person.
+            let third_person = found.plain.ends_with('s') && !found.plain.ends_with("ss");
+            if found.deeds != 0 && !(opens && third_person) && !verbs.contains(&(verb, found.deeds)) {
                 verbs.push((verb, found.deeds));
             }
         }

@@ -1,15 +1,18 @@
 //! The agent's mind without a body: what came to pass goes in (`Event`), what is to be done comes out (`Action`). No I/O,
 //! no clock: a state and an event always give the same next state, and every run ends.
 
+mod notices;
+mod objections;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use gradus_llm::{CallError, Chat, ChatReply, Failure, Message, ToolCall, ToolDefinition};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::reply::{self, Intent, Wanted};
 use super::state::{Call, Form, Phase, Settings, Stage, State};
-use super::{arguments, context, nearest, prompt};
+use super::{arguments, context, prompt};
 use crate::record::End;
 use crate::tools::{Effect, Observation, Tool, ToolBox};
 
@@ -56,9 +59,10 @@ pub struct OutOfOrder;
 
 /// So often one call is made again after a rate limit.
 const MOST_WAITS: u32 = 3;
-/// So many calls are looked back on, and so many alike are a loop.
-const RECENT: usize = 8;
-const LOOP: usize = 3;
+/// So many calls of one reply are made: more are no plan.
+const MOST_AT_ONCE: usize = 32;
+/// What providers take for a name and for an id.
+const LONGEST_NAME: usize = 64;
 /// So often a conversation is made shorter because an endpoint refused it.
 const MOST_SHORTENINGS: u32 = 6;
 
@@ -71,6 +75,9 @@ pub struct Machine<'t> {
     system: String,
     /// What the constant part takes of the model's context.
     fixed: usize,
+    /// How much may be sent, once an endpoint has said that it was too much. The next one may take more, so no session
+    /// remembers it.
+    learned_room: Option<usize>,
     state: State,
 }
 
@@ -99,6 +106,10 @@ impl<'t> Machine<'t> {
         let fixed = definitions.iter().fold(system.len(), |sum, tool| {
             sum + tool.name.len() + tool.description.len() + tool.parameters.to_string().len() + 40
         });
+        if state.requests.is_empty() && !state.messages.is_empty() {
+            // A session from before it was noted where requests begin.
+            state.requests.push(0);
+        }
         if let Phase::Calling { calls, stage } = &mut state.phase {
             match (calls.front(), &stage) {
                 (None, _) => state.phase = Phase::Asking,
@@ -109,7 +120,7 @@ impl<'t> Machine<'t> {
                 _ => {}
             }
         }
-        Machine { settings, toolbox, offered, definitions, system, fixed, state }
+        Machine { settings, toolbox, offered, definitions, system, fixed, learned_room: None, state }
     }
 
     pub fn state(&self) -> &State {
@@ -161,6 +172,7 @@ impl<'t> Machine<'t> {
         let problem = match (event, &mut self.state.phase) {
             (Event::Request(text), Phase::Idle | Phase::Done { .. }) => {
                 self.begin();
+                self.state.requests.push(self.state.messages.len());
                 self.state.messages.push(Message::User { text: text.clone() });
                 self.state.request = Some(text);
                 self.ask();
@@ -210,54 +222,6 @@ impl<'t> Machine<'t> {
         state.recent.clear();
     }
 
-    /// Why a call cannot be made, if it cannot.
-    fn objection(&self, call: &Call, stage: &Stage) -> Option<Observation> {
-        let refused =
-            |body: Value| Some(Observation { text: body.to_string(), is_error: true, retry_after: None });
-        match stage {
-            Stage::Unknown => {
-                return refused(json!({
-                    "error": "it is not known whether this call was carried out: the agent was stopped while it was under way. Look whether it was before you make it again."
-                }));
-            }
-            Stage::Refused(reason) => {
-                return refused(json!({ "error": format!("not carried out: {reason}") }));
-            }
-            _ => {}
-        }
-        // Tools that exist but may not be used are told apart from those that do not.
-        let exists = self.toolbox.tools().iter().any(|tool| *tool.definition.name == *call.name);
-        let names = || self.offered.iter().map(|tool| &*tool.definition.name);
-        if !exists {
-            if let Some(reason) = self.toolbox.kept_back(&call.name) {
-                return refused(json!({ "error": format!("not carried out: {reason}") }));
-            }
-            let near = nearest::nearest(&call.name, names());
-            let error = format!("there is no tool {:?}", call.name);
-            return refused(if near.is_empty() {
-                json!({ "error": error, "tools": names().collect::<Vec<_>>() })
-            } else {
-                json!({ "error": error, "nearest": near })
-            });
-        }
-        if let Some(problem) = &call.problem {
-            return refused(json!({ "error": problem }));
-        }
-        if self.settings.read_only && self.writes(call) {
-            return refused(json!({ "error": "not carried out: this session may only read" }));
-        }
-        if self.state.calls >= self.settings.max_calls {
-            return refused(json!({ "error": "not carried out: the limit of calls is reached" }));
-        }
-        None
-    }
-
-    fn must_confirm(&self, call: &Call) -> bool {
-        self.settings.confirm_destructive
-            && call.approved != Some(true)
-            && self.toolbox.effect_of(&call.name, &call.arguments) == Effect::Destructive
-    }
-
     fn replied(&mut self, reply: ChatReply) -> Option<String> {
         self.state.replies += 1;
         if let Some(usage) = reply.usage {
@@ -302,7 +266,7 @@ impl<'t> Machine<'t> {
     fn plan(&mut self, thought: Option<&str>, text: String, wanted: Vec<Wanted>, has_more: bool) {
         let mut calls = VecDeque::with_capacity(wanted.len());
         let mut said = Vec::new();
-        for wanted in wanted {
+        for (at, wanted) in wanted.into_iter().enumerate() {
             let id = self.unique(wanted.id, &calls);
             let (arguments, problem) = match arguments::read(&wanted.arguments) {
                 Ok(object) => (object, None),
@@ -316,19 +280,21 @@ impl<'t> Machine<'t> {
                 thought: thought.map(str::to_owned),
                 approved: None,
                 waits: 0,
-                is_first_of_several: false,
+                is_surplus: at >= MOST_AT_ONCE,
+                has_more_behind: false,
             });
-            said.push(ToolCall { id, name: wanted.name, arguments: wanted.arguments });
+            said.push(ToolCall { id, name: plain_name(&wanted.name), arguments: wanted.arguments });
         }
         if let Some(last) = calls.back_mut() {
-            last.is_first_of_several = has_more;
+            last.has_more_behind = has_more;
         }
         let said = if self.settings.form == Form::Native { said } else { Vec::new() };
         self.state.messages.push(Message::Assistant { text, calls: said });
         self.state.phase = Phase::Calling { calls, stage: Stage::Ready };
     }
 
-    /// An id that no other call of the session has: endpoints leave them out, and some count from 0 in every reply.
+    /// An id that no other call of the session has: endpoints leave them out, and some count from 0 in every reply. One
+    /// that would not be taken back is replaced as well.
     fn unique(&mut self, id: String, beside: &VecDeque<Call>) -> String {
         let is_taken = |id: &str| {
             beside.iter().any(|call| call.id == id)
@@ -337,7 +303,8 @@ impl<'t> Machine<'t> {
                     _ => false,
                 })
         };
-        if !id.is_empty() && !is_taken(&id) {
+        let is_plain = !id.is_empty() && id.len() <= LONGEST_NAME && id.chars().all(is_plain);
+        if is_plain && !is_taken(&id) {
             return id;
         }
         let mut number = self.state.ids + 1;
@@ -354,7 +321,7 @@ impl<'t> Machine<'t> {
             let smaller = self.room().min(used) / 4 * 3;
             self.state.shortenings += 1;
             if self.state.shortenings <= MOST_SHORTENINGS && smaller > self.fixed {
-                self.state.room = Some(smaller);
+                self.learned_room = Some(smaller);
                 return self.ask();
             }
         }
@@ -365,7 +332,7 @@ impl<'t> Machine<'t> {
     fn room(&self) -> usize {
         let tokens = self.settings.context_tokens.saturating_sub(self.settings.max_tokens as usize);
         let room = tokens.saturating_mul(context::BYTES_OF_A_TOKEN);
-        self.state.room.map_or(room, |learned| learned.min(room))
+        self.learned_room.map_or(room, |learned| learned.min(room))
     }
 
     fn returned(&mut self, observation: Observation) {
@@ -384,16 +351,18 @@ impl<'t> Machine<'t> {
         let Some(call) = calls.pop_front() else { return };
         *stage = Stage::Ready;
         let is_last = calls.is_empty();
-        self.state.calls += 1;
-        let mut text = observation.text;
+        self.state.calls += u32::from(!call.is_surplus);
+        let mut text = context::without_marks(observation.text);
         for notice in self.notices(&call, &text, is_last) {
-            text.push_str("\n\n[agent: ");
+            text.push_str("\n\n");
+            text.push_str(context::MARK);
             text.push_str(&notice);
             text.push(']');
         }
         self.state.messages.push(match self.settings.form {
             Form::Native => {
-                Message::Tool { call_id: call.id, name: call.name, text, is_error: observation.is_error }
+                let name = plain_name(&call.name);
+                Message::Tool { call_id: call.id, name, text, is_error: observation.is_error }
             }
             Form::Text => Message::User { text: format!("{} {text}", prompt::OBSERVATION) },
         });
@@ -402,45 +371,13 @@ impl<'t> Machine<'t> {
         }
     }
 
-    /// What the model should know beside what came back.
-    fn notices(&mut self, call: &Call, text: &str, is_last: bool) -> Vec<String> {
-        let mut notices = Vec::new();
-        let (settings, state) = (&self.settings, &mut self.state);
-        if call.is_first_of_several {
-            notices.push(match settings.form {
-                Form::Text => {
-                    "your reply had more than one Action; only the first was carried out. One at a time"
-                        .to_owned()
-                }
-                Form::Native => {
-                    "your reply had more calls than can be made at once; the rest was left out".to_owned()
-                }
-            });
-        }
-        let this = (digest(&format!("{} {}", call.name, call.arguments)), digest(text));
-        state.recent.push_back(this);
-        if state.recent.len() > RECENT {
-            state.recent.pop_front();
-        }
-        let times = state.recent.iter().filter(|other| **other == this).count();
-        if times >= LOOP {
-            notices.push(format!(
-                "this same call has given the same result {times} times now; do something else, or answer"
-            ));
-        }
-        if is_last && state.replies + 1 == settings.max_steps {
-            notices.push("only one reply is left: give your answer now".to_owned());
-        }
-        notices
-    }
-
     /// On to the model, if that is still possible.
     fn ask(&mut self) {
         if self.state.replies >= self.settings.max_steps || self.state.calls >= self.settings.max_calls {
             return self.finish(End::StepLimit, None);
         }
-        let room = self.room();
-        if context::fit(&mut self.state.messages, self.fixed, room) {
+        let room = self.room().saturating_sub(self.fixed);
+        if context::fit(&mut self.state, room) {
             self.state.phase = Phase::Asking;
         } else {
             let reason = "the conversation does not fit into the model's context, even shortened";
@@ -453,7 +390,14 @@ impl<'t> Machine<'t> {
     }
 }
 
-fn digest(text: &str) -> u64 {
-    let hash = blake3::hash(text.as_bytes());
-    hash.as_bytes().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+/// What a conversation may hold as a tool's name: a name that a provider does not take would be refused in every question
+/// from then on. What the model really wrote stands in what came back.
+fn plain_name(name: &str) -> String {
+    let plain = |c: char| if is_plain(c) { c } else { '_' };
+    let name: String = name.chars().take(LONGEST_NAME).map(plain).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }

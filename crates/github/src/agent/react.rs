@@ -1,21 +1,23 @@
 //! Reads a reply in ReAct's text form, as models really write it: labels with stars or numbers, fenced JSON, no input,
 //! the input on the action's line, several actions, observations that the model made up. Linear in the text's length.
+//!
+//! Traces hold the reply, and whoever grades it reads it with a reader of his own: what is accepted here has to be read
+//! in the same way there (`gradus/tests/agent/forms.rs`).
+
+use std::borrow::Cow;
 
 /// What a reply comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reading<'t> {
     Call(TextCall<'t>),
-    Answer {
-        thought: Option<&'t str>,
-        answer: &'t str,
-    },
+    Answer(Cow<'t, str>),
     /// Neither an action nor an answer; holds what is missing.
     Unreadable(&'static str),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TextCall<'t> {
-    pub(super) thought: Option<&'t str>,
+    pub(super) thought: Option<Cow<'t, str>>,
     pub(super) name: &'t str,
     /// The text that should be JSON; empty if there is none.
     pub(super) input: &'t str,
@@ -60,7 +62,7 @@ struct Mark {
 }
 
 pub(super) fn read(text: &str) -> Reading<'_> {
-    let text = behind_thinking(text);
+    let (thinking, text) = split_thinking(text);
     if text.trim().is_empty() {
         return Reading::Unreadable("it was empty");
     }
@@ -88,13 +90,12 @@ pub(super) fn read(text: &str) -> Reading<'_> {
                     (None, Some(inline)) => (inline, index),
                     (None, None) => (rest, index),
                 };
-                let thought = thought(text, &marks[..index], mark.start);
                 let input = unfence(input);
                 if is_answer(name) {
-                    return Reading::Answer { thought, answer: input };
+                    return Reading::Answer(unquoted(input));
                 }
                 return Reading::Call(TextCall {
-                    thought,
+                    thought: thought(text, &marks[..index], mark.start, thinking),
                     name,
                     input: json_at_start(input).unwrap_or(input),
                     kept: text[..end_of(last)].trim(),
@@ -113,13 +114,19 @@ pub(super) fn read(text: &str) -> Reading<'_> {
     })
 }
 
-/// Reasoning models think aloud first; nothing in there is meant.
-fn behind_thinking(text: &str) -> &str {
-    let begins = text.trim_start();
-    if !begins.starts_with("<think>") {
-        return text;
+/// Reasoning models think aloud first: what they thought, and what they say then.
+pub(super) fn split_thinking(text: &str) -> (Option<&str>, &str) {
+    for (open, close) in
+        [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>")]
+    {
+        if let Some((thinking, behind)) =
+            text.trim_start().strip_prefix(open).and_then(|rest| rest.split_once(close))
+        {
+            let thinking = thinking.trim();
+            return ((!thinking.is_empty()).then_some(thinking), behind);
+        }
     }
-    begins.split_once("</think>").map_or(text, |(_, behind)| behind)
+    (None, text)
 }
 
 /// Lines that begin with a label. Those in a code fence are only text, unless everything is fenced.
@@ -142,8 +149,7 @@ fn marks(text: &str) -> Vec<Mark> {
 
 /// The label that a line begins with, and how long it is with all that decorates it.
 fn label(line: &str) -> Option<(Label, usize)> {
-    let bare =
-        line.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '>' | '-'));
+    let bare = line.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '>'));
     let (word, label) = WORDS
         .iter()
         .find(|(word, _)| bare.get(..word.len()).is_some_and(|written| written.eq_ignore_ascii_case(word)))?;
@@ -163,21 +169,54 @@ fn answer<'t>(text: &'t str, marks: &[Mark], index: usize) -> Reading<'t> {
     if answer.is_empty() {
         return Reading::Unreadable("its Final Answer is empty");
     }
-    Reading::Answer { thought: thought(text, &marks[..index], mark.start), answer }
+    Reading::Answer(Cow::Borrowed(answer))
 }
 
-/// What was said before an action or an answer: behind the first `Thought:`, else all of it.
-fn thought<'t>(text: &'t str, before: &[Mark], end: usize) -> Option<&'t str> {
-    let begin = before.iter().find(|mark| mark.label == Label::Thought).map_or(0, |mark| mark.content);
-    let thought = text[begin..end].trim();
-    (!thought.is_empty()).then_some(thought)
+/// What was said before an action: behind each `Thought:`, else what the model thought aloud, else all of it.
+fn thought<'t>(
+    text: &'t str,
+    before: &[Mark],
+    end: usize,
+    thinking: Option<&'t str>,
+) -> Option<Cow<'t, str>> {
+    let Some(first) = before.iter().position(|mark| mark.label == Label::Thought) else {
+        let all = text[..end].trim();
+        return thinking.or((!all.is_empty()).then_some(all)).map(Cow::Borrowed);
+    };
+    let mut thought = Cow::Borrowed("");
+    for (index, mark) in before.iter().enumerate().skip(first) {
+        let end = before.get(index + 1).map_or(end, |next| next.start);
+        let said = match mark.label {
+            // An action that names no tool, as the actions before the one that counts are.
+            Label::Action => "",
+            Label::Thought => text[mark.content..end].trim(),
+            _ => text[mark.start..end].trim(),
+        };
+        if thought.is_empty() {
+            thought = Cow::Borrowed(said);
+        } else if !said.is_empty() {
+            thought.to_mut().push('\n');
+            thought.to_mut().push_str(said);
+        }
+    }
+    if thought.is_empty() { thinking.map(Cow::Borrowed) } else { Some(thought) }
+}
+
+/// An answer as a JSON text, as some models write it.
+fn unquoted(answer: &str) -> Cow<'_, str> {
+    match serde_json::from_str::<String>(answer) {
+        Ok(text) => Cow::Owned(text),
+        Err(_) => Cow::Borrowed(answer),
+    }
 }
 
 /// `Action: tool Action Input: {..}`, all on one line.
 fn split_inline_input(action: &str) -> (&str, Option<&str>) {
     let line = action.lines().next().unwrap_or_default();
     let lower = line.to_ascii_lowercase();
-    match lower.find("action input:") {
+    // Behind a bracket it is a text among the arguments.
+    let at = lower.find("action input:").filter(|at| !line[..*at].contains(['{', '(', '[']));
+    match at {
         Some(at) => (&action[..at], Some(&action[at + "action input:".len()..])),
         None => (action, None),
     }
@@ -217,9 +256,10 @@ fn name_in_json(body: &str) -> (&str, &str) {
         let value = behind(key)?.strip_prefix('"')?;
         value.split_once('"').map(|(name, _)| name)
     });
-    let input = ["\"action_input\"", "\"arguments\"", "\"parameters\"", "\"input\"", "\"args\""]
-        .iter()
-        .find_map(|key| behind(key));
+    let input =
+        ["\"action_input\"", "\"tool_input\"", "\"arguments\"", "\"parameters\"", "\"input\"", "\"args\""]
+            .iter()
+            .find_map(|key| behind(key));
     let input = input.map(|input| json_at_start(input).unwrap_or(input));
     (name.unwrap_or_default(), input.unwrap_or_default())
 }
@@ -254,7 +294,7 @@ fn is_nothing(name: &str) -> bool {
 }
 
 fn is_answer(name: &str) -> bool {
-    ["final answer", "final_answer", "finalanswer", "finish", "answer"]
+    ["final answer", "final_answer", "finalanswer", "finish"]
         .iter()
         .any(|word| name.eq_ignore_ascii_case(word))
 }
@@ -276,7 +316,7 @@ mod tests {
         assert_eq!(
             call(text),
             TextCall {
-                thought: Some("I look."),
+                thought: Some("I look.".into()),
                 name: "read_file",
                 input: "{\"path\": \"a\"}",
                 kept: text,
@@ -304,6 +344,7 @@ mod tests {
             "<think>\nAction: other\n</think>\nThought: t\nAction: read\nAction Input: {\"a\": 1}",
             "```\nThought: t\nAction: read\nAction Input: {\"a\": 1}\n```",
             "Thought: t\nAction: none\nThought: but\nAction: read\nAction Input: {\"a\": 1}",
+            "Thought: t\nAction: {\"tool\": \"read\", \"tool_input\": {\"a\": 1}}",
         ] {
             let call = call(text);
             assert_eq!((call.name, call.input), ("read", "{\"a\": 1}"), "{text}");
@@ -327,11 +368,10 @@ mod tests {
     fn labels_in_fences_and_files_are_text() {
         let text = "Thought: t\nAction: write\nAction Input: {\"content\": \"Final Answer: no\\nAction: x\"}";
         assert_eq!(call(text).name, "write");
+        let text = "Action: write({\"content\": \"Action Input: no\"})";
+        assert_eq!((call(text).name, call(text).input), ("write", "{\"content\": \"Action Input: no\"}"));
         let text = "Thought: I would do\n```\nAction: x\n```\nFinal Answer: no";
-        assert_eq!(
-            read(text),
-            Reading::Answer { thought: Some("I would do\n```\nAction: x\n```"), answer: "no" }
-        );
+        assert_eq!(read(text), Reading::Answer("no".into()));
     }
 
     #[test]
@@ -344,11 +384,12 @@ mod tests {
             "Thought: t\nAnswer: 42",
             "Thought: t\nAction: Final Answer\nAction Input: 42",
             "Thought: t\nAction: None\nFinal Answer: 42",
+            "Thought: t\nAction: {\"action\": \"Final Answer\", \"action_input\": \"42\"}",
         ] {
-            assert!(matches!(read(text), Reading::Answer { answer: "42", .. }), "{text}: {:?}", read(text));
+            assert_eq!(read(text), Reading::Answer("42".into()), "{text}");
         }
         let long = "Final Answer: one\n\nThought: not a label here\n- two";
-        assert!(matches!(read(long), Reading::Answer { answer, .. } if answer.ends_with("two")));
+        assert!(matches!(read(long), Reading::Answer(answer) if answer.ends_with("two")));
         let later = "Answer: I must look first.\nAction: look\nAction Input: {}";
         assert_eq!(call(later).name, "look");
     }

@@ -1,5 +1,7 @@
 //! From a model's reply to what it wants: calls, an answer, or something that nobody can make sense of.
 
+use std::borrow::Cow;
+
 use gradus_llm::{ChatReply, Stop};
 
 use super::react::{self, Reading};
@@ -12,7 +14,7 @@ pub(super) enum Intent {
         /// What of the reply's text stays in the conversation.
         text: String,
         calls: Vec<Wanted>,
-        /// There were more, which are left out.
+        /// There was more, which is left out.
         has_more: bool,
     },
     Answer {
@@ -32,8 +34,8 @@ pub(super) struct Wanted {
     pub(super) arguments: String,
 }
 
-/// More calls than this in one reply are no plan.
-const MOST_CALLS: usize = 32;
+/// More calls than this are not even looked at.
+const MOST_CALLS: usize = 500;
 
 pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
     if reply.stop == Stop::Refused {
@@ -42,20 +44,24 @@ pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
     let cut = || format!("it was cut off after {max_tokens} tokens; write less at once");
     let is_cut = reply.stop == Stop::Length;
     match form {
-        Form::Native if !reply.calls.is_empty() => native(reply),
+        // What lacks its end is neither an answer nor, if it is a call, one that could be made.
+        Form::Native if is_cut && reply.calls.len() < 2 => Intent::Problem(cut()),
+        Form::Native if !reply.calls.is_empty() => native(reply, is_cut),
         Form::Native if !reply.text.trim().is_empty() => {
             Intent::Answer { text: reply.text.clone(), answer: reply.text.trim().to_owned() }
         }
-        Form::Native if is_cut => Intent::Problem(cut()),
         Form::Native => Intent::Problem("it was empty".to_owned()),
         Form::Text => match react::read(&reply.text) {
             Reading::Unreadable(_) if is_cut => Intent::Problem(cut()),
             Reading::Unreadable(problem) => Intent::Problem(problem.to_owned()),
-            Reading::Call(call) if is_cut && super::arguments::read(call.input).is_err() => {
+            Reading::Answer(_) if is_cut => Intent::Problem(cut()),
+            Reading::Call(call)
+                if is_cut && (call.input.is_empty() || super::arguments::read(call.input).is_err()) =>
+            {
                 Intent::Problem(cut())
             }
             Reading::Call(call) => Intent::Calls {
-                thought: call.thought.map(str::to_owned),
+                thought: call.thought.map(Cow::into_owned),
                 text: call.kept.to_owned(),
                 calls: vec![Wanted {
                     id: String::new(),
@@ -64,24 +70,30 @@ pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
                 }],
                 has_more: call.has_more,
             },
-            Reading::Answer { answer, .. } => {
-                Intent::Answer { text: reply.text.clone(), answer: answer.to_owned() }
+            Reading::Answer(answer) => {
+                Intent::Answer { text: reply.text.clone(), answer: answer.into_owned() }
             }
         },
     }
 }
 
-fn native(reply: &ChatReply) -> Intent {
-    let thought = reply.text.trim();
-    let calls = reply.calls.iter().take(MOST_CALLS).map(|call| Wanted {
+fn native(reply: &ChatReply, is_cut: bool) -> Intent {
+    // The last call may lack its end, and some endpoints close it so that nobody can tell.
+    let whole = reply.calls.len() - usize::from(is_cut);
+    // Some models think aloud or write the label also where they call tools natively.
+    let (thinking, said) = react::split_thinking(&reply.text);
+    let said = said.trim();
+    let said = said.strip_prefix("Thought:").unwrap_or(said).trim();
+    let thought = if said.is_empty() { thinking } else { Some(said) };
+    let calls = reply.calls[..whole].iter().take(MOST_CALLS).map(|call| Wanted {
         id: call.id.clone(),
         name: call.name.clone(),
         arguments: call.arguments.clone(),
     });
     Intent::Calls {
-        thought: (!thought.is_empty()).then(|| thought.to_owned()),
+        thought: thought.map(str::to_owned),
         text: reply.text.clone(),
         calls: calls.collect(),
-        has_more: reply.calls.len() > MOST_CALLS,
+        has_more: is_cut || whole > MOST_CALLS,
     }
 }

@@ -1,7 +1,7 @@
 //! A session as a file. It is written anew beside the old one and put in its place, so it is whole whenever the program
 //! is stopped.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,8 @@ pub trait Keeper: Send {
 pub enum SessionError {
     #[error("{}: {reason}; the session cannot be kept there", path.display())]
     Write { path: PathBuf, reason: std::io::Error },
+    #[error("{}: another gradus agent works on this session; wait for its end, or name another file", path.display())]
+    InUse { path: PathBuf },
     #[error("{}: {reason}", path.display())]
     Read { path: PathBuf, reason: std::io::Error },
     #[error("{}, line {line}: this is no session of gradus agent ({reason}); name another file", path.display())]
@@ -24,14 +26,23 @@ pub enum SessionError {
     Version { path: PathBuf, found: u64 },
 }
 
+/// Held by one process at a time: two would each make the write that is next.
 #[derive(Debug)]
 pub struct SessionFile {
     path: PathBuf,
+    /// Locked as long as this lives. The session's own file cannot be, since each state is a new one.
+    _lock: File,
 }
 
 impl SessionFile {
-    pub fn new(path: &Path) -> SessionFile {
-        SessionFile { path: path.to_owned() }
+    pub fn open(path: &Path) -> Result<SessionFile, SessionError> {
+        let failed = |reason| SessionError::Write { path: path.to_owned(), reason };
+        let lock = create_private(&beside(path, ".lock")).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(SessionFile { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(SessionError::InUse { path: path.to_owned() }),
+            Err(TryLockError::Error(reason)) => Err(failed(reason)),
+        }
     }
 
     /// The session in the file; none if there is no file yet.
@@ -58,16 +69,23 @@ impl SessionFile {
     }
 
     fn write(&self, state: &State) -> std::io::Result<()> {
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let beside = self.path.with_file_name(name);
-        let mut file = create_private(&beside)?;
+        let new = beside(&self.path, ".new");
+        let mut file = create_private(&new)?;
         serde_json::to_writer(&mut file, state)?;
         file.write_all(b"\n")?;
         // On disk before it is in place: a write that was carried out must not be forgotten.
         file.sync_data()?;
-        fs::rename(&beside, &self.path)
+        fs::rename(&new, &self.path)?;
+        // Else the old one may be back in place after a power cut.
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(ending);
+    path.with_file_name(name)
 }
 
 /// What an agent has read is its user's business only.

@@ -79,9 +79,12 @@ pub struct Call {
     /// How often a rate limit was waited for.
     #[serde(default)]
     pub waits: u32,
-    /// Another action stood behind it in the reply, and was left out.
+    /// One of too many in its reply: it is not made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_first_of_several: bool,
+    pub is_surplus: bool,
+    /// More stood behind it in the reply, and was left out.
+    #[serde(default, alias = "is_first_of_several", skip_serializing_if = "std::ops::Not::not")]
+    pub has_more_behind: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,6 +95,12 @@ pub struct State {
     pub form: Form,
     /// What the model sees, but for what is the same in every question.
     pub messages: Vec<Message>,
+    /// Where each request begins in them.
+    #[serde(default)]
+    pub(super) requests: Vec<usize>,
+    /// How many requests before those were left out to save room.
+    #[serde(default)]
+    pub(super) dropped: u32,
     /// The last request.
     pub request: Option<String>,
     pub usage: Usage,
@@ -106,8 +115,6 @@ pub struct State {
     pub(super) ids: u64,
     /// What was called last and what came back, shortened to what tells them apart.
     pub(super) recent: VecDeque<(u64, u64)>,
-    /// How much may be sent, once an endpoint has said that it was too much.
-    pub(super) room: Option<usize>,
 }
 
 pub(super) const VERSION: u32 = 1;
@@ -151,6 +158,8 @@ impl State {
             session: session.to_owned(),
             form,
             messages: Vec::new(),
+            requests: Vec::new(),
+            dropped: 0,
             request: None,
             usage: Usage::default(),
             phase: Phase::Idle,
@@ -161,7 +170,6 @@ impl State {
             waited: Duration::ZERO,
             ids: 0,
             recent: VecDeque::new(),
-            room: None,
         }
     }
 

@@ -31,6 +31,9 @@ pub const MCP_TIMEOUT: Duration = Duration::from_secs(60);
 const MOST_TOOLS: usize = 500;
 const MOST_PAGES: usize = 50;
 const MOST_DESCRIPTION: usize = 4_000;
+/// A schema that is longer says too much to be of use, and all of them together must leave room for a conversation.
+const MOST_SCHEMA: usize = 20_000;
+const MOST_DEFINITIONS: usize = 200_000;
 
 /// The tools of one server, which lives as long as this does.
 pub struct McpTools {
@@ -163,7 +166,7 @@ async fn connect(server: &McpServer, limits: Limits, timeout: Duration) -> Resul
     let service = match service {
         Ok(service) => service,
         Err(error) => {
-            let mut reason = content::one_line(&error.to_string());
+            let mut reason = content::one_line(without_types(&error.to_string()));
             // Programs say why they end after they closed the door.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let said = last_words.last_line();
@@ -183,6 +186,7 @@ async fn connect(server: &McpServer, limits: Limits, timeout: Duration) -> Resul
     };
     let is_empty = listed.is_empty();
     let (mut offered, mut tools, mut kept_back) = (Vec::new(), Vec::new(), Vec::new());
+    let mut room = MOST_DEFINITIONS;
     for tool in listed {
         let effect = effect(tool.annotations.as_ref());
         let name = plain_name(&tool.name, 64);
@@ -190,11 +194,18 @@ async fn connect(server: &McpServer, limits: Limits, timeout: Duration) -> Resul
             kept_back.push((name, effect));
             continue;
         }
-        let description = tool.description.as_deref().unwrap_or_default();
+        let (description, parameters) =
+            bounded(tool.description.as_deref().unwrap_or_default(), &tool.input_schema);
+        let size = name.len() + description.len() + parameters.to_string().len();
+        if size > room {
+            kept_back.push((name, effect));
+            continue;
+        }
+        room -= size;
         let definition = ToolDefinition {
             name: Arc::from(unique(name, &tools)),
-            description: Arc::from(crate::tools::cut(description, MOST_DESCRIPTION)),
-            parameters: Arc::new(Value::Object(tool.input_schema.as_ref().clone())),
+            description: Arc::from(description),
+            parameters: Arc::new(parameters),
         };
         offered.push(tool.name.into_owned());
         tools.push(Tool { definition, effect });
@@ -204,6 +215,18 @@ async fn connect(server: &McpServer, limits: Limits, timeout: Duration) -> Resul
         return Err(McpError::NoTools { server: shown, why });
     }
     Ok(McpTools { name, service, last_words, limits, timeout, offered, tools, kept_back })
+}
+
+/// A tool's description and schema as far as they are shown.
+fn bounded(description: &str, schema: &serde_json::Map<String, Value>) -> (String, Value) {
+    let mut description = crate::tools::cut(description, MOST_DESCRIPTION);
+    let schema = Value::Object(schema.clone());
+    if schema.to_string().len() <= MOST_SCHEMA {
+        return (description, schema);
+    }
+    description
+        .push_str(" [its schema is too long to be shown: give the arguments that the description speaks of]");
+    (description, json!({"type": "object"}))
 }
 
 async fn list(
@@ -252,6 +275,14 @@ fn unique(name: String, taken: &[Tool]) -> String {
     (2..).map(|n| format!("{stem}_{n}")).find(|name| !is_taken(name)).unwrap_or(stem)
 }
 
+/// "Transport [a::type<of::Rust>] error: what happened": what happened.
+fn without_types(message: &str) -> &str {
+    message
+        .split_once("] error: ")
+        .filter(|(before, _)| before.contains("::"))
+        .map_or(message, |(_, told)| told)
+}
+
 fn http_client() -> Result<reqwest::Client, String> {
     // One provider of cryptography for the whole process; setting it twice is no error.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -276,6 +307,25 @@ mod tests {
         assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true))), Effect::Read);
         assert_eq!(effect(Some(&ToolAnnotations::new().destructive(false))), Effect::Write);
         assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true).destructive(true))), Effect::Read);
+    }
+
+    #[test]
+    fn long_schemas_are_not_shown() {
+        let schema = |length: usize| {
+            let schema = json!({"type": "object", "properties": {"x": {"description": "y".repeat(length)}}});
+            schema.as_object().cloned().unwrap_or_default()
+        };
+        assert_eq!(bounded("Does it.", &schema(10)), ("Does it.".to_owned(), Value::Object(schema(10))));
+        let (description, shown) = bounded("Does it.", &schema(1_000_000));
+        assert_eq!(shown, json!({"type": "object"}));
+        assert!(description.contains("too long to be shown"));
+    }
+
+    #[test]
+    fn messages_name_no_types() {
+        let message = "Send message error Transport [rmcp::transport::Worker<a::B<c::D>>] error: HTTP 404, when send initialize request";
+        assert_eq!(without_types(message), "HTTP 404, when send initialize request");
+        assert_eq!(without_types("[x] error: y"), "[x] error: y");
     }
 
     #[test]

@@ -17,7 +17,9 @@ pub enum BadServer {
     Empty,
     #[error("the MCP server's command has a quotation mark that is not closed")]
     OpenQuote,
-    #[error("the MCP server's address has a user name in it; give a token instead")]
+    #[error(
+        "the MCP server's address has a user name in it; leave it out, and give a token with --mcp-token-env"
+    )]
     UserInUrl,
 }
 

@@ -5,6 +5,7 @@
 //! of them. Nothing is sent behind the caller's back, so a bench can keep a provider for each run.
 
 mod attributes;
+mod file;
 mod ids;
 mod otlp;
 mod spans;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry::{Context, InstrumentationScope, KeyValue};
+use opentelemetry::{Context, InstrumentationScope, KeyValue, Value};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
@@ -24,12 +25,14 @@ use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{SdkTracerProvider, Span, SpanData, SpanExporter, SpanLimits, SpanProcessor};
 use prost::Message as _;
 
+pub use file::FileExporter;
 pub use ids::Ids;
-pub use otlp::{OtlpError, otlp_exporter};
+pub use otlp::{OtlpError, OtlpExporter, otlp_exporter};
 pub use spans::SpanObserver;
 
-/// An endpoint that is away must not fill the memory: older spans are dropped beyond this many.
-const MOST_WAITING: usize = 10_000;
+/// An endpoint that is away must not fill the memory: older spans are dropped beyond this many bytes. Each question to
+/// a model repeats the conversation, so a few spans can be much.
+const MOST_WAITING: usize = 64 << 20;
 /// So many spans go into one request; the requests of a long conversation are large.
 const AT_ONCE: usize = 50;
 
@@ -86,7 +89,12 @@ impl Traces {
 
     /// The spans that are finished and were not taken yet.
     pub fn take(&self) -> Vec<SpanData> {
-        std::mem::take(&mut *self.finished.lock())
+        std::mem::take(&mut self.finished.lock().spans)
+    }
+
+    /// How many spans were given up because nobody took them in time.
+    pub fn dropped(&self) -> u64 {
+        self.finished.lock().dropped
     }
 
     /// The same as one OTLP request in protobuf; such requests written one behind the other are one request again.
@@ -131,27 +139,66 @@ impl Drop for Taken<'_> {
 
 /// Keeps spans when they end.
 #[derive(Clone, Debug, Default)]
-struct Finished(Arc<Mutex<Vec<SpanData>>>);
+struct Finished(Arc<Mutex<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    spans: Vec<SpanData>,
+    dropped: u64,
+}
 
 impl Finished {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<SpanData>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put_back(&self, mut earlier: Vec<SpanData>) {
-        let mut spans = self.lock();
-        earlier.append(&mut spans);
-        let surplus = earlier.len().saturating_sub(MOST_WAITING);
-        earlier.drain(..surplus);
-        *spans = earlier;
+        let mut waiting = self.lock();
+        earlier.append(&mut waiting.spans);
+        waiting.spans = earlier;
+        waiting.bound(MOST_WAITING);
     }
+}
+
+impl Waiting {
+    /// Gives up the oldest until no more than `most` bytes wait, but never the newest.
+    fn bound(&mut self, most: usize) {
+        let mut bytes = 0_usize;
+        let fits = |span: &&SpanData| {
+            bytes = bytes.saturating_add(size(span));
+            bytes <= most
+        };
+        let kept = self.spans.iter().rev().take_while(fits).count().max(1);
+        let surplus = self.spans.len().saturating_sub(kept);
+        self.dropped += surplus as u64;
+        self.spans.drain(..surplus);
+    }
+}
+
+/// About what a span takes in memory.
+fn size(span: &SpanData) -> usize {
+    const AROUND: usize = 500;
+    let of = |attribute: &KeyValue| {
+        let value = match &attribute.value {
+            Value::String(text) => text.as_str().len(),
+            _ => 8,
+        };
+        64 + attribute.key.as_str().len() + value
+    };
+    let events = span.events.iter().flat_map(|event| &event.attributes);
+    AROUND + span.attributes.iter().chain(events).map(of).sum::<usize>()
 }
 
 impl SpanProcessor for Finished {
     fn on_start(&self, _span: &mut Span, _context: &Context) {}
 
     fn on_end(&self, span: SpanData) {
-        self.lock().push(span);
+        let mut waiting = self.lock();
+        waiting.spans.push(span);
+        // Looked at now and then only: each look counts all.
+        if waiting.spans.len().is_multiple_of(16) {
+            waiting.bound(MOST_WAITING);
+        }
     }
 
     fn force_flush(&self) -> OTelSdkResult {

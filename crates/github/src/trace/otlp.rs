@@ -8,6 +8,8 @@ use super::Traces;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+pub use opentelemetry_otlp::SpanExporter as OtlpExporter;
+
 #[derive(Debug, thiserror::Error)]
 #[error("traces cannot be sent to {url}: {reason}")]
 pub struct OtlpError {

@@ -177,3 +177,20 @@ fn what_could_not_be_sent_waits() {
     assert!(!traces.take_otlp().is_empty());
     assert!(traces.take().is_empty());
 }
+
+#[test]
+fn what_waits_is_bounded_by_its_size_and_what_is_given_up_is_counted() {
+    let traces = traces();
+    play(&traces);
+    let mut waiting = Waiting { spans: traces.take(), dropped: 0 };
+    let all: usize = waiting.spans.iter().map(size).sum();
+    let first = size(&waiting.spans[0]);
+    assert!(first > 100 * 64, "a question holds its whole conversation: {first}");
+    waiting.bound(all);
+    assert_eq!((waiting.spans.len(), waiting.dropped), (4, 0));
+    waiting.bound(all - 1);
+    let names: Vec<&str> = waiting.spans.iter().map(|span| &*span.name).collect();
+    assert_eq!((names.as_slice(), waiting.dropped), (["read", "chat m", "gradus agent"].as_slice(), 1));
+    waiting.bound(0);
+    assert_eq!((waiting.spans.len(), waiting.dropped), (1, 3), "the newest stays");
+}

@@ -37,6 +37,18 @@ fn what_is_wrong_is_said_in_one_line() {
             vec!["Hi", "--mcp", "/no/such/server --stdio"],
             "--mcp: the MCP server \"/no/such/server\" cannot be started",
         ),
+        (
+            vec!["Hi", "--trace-file", "no/such/folder/t.bin"],
+            "--trace-file: no/such/folder/t.bin: No such file",
+        ),
+        (
+            vec!["Hi", "--mcp", &page, "--mcp-token-env", "NO_SUCH_TOKEN"],
+            "--mcp-token-env: NO_SUCH_TOKEN is not set",
+        ),
+        (
+            vec!["Hi", "--mcp", "./server", "--mcp-token-env", "NO_SUCH_TOKEN"],
+            "--mcp-token-env: there is no --mcp with an address for NO_SUCH_TOKEN",
+        ),
         (vec!["  "], "the request is empty"),
         (vec![], "the request is empty"),
     ] {

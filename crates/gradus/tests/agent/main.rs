@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
 
 mod bad_input;
+mod forms;
 mod lab;
 #[path = "../place/mod.rs"]
 #[allow(dead_code, reason = "not all of it is needed here")]

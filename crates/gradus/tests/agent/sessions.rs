@@ -1,5 +1,6 @@
 //! Sessions that are broken off and taken up again.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -73,10 +74,43 @@ fn interrupted_it_leaves_a_session_that_goes_on() {
 #[test]
 fn a_session_file_is_for_its_user_only() {
     let lab = Lab::new("w0");
-    lab.ask(&model(vec![answer("Hello.")]), &["Hi", "--session", "s.json"]).exits_with(0);
-    let mode = std::os::unix::fs::PermissionsExt::mode(
-        &std::fs::metadata(lab.path("s.json")).unwrap().permissions(),
-    );
-    assert_eq!(mode & 0o777, 0o600);
+    lab.ask(&model(vec![answer("Hello.")]), &["Hi", "--session", "s.json", "--trace-file", "t.bin"])
+        .exits_with(0);
+    for file in ["s.json", "s.json.lock", "t.bin"] {
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(lab.path(file)).unwrap().permissions(),
+        );
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
     assert!(!lab.read("s.json").contains(crate::lab::TOKEN));
+}
+
+#[test]
+fn a_request_that_is_answered_is_said_to_be_done_once_more() {
+    let lab = Lab::new("w0");
+    let model = model(vec![answer("Hello."), answer("Hello again.")]);
+    let ran = lab.ask(&model, &["Hi", "--session", "s.json", "--quiet"]).exits_with(0);
+    assert_eq!(ran.err, "");
+    let ran = lab.ask(&model, &["Hi", "--session", "s.json", "--quiet"]).exits_with(0);
+    assert_eq!(ran.out, "Hello again.\n");
+    assert!(ran.err.contains("was answered in the session before; it is done once more"), "{}", ran.err);
+}
+
+#[test]
+fn killed_in_a_conversation_it_leaves_the_trace_of_what_was_answered() {
+    let lab = Lab::new("w0");
+    let model = model(vec![answer("Hello."), answer("Never.")]);
+    let arguments = ["--chat", "--trace-file", "t.bin", "--quiet"];
+    let mut child =
+        lab.agent(&model, &arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"Hi\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "Hello.\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let read = lab.run(&["traces", "t.bin", "--format", "jsonl"]).exits_with(0);
+    let trajectory: Json = serde_json::from_str(read.out.lines().next().unwrap()).unwrap();
+    assert_eq!(trajectory["final_answer"], "Hello.", "{trajectory:#}");
 }

@@ -47,7 +47,8 @@ fn assert_same(report: &Json, trajectory: &Json, several: bool) {
     assert_eq!((&trajectory["model"], &trajectory["project"]), (&json!("scripted"), &json!("shop")));
     assert_eq!(trajectory["defects"], json!([]), "{trajectory:#}");
     assert_eq!(trajectory["is_error"], false);
-    assert!(trajectory["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "open_issue"));
+    let offers = |name: &str| trajectory["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == name);
+    assert!(offers("open_issue") && !offers("readFile"), "what the model made up is not on offer");
     let replies = report["replies"].as_u64().unwrap();
     assert_eq!(trajectory["tokens"], json!({"prompt": 100 * replies, "completion": 10 * replies}));
     let (did, read) = (report["steps"].as_array().unwrap(), trajectory["steps"].as_array().unwrap());
@@ -96,6 +97,15 @@ fn through_a_file(form: &str, several: bool) {
         let trajectory =
             trajectories.iter().find(|trajectory| trajectory["session_id"] == report["session"]).unwrap();
         assert_same(&report, trajectory, several);
+    }
+    let graded =
+        lab.run(&["eval", "t.bin", "--judge", "offline", "-e", "call_validity", "--jsonl", "g.jsonl"]);
+    graded.exits_with(0);
+    for outcome in lab.lines("g.jsonl") {
+        let is_made_up = outcome["step_index"] == 2;
+        assert_eq!(outcome["label"], if is_made_up { "incorrect" } else { "correct" }, "{outcome:#}");
+        let why = outcome["explanation"].as_str().unwrap();
+        assert_eq!(why.starts_with("\"readFile\" is no tool that the agent had"), is_made_up, "{why}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use gradus_test_endpoint::Answer;
 use serde_json::json;
 
-use crate::lab::{Lab, answer, call, model, model_with};
+use crate::lab::{Lab, Reply, answer, call, model, model_with};
 use crate::place::Ran;
 
 #[test]
@@ -24,13 +24,23 @@ fn steps_are_shown_and_the_answer_is_on_standard_output() {
         "Step 1\n  Thought: I look.\\u{1b}[2J\n  Action: get_me\n  Action Input: {}\n  Observation: {\"login\":\"octo\"",
         "Step 2\n  Thought: I look closer.",
         "Observation (error): {\"error\":\"Not Found\"",
-        "2 calls, 3 replies, 330 tokens in this session",
+        "2 calls and 3 replies for this request; 330 tokens in the whole session",
     ] {
         assert!(ran.err.contains(shown), "{shown:?} is not in {}", ran.err);
     }
     assert!(!ran.err.contains('\u{1b}'), "{}", ran.err);
     let quiet = lab.ask(&model, &["Who am I?", "--quiet"]).exits_with(0);
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("You are octo.\n", ""));
+}
+
+#[test]
+fn a_thought_is_shown_once_for_each_reply_that_has_it() {
+    let lab = Lab::new("w1");
+    let both = Reply { thought: "I look.", calls: vec![("get_me", json!({})), ("get_me", json!({}))] };
+    let model = model(vec![both, call("I look.", "get_me", json!({})), answer("You are octo.")]);
+    let ran = lab.ask(&model, &["Who am I?"]).exits_with(0);
+    assert_eq!(ran.err.matches("Thought: I look.").count(), 2, "{}", ran.err);
+    assert!(ran.err.contains("Step 3\n  Thought: I look."), "{}", ran.err);
 }
 
 #[test]
@@ -66,7 +76,7 @@ fn a_conversation_goes_on_line_by_line() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(b"Who am I?\n\nStar demo.\nquit\nnever\n").unwrap();
+    child.stdin.take().unwrap().write_all(b"Who am I?\n\nStar demo.\n/quit\nnever\n").unwrap();
     let ran = Ran::of(child.wait_with_output().unwrap()).exits_with(0);
     assert_eq!(ran.out, "You are octo.\nStarred.\n");
 }
@@ -82,7 +92,11 @@ fn what_is_destructive_needs_somebody_who_allows_it() {
     let has_demo = |lab: &Lab| !lab.github.world().lock().unwrap().state().repositories.is_empty();
     let lab = Lab::new("w1");
     let ran = lab.ask(&model(script()), &["Delete demo."]).exits_with(0);
-    assert!(ran.err.contains("there is nobody here who could allow it"), "{}", ran.err);
+    assert!(
+        ran.err.contains("there is nobody here who could allow it (the user can, with --allow-destructive)"),
+        "{}",
+        ran.err
+    );
     assert!(has_demo(&lab));
     let ran =
         lab.ask(&model(script()), &["Delete demo.", "--allow-destructive", "--read-only"]).exits_with(0);

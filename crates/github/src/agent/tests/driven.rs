@@ -166,7 +166,7 @@ fn killed_at_any_moment_no_write_is_done_twice() {
         let state = State::new("s", Form::Native);
         let mut machine = Machine::new(Settings::default(), &tools, state);
         let (model, clock) = (Actor::new(&replies), Timeless::default());
-        let mut keeper = Killed { file: SessionFile::new(&path), left: kept };
+        let mut keeper = Killed { file: SessionFile::open(&path).expect("nobody else has it"), left: kept };
         let mut driver = Driver {
             model: &model,
             tools: &tools,
@@ -176,8 +176,13 @@ fn killed_at_any_moment_no_write_is_done_twice() {
             keeper: Some(&mut keeper),
         };
         finished = runtime.block_on(driver.request(&mut machine, "Do it.")).is_ok();
+        drop(driver);
+        let held = SessionFile::open(&path).expect_err("two would make each write twice").to_string();
+        assert!(held.contains("another gradus agent works on this session"), "{held}");
+        drop(keeper);
         // The model is asked again where its reply was not kept.
-        let state = SessionFile::new(&path).read().expect("a session").expect("a file");
+        let state =
+            SessionFile::open(&path).expect("nobody else has it").read().expect("a session").expect("a file");
         let mut machine = Machine::new(Settings::default(), &tools, state);
         let model = Actor::new(&replies[machine.state().replies() as usize..]);
         let mut driver = Driver {
@@ -205,12 +210,13 @@ fn killed_at_any_moment_no_write_is_done_twice() {
 fn a_file_that_is_no_session_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("s.json");
-    assert!(SessionFile::new(&path).read().expect("no file is fine").is_none());
+    assert!(SessionFile::open(&path).expect("nobody else has it").read().expect("no file is fine").is_none());
     for (content, reason) in
         [("{\n\"a\": 1}", "no session"), ("[", "no session"), ("{\"version\": 9}", "another version")]
     {
         std::fs::write(&path, content).expect("written");
-        let error = SessionFile::new(&path).read().expect_err(content).to_string();
+        let error =
+            SessionFile::open(&path).expect("nobody else has it").read().expect_err(content).to_string();
         assert!(error.contains(reason) && !error.contains('\n'), "{error}");
     }
 }

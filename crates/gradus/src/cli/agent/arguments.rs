@@ -7,6 +7,7 @@ use gradus_github::agent::Form;
 use gradus_github::mcp::McpServer;
 
 use super::super::model::ModelOptions;
+use crate::config::Environment;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -54,6 +55,9 @@ pub(in crate::cli) struct Arguments {
     /// Also the tools of this MCP server: a command to start, or an address; may be given several times.
     #[arg(long, value_name = "COMMAND|URL", help_heading = "Tools")]
     pub(super) mcp: Vec<McpServer>,
+    /// The variable that holds the token of an MCP server with an address; of several, in the order of their --mcp.
+    #[arg(long, value_name = "VARIABLE", help_heading = "Tools")]
+    pub(super) mcp_token_env: Vec<String>,
 
     /// Send the trace there, OTLP over HTTP; else OTEL_EXPORTER_OTLP_ENDPOINT.
     #[arg(long, value_name = "URL", help_heading = "Trace")]
@@ -71,6 +75,29 @@ pub(in crate::cli) struct Arguments {
     /// Do not show the steps.
     #[arg(long, short, help_heading = "Output")]
     pub(super) quiet: bool,
+}
+
+impl Arguments {
+    /// The MCP servers with their tokens. A token goes to the server that it was given for, and to no other.
+    pub(super) fn mcp_servers(&self) -> Result<Vec<McpServer>, String> {
+        let mut variables = self.mcp_token_env.iter();
+        let mut servers = self.mcp.clone();
+        for server in &mut servers {
+            if let McpServer::Http { token, .. } = server
+                && let Some(variable) = variables.next()
+            {
+                let secret = Environment::secret(variable);
+                let secret = secret.ok_or_else(|| format!("--mcp-token-env: {variable} is not set"))?;
+                *token = Some(secret.expose().to_owned());
+            }
+        }
+        match variables.next() {
+            Some(variable) => {
+                Err(format!("--mcp-token-env: there is no --mcp with an address for {variable}"))
+            }
+            None => Ok(servers),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,9 +9,10 @@ pub(super) use arguments::Arguments;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gradus_github::agent::{
-    Confirm, Driver, Keeper, Machine, Nobody, Observer, RealClock, Recorder, SessionError, SessionFile,
+    Confirm, Driver, Keeper, Machine, Observer, RealClock, Recorder, SessionError, SessionFile,
 };
 use gradus_github::mcp::{MCP_TIMEOUT, McpTools};
 use gradus_github::record::{End, Step};
@@ -21,10 +22,13 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::settings::{First, Settings};
-use self::terminal::{Display, Prompt};
+use self::terminal::{Display, Prompt, Unattended};
 use self::tracing::Tracing;
 use super::{Exit, complain};
 use crate::output::{BOLD, DIM, printable, printable_line};
+
+/// How long an MCP server is waited for without a word.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -43,6 +47,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if settings.first == First::Nothing {
         complain("nothing to do: the session's last request is answered; give another one");
         return Ok(Exit::NothingFound);
+    }
+    if settings.is_repeated() {
+        complain("this request was answered in the session before; it is done once more");
     }
     let done = runtime.block_on(work(arguments, settings));
     // Somebody may still be asked something in a thread of its own.
@@ -78,8 +85,8 @@ async fn work(arguments: &Arguments, settings: Settings) -> anyhow::Result<Exit>
         }
     };
     let machine = Machine::new(settings.agent, &*tools, settings.state);
-    let exit =
-        converse(arguments, machine, &*tools, &settings.client, settings.first, traced.as_ref()).await?;
+    let with = With { tools: &*tools, model: &settings.client, session: settings.session };
+    let exit = converse(arguments, machine, with, settings.first, traced.as_ref()).await?;
     if let Some(traced) = traced
         && let Err(reason) = traced.end(exit == Exit::Interrupted).await
     {
@@ -96,28 +103,42 @@ async fn tool_boxes(arguments: &Arguments, github: GitHubTools) -> Result<Arc<dy
     }
     let limits = Limits { read_only: arguments.read_only, allow_destructive: true, ..Limits::default() };
     let mut boxes: Vec<(String, Arc<dyn ToolBox>)> = vec![("github".to_owned(), Arc::new(github))];
-    for server in &arguments.mcp {
-        let tools = McpTools::connect(server, limits.clone(), MCP_TIMEOUT).await;
+    for server in arguments.mcp_servers()? {
+        let mut connecting = std::pin::pin!(McpTools::connect(&server, limits.clone(), MCP_TIMEOUT));
+        let tools = match tokio::time::timeout(PATIENCE, &mut connecting).await {
+            Ok(tools) => tools,
+            Err(_) => {
+                if !arguments.quiet {
+                    complain(&format!("waiting for the MCP server {}", printable_line(&server.to_string())));
+                }
+                connecting.await
+            }
+        };
         let tools = tools.map_err(|error| format!("--mcp: {error}"))?;
         boxes.push((tools.name().to_owned(), Arc::new(tools)));
     }
     Ok(Arc::new(Boxes::new(boxes)))
 }
 
+/// All that a conversation needs.
+struct With<'w> {
+    tools: &'w dyn ToolBox,
+    model: &'w Client,
+    session: Option<SessionFile>,
+}
+
 /// Works on the first request, and on those after it in a conversation.
 async fn converse(
     arguments: &Arguments,
     mut machine: Machine<'_>,
-    tools: &dyn ToolBox,
-    model: &Client,
+    mut with: With<'_>,
     first: First,
     traced: Option<&Tracing>,
 ) -> anyhow::Result<Exit> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut spans = traced.map(Tracing::observer);
     let mut display = (!arguments.quiet).then(Display::default);
-    let mut file = arguments.session.as_deref().map(SessionFile::new);
-    let confirm: &dyn Confirm = if Prompt::is_possible() { &Prompt } else { &Nobody };
+    let confirm: &dyn Confirm = if Prompt::is_possible() { &Prompt } else { &Unattended };
     let mut exit = Exit::Pass;
     let mut next = first;
     loop {
@@ -141,12 +162,12 @@ async fn converse(
         observers.extend(display.as_mut().map(|display| display as &mut dyn Observer));
         observers.extend(spans.as_mut().map(|spans| spans as &mut dyn Observer));
         let mut driver = Driver {
-            model,
-            tools,
+            model: with.model,
+            tools: with.tools,
             clock: &RealClock,
             confirm,
             observers,
-            keeper: file.as_mut().map(|file| file as &mut dyn Keeper),
+            keeper: with.session.as_mut().map(|file| file as &mut dyn Keeper),
         };
         let ended = tokio::select! {
             ended = work_on(&mut driver, &mut machine, request.as_deref()) => Some(ended),
@@ -168,6 +189,9 @@ async fn converse(
             return Ok(Exit::Interrupted);
         };
         drop(driver);
+        if let Some(traced) = traced {
+            traced.ended().await;
+        }
         let (end, answer) = match ended {
             Ok(ended) => ended,
             Err(error) => {
@@ -199,16 +223,20 @@ async fn work_on(
 async fn listen() -> Option<String> {
     loop {
         if std::io::stdin().is_terminal() {
-            anstream::eprint!("\n{BOLD}>{BOLD:#} ");
+            anstream::eprint!("\n{DIM}(quit ends){DIM:#} {BOLD}>{BOLD:#} ");
             let _ = std::io::stderr().flush();
         }
         let line = tokio::task::spawn_blocking(terminal::read_line).await.ok()??;
         match line.trim() {
             "" => {}
-            "exit" | "quit" => return None,
+            "exit" | "quit" | "/exit" | "/quit" => return None,
             line => return Some(line.to_owned()),
         }
     }
+}
+
+fn counted(count: u32, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 #[derive(Serialize)]
@@ -249,9 +277,11 @@ fn report(
     }
     if !arguments.quiet {
         let tokens = usage.prompt + usage.completion;
-        let spent = if tokens > 0 { format!(", {tokens} tokens in this session") } else { String::new() };
-        let (calls, replies) = (state.calls(), state.replies());
-        anstream::eprintln!("{DIM}{calls} calls, {replies} replies{spent}{DIM:#}");
+        let spent =
+            if tokens > 0 { format!("; {tokens} tokens in the whole session") } else { String::new() };
+        let calls = counted(state.calls(), "call", "calls");
+        let replies = counted(state.replies(), "reply", "replies");
+        anstream::eprintln!("{DIM}{calls} and {replies} for this request{spent}{DIM:#}");
     }
     if let Some(answer) = answer {
         // A pipe gets what the model wrote; a terminal must not obey it.

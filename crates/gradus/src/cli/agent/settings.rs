@@ -19,6 +19,7 @@ pub(super) struct Settings {
     pub(super) has_token: bool,
     pub(super) agent: AgentSettings,
     pub(super) state: State,
+    pub(super) session: Option<SessionFile>,
     pub(super) first: First,
     /// Where the trace is sent.
     pub(super) otlp: Option<String>,
@@ -50,8 +51,12 @@ impl Settings {
             limits(arguments)?,
         )
         .map_err(|error| error.to_string())?;
-        let kept = match &arguments.session {
-            Some(path) => SessionFile::new(path).read().map_err(|error| error.to_string())?,
+        let mut session = match &arguments.session {
+            Some(path) => Some(SessionFile::open(path).map_err(|error| error.to_string())?),
+            None => None,
+        };
+        let kept = match &session {
+            Some(file) => file.read().map_err(|error| error.to_string())?,
             None => None,
         };
         let (state, is_new) = match kept {
@@ -65,9 +70,9 @@ impl Settings {
             );
         }
         let first = first(arguments, &state)?;
-        if let Some(path) = &arguments.session {
+        if let Some(file) = &mut session {
             // A file that cannot be written is found out now, not after the first step.
-            SessionFile::new(path).keep(&state).map_err(|error| error.to_string())?;
+            file.keep(&state).map_err(|error| error.to_string())?;
         }
         let otlp =
             arguments.otlp.clone().or(environment.otlp_endpoint.filter(|_| arguments.trace_file.is_none()));
@@ -86,7 +91,14 @@ impl Settings {
             confirm_destructive: !arguments.allow_destructive,
             ..AgentSettings::default()
         };
-        Ok(Settings { client, tools, has_token: token.is_some(), agent, state, first, otlp })
+        Ok(Settings { client, tools, has_token: token.is_some(), agent, state, session, first, otlp })
+    }
+
+    /// Whether the session has answered the very same request last.
+    pub(super) fn is_repeated(&self) -> bool {
+        let answered = self.state.end().is_some_and(|(end, _)| *end == End::Answered);
+        let First::Request(request) = &self.first else { return false };
+        answered && self.state.request.as_deref() == Some(request)
     }
 }
 

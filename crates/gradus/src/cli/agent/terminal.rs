@@ -40,6 +40,8 @@ impl Observer for Display {
             Seen::Waits { time, .. } => {
                 anstream::eprintln!("  {YELLOW}rate limited:{YELLOW:#} waiting {} s", time.as_secs());
             }
+            // What one reply says before its calls is shown once; the same in another reply is said again.
+            Seen::Replied { reply: Ok(_) } => self.thought = None,
             Seen::Corrected { problem } => {
                 anstream::eprintln!(
                     "\n{YELLOW}The reply could not be used:{YELLOW:#} {}",
@@ -59,7 +61,7 @@ impl Observer for Display {
                     anstream::eprintln!("\n{RED}Stopped:{RED:#} {}", printable_line(reason));
                 }
             },
-            Seen::Asked { .. } | Seen::Replied { .. } | Seen::Confirmed { .. } => {}
+            Seen::Asked { .. } | Seen::Confirmed { .. } => {}
         }
     }
 }
@@ -99,7 +101,7 @@ impl Confirm for Prompt {
     fn confirm<'c>(&'c self, call: &'c Call) -> BoxFuture<'c, Approval> {
         Box::pin(async move {
             anstream::eprintln!(
-                "\n{YELLOW}This takes something away, or is hard to take back:{YELLOW:#} {BOLD}{}{BOLD:#} {}",
+                "\n{YELLOW}This may take something away, or be hard to take back:{YELLOW:#} {BOLD}{}{BOLD:#} {}",
                 printable_line(&call.name),
                 input(call)
             );
@@ -113,6 +115,17 @@ impl Confirm for Prompt {
                 Approval::Refused("the user did not allow it".to_owned())
             }
         })
+    }
+}
+
+/// Nobody is at the terminal, so nothing of the kind is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unattended;
+
+impl Confirm for Unattended {
+    fn confirm<'c>(&'c self, _call: &'c Call) -> BoxFuture<'c, Approval> {
+        let reason = "this may take something away or be hard to take back, as far as its tool says, and there is nobody here who could allow it (the user can, with --allow-destructive)";
+        Box::pin(std::future::ready(Approval::Refused(reason.to_owned())))
     }
 }
 

@@ -1,25 +1,41 @@
-//! Where an agent's spans go: over OTLP while it works, or into a file when it is done.
+//! Where an agent's spans go while it works: over OTLP, or into a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gradus_github::trace::{Ids, Origin, SpanObserver, Traces, otlp_exporter};
+use gradus_github::trace::{FileExporter, Ids, Origin, OtlpExporter, SpanObserver, Traces, otlp_exporter};
 
-/// Spans are sent this often while the agent works.
+/// Spans are handed on this often while the agent works.
 const EVERY: Duration = Duration::from_secs(2);
 /// How long the last ones may take when the user wants to get away.
 const LAST: Duration = Duration::from_secs(5);
 
 pub(super) struct Tracing {
     traces: Arc<Traces>,
-    to: Place,
-    sending: Option<tokio::task::JoinHandle<()>>,
+    to: Arc<Place>,
+    handing_on: tokio::task::JoinHandle<()>,
 }
 
 enum Place {
-    Otlp(String),
-    File(PathBuf),
+    Otlp(String, OtlpExporter),
+    File(PathBuf, FileExporter),
+}
+
+impl Place {
+    /// A line to show if that fails; what was not taken waits for the next time.
+    async fn take(&self, traces: &Traces) -> Result<(), String> {
+        match self {
+            Place::Otlp(url, exporter) => match traces.export(exporter).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("the trace could not be sent to {url}: {error}")),
+            },
+            Place::File(path, exporter) => match traces.export(exporter).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("{}: {error}; the trace is not kept", path.display())),
+            },
+        }
+    }
 }
 
 impl Tracing {
@@ -29,60 +45,63 @@ impl Tracing {
         otlp: Option<&str>,
         file: Option<&Path>,
     ) -> Result<Option<Tracing>, String> {
+        let traces = Traces::new(&Origin { service: "gradus-agent", project, ids: Ids::Random });
         let to = match (file, otlp) {
-            (Some(path), _) => Place::File(path.to_owned()),
-            (None, Some(url)) => Place::Otlp(url.to_owned()),
+            (Some(path), _) => {
+                let exporter = FileExporter::open(path, &traces);
+                let exporter =
+                    exporter.map_err(|error| format!("--trace-file: {}: {error}", path.display()))?;
+                Place::File(path.to_owned(), exporter)
+            }
+            (None, Some(url)) => {
+                let exporter = otlp_exporter(url, &traces).map_err(|error| error.to_string())?;
+                Place::Otlp(url.to_owned(), exporter)
+            }
             (None, None) => return Ok(None),
         };
-        let traces = Arc::new(Traces::new(&Origin { service: "gradus-agent", project, ids: Ids::Random }));
-        let sending = match &to {
-            Place::Otlp(url) => {
-                let exporter = otlp_exporter(url, &traces).map_err(|error| error.to_string())?;
-                let traces = Arc::clone(&traces);
-                Some(tokio::spawn(async move {
-                    loop {
-                        tokio::time::sleep(EVERY).await;
-                        // What is not taken now is sent again, and told of in the end.
-                        let _ = traces.export(&exporter).await;
-                    }
-                }))
-            }
-            Place::File(_) => None,
+        let (traces, to) = (Arc::new(traces), Arc::new(to));
+        let handing_on = {
+            let (traces, to) = (Arc::clone(&traces), Arc::clone(&to));
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(EVERY).await;
+                    // What is not taken now is handed on again, and told of in the end.
+                    let _ = to.take(&traces).await;
+                }
+            })
         };
-        Ok(Some(Tracing { traces, to, sending }))
+        Ok(Some(Tracing { traces, to, handing_on }))
     }
 
     pub(super) fn observer(&self) -> SpanObserver {
         self.traces.observer()
     }
 
-    /// Sends or writes what is left; a line to show if that fails.
-    pub(super) async fn end(mut self, is_interrupted: bool) -> Result<(), String> {
-        if let Some(sending) = self.sending.take() {
-            sending.abort();
-            // It may be in the middle of sending; what it holds is then sent again, with the same ids.
-            let _ = sending.await;
-        }
-        match &self.to {
-            Place::File(path) => append(path, &self.traces.take_otlp())
-                .map_err(|error| format!("{}: {error}; the trace is not kept", path.display())),
-            Place::Otlp(url) => {
-                let exporter = otlp_exporter(url, &self.traces).map_err(|error| error.to_string())?;
-                let limit = if is_interrupted { LAST } else { 4 * LAST };
-                match tokio::time::timeout(limit, self.traces.export(&exporter)).await {
-                    Ok(Ok(_)) => Ok(()),
-                    Ok(Err(error)) => Err(format!("the trace could not be sent to {url}: {error}")),
-                    Err(_) => {
-                        Err(format!("the trace could not be sent to {url} within {} s", limit.as_secs()))
-                    }
-                }
-            }
+    /// A request has ended: what a file gets is there before the next one begins.
+    pub(super) async fn ended(&self) {
+        if let Place::File(..) = *self.to {
+            let _ = self.to.take(&self.traces).await;
         }
     }
-}
 
-/// Requests one behind the other are one request again.
-fn append(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-    std::io::Write::write_all(&mut file, bytes)
+    /// Hands on what is left; a line to show if that fails.
+    pub(super) async fn end(self, is_interrupted: bool) -> Result<(), String> {
+        self.handing_on.abort();
+        // It may be in the middle of sending; what it holds is then sent again, with the same ids.
+        let _ = self.handing_on.await;
+        let limit = if is_interrupted { LAST } else { 4 * LAST };
+        match (tokio::time::timeout(limit, self.to.take(&self.traces)).await, &*self.to) {
+            (Ok(taken), _) => taken?,
+            (Err(_), Place::Otlp(to, _)) => {
+                return Err(format!("the trace could not be sent to {to} within {} s", limit.as_secs()));
+            }
+            (Err(_), Place::File(path, _)) => {
+                return Err(format!("{}: the trace could not be written in time", path.display()));
+            }
+        }
+        match self.traces.dropped() {
+            0 => Ok(()),
+            spans => Err(format!("the trace is not whole: {spans} spans could not be handed on in time")),
+        }
+    }
 }

@@ -1,0 +1,50 @@
+//! What the model is told beside what came back.
+
+use super::super::state::{Call, Form};
+use super::Machine;
+
+/// So many calls are looked back on, and so many alike are a loop.
+const RECENT: usize = 8;
+const LOOP: usize = 3;
+
+impl Machine<'_> {
+    /// What the model should know beside what came back.
+    pub(super) fn notices(&mut self, call: &Call, text: &str, is_last: bool) -> Vec<String> {
+        let mut notices = Vec::new();
+        let (settings, state) = (&self.settings, &mut self.state);
+        if call.has_more_behind {
+            notices.push(match settings.form {
+                Form::Text => {
+                    "your reply had more than one Action; only the first was carried out. One at a time"
+                        .to_owned()
+                }
+                Form::Native => {
+                    "your reply had more calls than can be taken, or was cut off; the rest was left out"
+                        .to_owned()
+                }
+            });
+        }
+        let this = (digest(&format!("{} {}", call.name, call.arguments)), digest(text));
+        if !call.is_surplus {
+            state.recent.push_back(this);
+        }
+        if state.recent.len() > RECENT {
+            state.recent.pop_front();
+        }
+        let times = state.recent.iter().filter(|other| **other == this).count();
+        if times >= LOOP {
+            notices.push(format!(
+                "this same call has given the same result {times} times now; do something else, or answer"
+            ));
+        }
+        if is_last && state.replies + 1 == settings.max_steps {
+            notices.push("only one reply is left: give your answer now".to_owned());
+        }
+        notices
+    }
+}
+
+fn digest(text: &str) -> u64 {
+    let hash = blake3::hash(text.as_bytes());
+    hash.as_bytes().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}

@@ -1,0 +1,67 @@
+//! Why a call is not made, and whether somebody has to be asked first.
+
+use serde_json::{Value, json};
+
+use super::super::nearest;
+use super::super::state::{Call, Stage};
+use super::{MOST_AT_ONCE, Machine};
+use crate::tools::{Effect, Observation};
+
+/// So much of a name that no tool has is shown to the model again.
+const LONGEST_SHOWN: usize = 100;
+
+impl Machine<'_> {
+    /// Why a call cannot be made, if it cannot.
+    pub(super) fn objection(&self, call: &Call, stage: &Stage) -> Option<Observation> {
+        let refused =
+            |body: Value| Some(Observation { text: body.to_string(), is_error: true, retry_after: None });
+        match stage {
+            Stage::Unknown => {
+                return refused(json!({
+                    "error": "it is not known whether this call was carried out: the agent was stopped while it was under way. Look whether it was before you make it again."
+                }));
+            }
+            Stage::Refused(reason) => {
+                return refused(json!({ "error": format!("not carried out: {reason}") }));
+            }
+            _ => {}
+        }
+        if call.is_surplus {
+            return refused(json!({
+                "error": format!("not carried out: one reply may have {MOST_AT_ONCE} calls. Make it again if it is still needed")
+            }));
+        }
+        // Tools that exist but may not be used are told apart from those that do not.
+        let exists = self.toolbox.tools().iter().any(|tool| *tool.definition.name == *call.name);
+        let names = || self.offered.iter().map(|tool| &*tool.definition.name);
+        if !exists {
+            if let Some(reason) = self.toolbox.kept_back(&call.name) {
+                return refused(json!({ "error": format!("not carried out: {reason}") }));
+            }
+            let near = nearest::nearest(&call.name, names());
+            let written: String = call.name.chars().take(LONGEST_SHOWN).collect();
+            let error = format!("there is no tool {written:?}");
+            return refused(if near.is_empty() {
+                json!({ "error": error, "tools": names().collect::<Vec<_>>() })
+            } else {
+                json!({ "error": error, "nearest": near })
+            });
+        }
+        if let Some(problem) = &call.problem {
+            return refused(json!({ "error": problem }));
+        }
+        if self.settings.read_only && self.writes(call) {
+            return refused(json!({ "error": "not carried out: this session may only read" }));
+        }
+        if self.state.calls >= self.settings.max_calls {
+            return refused(json!({ "error": "not carried out: the limit of calls is reached" }));
+        }
+        None
+    }
+
+    pub(super) fn must_confirm(&self, call: &Call) -> bool {
+        self.settings.confirm_destructive
+            && call.approved != Some(true)
+            && self.toolbox.effect_of(&call.name, &call.arguments) == Effect::Destructive
+    }
+}

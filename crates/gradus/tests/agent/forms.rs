@@ -1,0 +1,246 @@
+//! What the agent carries out and what our extractor reads in its trace are the same, in every form in which a model may
+//! write its action: two readers that share no code are held against each other.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gradus_github::agent::{Driver, Form, Machine, Model, Nobody, RealClock, Recorder, Settings, State};
+use gradus_github::record::Step;
+use gradus_github::tools::{BoxFuture, Effect, Observation, Tool, ToolBox};
+use gradus_github::trace::{Ids, Origin, Traces};
+use gradus_llm::{Chat, ChatReply, Failure, Stop, ToolCall, ToolDefinition};
+use serde_json::{Value as Json, json};
+
+use crate::place::Place;
+
+/// Says one thing first, and then that it is done.
+struct Once {
+    reply: ChatReply,
+}
+
+fn reply(text: &str, calls: Vec<ToolCall>) -> ChatReply {
+    ChatReply { text: text.to_owned(), calls, usage: None, stop: Stop::Done }
+}
+
+impl Model for Once {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn ask<'a>(&'a self, chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>> {
+        let first = chat.messages.len() == 1;
+        let done = || reply(if chat.tools.is_empty() { "Final Answer: done" } else { "done" }, Vec::new());
+        let said = if first { self.reply.clone() } else { done() };
+        Box::pin(std::future::ready(Ok(said)))
+    }
+}
+
+struct Echo(Vec<Tool>);
+
+impl ToolBox for Echo {
+    fn tools(&self) -> &[Tool] {
+        &self.0
+    }
+
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Json) -> BoxFuture<'c, Observation> {
+        let text = format!("{name} was given {arguments}");
+        Box::pin(std::future::ready(Observation { text, is_error: false, retry_after: None }))
+    }
+}
+
+fn echo() -> Echo {
+    let definition = ToolDefinition {
+        name: "read".into(),
+        description: "Reads a file.".into(),
+        parameters: Arc::new(json!({"type": "object"})),
+    };
+    Echo(vec![Tool { definition, effect: Effect::Read }])
+}
+
+/// What an agent did when the model said this, and its answer; its spans go to `traces`.
+async fn play(session: &str, form: Form, said: &ChatReply, traces: &Traces) -> (Vec<Step>, Option<String>) {
+    let (tools, model) = (echo(), Once { reply: said.clone() });
+    let settings = Settings { form, ..Settings::default() };
+    let mut machine = Machine::new(settings, &tools, State::new(session, form));
+    let (mut recorder, mut spans) = (Recorder::new(|| 0), traces.observer());
+    let mut driver = Driver {
+        model: &model,
+        tools: &tools,
+        clock: &RealClock,
+        confirm: &Nobody,
+        observers: vec![&mut recorder, &mut spans],
+        keeper: None,
+    };
+    let (_, answer) = driver.request(&mut machine, "Read it.").await.unwrap();
+    (recorder.steps().to_vec(), answer)
+}
+
+/// Plays all, and compares what was done with what is read back. `counts` says whether a call must have been made.
+fn assert_read_back(form: Form, replies: &[ChatReply], counts: bool) {
+    let place = Place::new();
+    let traces = Traces::new(&Origin { service: "s", project: "p", ids: Ids::counted("forms") });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let did: Vec<_> = replies
+        .iter()
+        .enumerate()
+        .map(|(number, said)| runtime.block_on(play(&number.to_string(), form, said, &traces)))
+        .collect();
+    std::fs::write(Path::new(&place.path("forms.bin")), traces.take_otlp()).unwrap();
+    let read = place.run(&["traces", "forms.bin", "--format", "jsonl"]).exits_with(0);
+    let read: Vec<Json> = read.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read.len(), replies.len());
+    let mut differences = Vec::new();
+    for trajectory in read {
+        let number: usize = trajectory["session_id"].as_str().unwrap().parse().unwrap();
+        let (steps, answer) = &did[number];
+        let did: Vec<Json> = steps
+            .iter()
+            .map(|step| json!([step.thought, step.tool, step.arguments, step.observation]))
+            .collect();
+        let parts = ["thought", "tool", "arguments", "observation"];
+        let read = trajectory["steps"].as_array().unwrap().iter();
+        let read: Vec<Json> = read.map(|step| json!(parts.map(|part| step[part].clone()))).collect();
+        let is_taken = !counts || !steps.is_empty() && !steps[0].is_error;
+        if !is_taken || did != read || trajectory["final_answer"] != json!(answer) {
+            let said = &replies[number].text;
+            differences.push(format!(
+                "{said:?}\n  did:  {did:?} {answer:?}\n  read: {read:?} {}",
+                trajectory["final_answer"]
+            ));
+        }
+    }
+    let count = differences.len();
+    differences.truncate(20);
+    assert!(differences.is_empty(), "{count} differ:\n{}", differences.join("\n"));
+}
+
+/// Labels as models dress them up.
+const LABELS: [fn(&str) -> String; 7] = [
+    |word| format!("{word}:"),
+    |word| format!("**{word}:**"),
+    |word| format!("**{word}**:"),
+    |word| format!("{word} 1:"),
+    |word| format!("### {word}:"),
+    |word| format!("  {}:", word.to_lowercase()),
+    |word| format!("{}:", word.to_lowercase().replace(' ', "_")),
+];
+
+/// The action and its input; `[I]` stands for the input's label.
+const ACTIONS: [&str; 29] = [
+    "read\n[I] {}",
+    "`read`\n[I] {}",
+    "\"read\"\n[I] {}",
+    "**read**\n[I] {}",
+    "read\n[I]\n{}",
+    "read\n[I]\n```json\n{}\n```",
+    "read\n[I] ```{}```",
+    "read\n[I] `{}`",
+    "read\n[I] {}, along those lines.",
+    "read\n\n[I] {}\n",
+    "read Action Input: {}",
+    "read {}",
+    "read\n{}",
+    "read\n```json\n{}\n```",
+    "read({})",
+    "`read({})`",
+    "read(\n{}\n)",
+    "read[{}]",
+    "{\"action\": \"read\", \"action_input\": {}}",
+    "\n```json\n{\"action\": \"read\", \"action_input\": {}}\n```",
+    "\n```\n{\"action\": \"read\",\n \"action_input\": {}\n}\n```",
+    "{\"name\": \"read\", \"arguments\": {}}",
+    "{\"tool\": \"read\", \"input\": {}}",
+    "{\"tool_name\": \"read\", \"parameters\": {}}",
+    "{\"action\": \"read\", \"args\": {}}",
+    "{\"tool\": \"read\", \"tool_input\": {}}",
+    "none\n[T] Or rather:\n[A] read\n[I] {}",
+    "read\n[I] {}\nObservation: made up\nThought: nice\nFinal Answer: no",
+    "read\n[I] {}\n[A] read\n[I] {\"a\": 2}",
+];
+
+const ARGUMENTS: [&str; 4] = [
+    "{\"a\": 1}",
+    "{\"path\": \"a [b](c)\", \"deep\": {\"list\": [1, null, \"x\"]}}",
+    "{\"content\": \"Final Answer: no\\nAction: other\\nAction Input: {}\"}",
+    "{\"q\": \"it's `so`: \\\"yes\\\"\"}",
+];
+
+/// What stands around it all; `[X]` stands for it.
+const AROUND: [&str; 7] = [
+    "[T] I look.\n[A] [X]",
+    "[T]\nI look\nat it.\n\n[A] [X]",
+    "I look.\n\n[A] [X]",
+    "[A] [X]",
+    "<think>\nAction: other\n</think>\n[T] I look.\n[A] [X]",
+    "<think>I look.</think>\n[A] [X]",
+    "```\n[T] I look.\n[A] [X]\n```",
+];
+
+#[test]
+fn actions_are_read_back_as_they_were_carried_out_in_every_form() {
+    let mut replies = Vec::new();
+    for label in LABELS {
+        for action in ACTIONS {
+            for (number, around) in AROUND.iter().enumerate() {
+                // A fence in a fence has no end that anybody could know.
+                if around.starts_with("```") && action.contains("```") {
+                    continue;
+                }
+                let arguments = ARGUMENTS[(replies.len() + number) % ARGUMENTS.len()];
+                let text = around
+                    .replace("[X]", &action.replace("{}", arguments))
+                    .replace("[T]", &label("Thought"))
+                    .replace("[A]", &label("Action"))
+                    .replace("[I]", &label("Action Input"));
+                replies.push(reply(&text, Vec::new()));
+            }
+        }
+    }
+    for none in
+        ["Action: read", "Action: read\nAction Input:", "Action: read()", "Action: read\nAction Input: null"]
+    {
+        replies.push(reply(&format!("Thought: I look.\n{none}"), Vec::new()));
+    }
+    assert_read_back(Form::Text, &replies, true);
+}
+
+#[test]
+fn names_that_no_tool_has_are_read_back_as_they_were_answered() {
+    let replies: Vec<_> = ["???", "reed", "functions.read"]
+        .iter()
+        .map(|name| reply(&format!("Thought: I look.\nAction: {name}\nAction Input: {{}}"), Vec::new()))
+        .collect();
+    assert_read_back(Form::Text, &replies, false);
+}
+
+#[test]
+fn answers_are_read_back_as_they_were_given() {
+    let texts = [
+        "Thought: t\nFinal Answer: 42",
+        "**Final Answer:** 42",
+        "Thought: t\nFinal answer: 42\nObservation: made up",
+        "FINAL_ANSWER: 42",
+        "Thought: t\nAnswer: 42",
+        "Thought: t\nAction: Final Answer\nAction Input: 42",
+        "Thought: t\nAction: finish\nAction Input: 42",
+        "Thought: t\nAction: None\nFinal Answer: 42",
+        "Thought: t\nAction: {\"action\": \"Final Answer\", \"action_input\": \"42\"}",
+    ];
+    let replies: Vec<_> = texts.iter().map(|text| reply(text, Vec::new())).collect();
+    assert_read_back(Form::Text, &replies, false);
+}
+
+#[test]
+fn native_calls_are_read_back_with_the_thought_before_them() {
+    let call = |arguments: &str| {
+        vec![ToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: arguments.to_owned() }]
+    };
+    let mut replies: Vec<_> =
+        ["I look.", "Thought: I look.", "<think>Hm.</think>I look.", "<think>I look.</think>", ""]
+            .iter()
+            .map(|text| reply(text, call("{\"a\": 1}")))
+            .collect();
+    replies
+        .extend(["", "{}", "null", "\"{\\\"a\\\": 1}\""].map(|arguments| reply("I look.", call(arguments))));
+    assert_read_back(Form::Native, &replies, true);
+}
