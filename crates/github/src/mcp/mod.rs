@@ -255,7 +255,7 @@ fn unique(name: String, taken: &[Tool]) -> String {
 fn http_client() -> Result<reqwest::Client, String> {
     // One provider of cryptography for the whole process; setting it twice is no error.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
+    gradus_llm::except_here(reqwest::Client::builder())
         .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(Duration::from_secs(10))
         .tcp_nodelay(true)
