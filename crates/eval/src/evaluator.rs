@@ -20,6 +20,8 @@ const RULES_VERSION: &str = "rules-2";
 /// The judge's name where no model was asked.
 pub const OFFLINE: &str = "offline";
 pub const RULES: &str = "rules";
+/// Who measured, where nobody judged: the simulated world itself.
+pub const SIMULATOR: &str = "simulator";
 
 #[derive(Clone, Debug)]
 pub struct Evaluator {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::simulator::Exchange;
+use crate::simulator::{Exchange, Fault};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -19,6 +19,24 @@ pub struct RunRecord {
     pub end: End,
     /// All requests to the simulator, in order.
     pub exchanges: Vec<Exchange>,
+    /// Who it was: a policy, a model, or a command.
+    #[serde(default)]
+    pub agent: String,
+    /// What went wrong on purpose beside what the task's world has of that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+    /// Whether it was a program of others: its tools are not ours, whatever they are called, and which of them made which
+    /// request is not known.
+    #[serde(default)]
+    pub is_foreign: bool,
+}
+
+impl RunRecord {
+    /// The same run with a step for each request.
+    pub fn by_requests(&self) -> RunRecord {
+        let steps = self.exchanges.iter().enumerate().map(|(at, exchange)| Step::of_request(at, exchange));
+        RunRecord { steps: steps.collect(), ..self.clone() }
+    }
 }
 
 /// One tool call with the thought before it. For an agent that is known by its requests only, one request.
@@ -33,6 +51,39 @@ pub struct Step {
     pub exchanges: Range<usize>,
     /// Whether a person or a hook was asked, and agreed; none if nobody was asked.
     pub approved: Option<bool>,
+}
+
+impl Step {
+    /// `at` is its place among the run's exchanges.
+    pub fn of_request(at: usize, exchange: &Exchange) -> Step {
+        let mut arguments = Map::new();
+        match exchange.names() {
+            // What an address has in every request of its kind is nothing that anybody chose.
+            Some(names) => {
+                arguments.extend(names.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
+            }
+            None => {
+                arguments.insert("path".to_owned(), exchange.path.clone().into());
+            }
+        }
+        if !exchange.query.is_empty() {
+            arguments.insert("query".to_owned(), exchange.query.clone().into());
+        }
+        if !exchange.body.is_empty() {
+            let body = serde_json::from_str(&exchange.body).unwrap_or_else(|_| exchange.body.clone().into());
+            arguments.insert("body".to_owned(), body);
+        }
+        let unnamed = || format!("{} {}", exchange.method, exchange.path);
+        Step {
+            thought: None,
+            tool: exchange.operation.clone().unwrap_or_else(unnamed),
+            arguments: Value::Object(arguments),
+            observation: exchange.answer.clone(),
+            is_error: exchange.status >= 400,
+            exchanges: at..at + 1,
+            approved: None,
+        }
+    }
 }
 
 /// How a run ended.

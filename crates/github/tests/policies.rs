@@ -36,7 +36,13 @@ fn play(policies: &[Policy], rounds: u32) -> Vec<Finished> {
             }
         }
     }
-    let player = OwnAgent { contestants: &contestants, form: None, replays: true, project: "policies" };
+    let player = OwnAgent {
+        contestants: &contestants,
+        form: None,
+        replays: true,
+        project: "policies",
+        bench: "policies",
+    };
     let mut finished = Vec::new();
     let pool = Pool { threads: 2, slots: 1 };
     let done = run_all::<BenchError>(pool, &jobs, &player, &AtomicBool::new(false), &mut |one| {

@@ -6,11 +6,12 @@ use gradus_llm::Secret;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, StatusCode};
 
-/// The beginnings of a client: our name, one provider of cryptography, and no following to other places.
+/// The beginnings of a client: our name, one provider of cryptography, no following to other places,
+/// and no proxy on the way to this machine.
 pub(crate) fn client() -> reqwest::ClientBuilder {
     // One provider for the whole process; setting it twice is no error.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
+    gradus_llm::except_here(reqwest::Client::builder())
         .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
 }

@@ -51,7 +51,7 @@ impl Client {
         // One provider of cryptography for the whole process; setting it twice is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let url = endpoint.url()?;
-        let http = reqwest::Client::builder()
+        let http = crate::proxy::except_here(reqwest::Client::builder())
             .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(endpoint.timeout.min(Duration::from_secs(10)))
             .pool_max_idle_per_host(concurrency)

@@ -11,6 +11,7 @@ mod headers;
 pub mod limiter;
 mod openai;
 pub mod price;
+mod proxy;
 mod request;
 mod retry;
 
@@ -19,5 +20,6 @@ pub use client::Client;
 pub use endpoint::{Endpoint, Provider, Secret};
 pub use error::{CallError, Failure};
 pub use headers::retry_after;
+pub use proxy::except_here;
 pub use request::{AnswerForm, Reply, Request, Stop, Usage};
 pub use retry::RetryPolicy;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RunReader;
 use super::counter::Counter;
+use crate::evaluator::SIMULATOR;
 use crate::interval::Interval;
 use crate::outcome::{OutcomeKind, TokenCount};
 use crate::run::RunFileError;
@@ -142,8 +143,9 @@ impl Summary {
 
     /// Of all questions that arose, the share that was not answered.
     pub fn failed_share(&self) -> Option<f64> {
-        let failed: u64 = self.metrics.iter().map(|metric| metric.failed).sum();
-        let asked: u64 = self.metrics.iter().map(|metric| metric.failed + metric.denominator).sum();
+        let asked = || self.metrics.iter().filter(|metric| metric.judge != SIMULATOR);
+        let failed: u64 = asked().map(|metric| metric.failed).sum();
+        let asked: u64 = asked().map(|metric| metric.failed + metric.denominator).sum();
         (asked > 0).then(|| failed as f64 / asked as f64)
     }
 }

@@ -49,6 +49,7 @@ impl<'r> Recorder<'r> {
             answer: self.answer,
             end: self.end,
             exchanges,
+            ..RunRecord::default()
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A place where one trial at a time is played: a simulator behind a port, and tools that call it. Both are made once,
-//! and given another world for each trial.
+//! A place where one trial at a time is played: a simulator behind a port, and tools that call it. Our own agent's place
+//! is made once, and given another world for each trial.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,16 +21,18 @@ pub struct Arena {
 }
 
 impl Arena {
-    pub async fn open(world: World) -> Result<Arena, BenchError> {
+    /// With `real_time` the world's clock goes on as clocks do, for those who cannot move it on.
+    pub async fn open(world: World, real_time: bool) -> Result<Arena, BenchError> {
         let listener = simulator::listen(0).await?;
         let address = listener.local_addr().map_err(simulator::ServeError::Start)?;
         let world = Arc::new(Mutex::new(world));
-        let serving = tokio::spawn(simulator::run(listener, Arc::clone(&world), false));
+        let serving = tokio::spawn(simulator::run(listener, Arc::clone(&world), real_time));
         Ok(Arena { world, url: format!("http://{address}"), serving, tools: BTreeMap::new() })
     }
 
-    /// Begins anew, in this world.
+    /// Begins anew, in this world; from here on it is GitHub and nothing else.
     pub fn set(&self, mut world: World) {
+        world.close_control();
         world.keep_exchanges();
         *self.world() = world;
     }
@@ -48,7 +50,7 @@ impl Arena {
     }
 
     /// All tools there are, for whoever has this token.
-    pub(super) fn tools(&mut self, token: &str) -> Result<(), BenchError> {
+    pub fn tools(&mut self, token: &str) -> Result<(), BenchError> {
         if !self.tools.contains_key(token) {
             let limits = Limits { allow_destructive: true, ..Limits::default() };
             self.tools.insert(token.to_owned(), GitHubTools::new(&self.url, Some(token), limits)?);

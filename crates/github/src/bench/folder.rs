@@ -12,10 +12,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use super::line::trial_name;
-use super::{BenchError, Finished, TrialLine};
+use super::{BenchError, Finished, Plan, TrialLine};
 use crate::record::RunRecord;
 
 #[derive(Debug, thiserror::Error)]
@@ -23,79 +21,105 @@ pub enum FolderError {
     #[error("{}: {reason}", path.display())]
     File { path: PathBuf, reason: io::Error },
     #[error(
-        "{}: another bench is in there ({found}); name another folder with --out, or leave out --resume to begin anew",
+        "{}: the bench in there is another one: {difference}; name another folder with --out, or throw it away with --overwrite",
         path.display()
     )]
-    Another { path: PathBuf, found: String },
+    Another { path: PathBuf, difference: String },
+    #[error(
+        "{}: a bench of {trials} trials is in there; --resume goes on with it, --overwrite throws it away",
+        path.display()
+    )]
+    Taken { path: PathBuf, trials: usize },
+    #[error("{}: there are files in it, and no bench: name a folder that is empty or new", path.display())]
+    NotABench { path: PathBuf },
     #[error("{}: a bench is at work in it", path.display())]
     Held { path: PathBuf },
     #[error(transparent)]
     Bench(#[from] BenchError),
 }
 
-/// What a bench is about: the same for two that can go on where the other stopped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
-    pub suite: String,
-    /// A digest of the tasks.
-    pub tasks: String,
-    pub agents: Vec<String>,
-    pub gradus_version: String,
+/// What is done about a bench that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Earlier {
+    /// Nothing is begun.
+    Refuse,
+    GoOn,
+    ThrowAway,
 }
 
 #[derive(Debug)]
 pub struct BenchFolder {
     path: PathBuf,
+    plan: Plan,
     log: File,
     _lock: File,
 }
+
+const PARTS: [(&str, &str); 2] = [("records", "json"), ("traces", "bin")];
 
 impl BenchFolder {
     /// Begins in this folder, or goes on in it: then the lines that are there are given back.
     pub fn open(
         path: &Path,
         plan: &Plan,
-        goes_on: bool,
+        earlier: Earlier,
     ) -> Result<(BenchFolder, Vec<TrialLine>), FolderError> {
         let io = |reason| FolderError::File { path: path.to_owned(), reason };
-        for part in ["records", "traces"] {
-            fs::create_dir_all(path.join(part)).map_err(io)?;
-        }
-        let lock = File::create(path.join("lock")).map_err(io)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(FolderError::Held { path: path.to_owned() }),
-            Err(TryLockError::Error(error)) => return Err(io(error)),
-        }
         let about = path.join("bench.json");
+        let is_empty = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(io(error)),
+        };
+        if !is_empty && !about.is_file() {
+            return Err(FolderError::NotABench { path: path.to_owned() });
+        }
+        fs::create_dir_all(path).map_err(io)?;
+        let lock = lock(path)?;
+        let mut plan = plan.clone();
         let mut lines = Vec::new();
-        if goes_on && about.exists() {
+        if !is_empty && earlier != Earlier::ThrowAway {
+            lines = read_lines(&path.join("trials.jsonl")).map_err(io)?;
+            if earlier == Earlier::Refuse && !lines.is_empty() {
+                return Err(FolderError::Taken { path: path.to_owned(), trials: lines.len() });
+            }
+        }
+        if !is_empty && earlier == Earlier::GoOn {
             let text = fs::read(&about).map_err(io)?;
             let found: Plan = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
-            if found != *plan {
-                let found = format!("suite {}, {}", found.suite, found.agents.join(", "));
-                return Err(FolderError::Another { path: path.to_owned(), found });
+            if let Some(difference) = plan.difference(&found) {
+                return Err(FolderError::Another { path: path.to_owned(), difference });
             }
-            lines = read_lines(&path.join("trials.jsonl")).map_err(io)?;
+            plan.id = found.id;
+            for (task, digest) in found.tasks {
+                plan.tasks.entry(task).or_insert(digest);
+            }
         } else {
-            for part in ["records", "traces"] {
-                clear(&path.join(part)).map_err(io)?;
+            for (part, ending) in PARTS {
+                clear(&path.join(part), ending).map_err(io)?;
             }
             fs::write(path.join("trials.jsonl"), "").map_err(io)?;
-            fs::write(&about, serde_json::to_vec_pretty(plan).map_err(|error| io(error.into()))?)
-                .map_err(io)?;
         }
+        for (part, _) in PARTS {
+            fs::create_dir_all(path.join(part)).map_err(io)?;
+        }
+        fs::write(&about, serde_json::to_vec_pretty(&plan).map_err(|error| io(error.into()))?).map_err(io)?;
         let log = path.join("trials.jsonl");
         let mut log = OpenOptions::new().append(true).create(true).open(log).map_err(io)?;
-        if goes_on {
+        if earlier == Earlier::GoOn {
             // A line that was cut off must not swallow the next one; an empty one is passed over.
             log.write_all(b"\n").map_err(io)?;
         }
-        Ok((BenchFolder { path: path.to_owned(), log, _lock: lock }, lines))
+        Ok((BenchFolder { path: path.to_owned(), plan, log, _lock: lock }, lines))
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// As it was begun, with all tasks that were ever in it.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     pub fn traces(&self) -> PathBuf {
@@ -125,6 +149,16 @@ impl BenchFolder {
     }
 }
 
+fn lock(path: &Path) -> Result<File, FolderError> {
+    let io = |reason| FolderError::File { path: path.to_owned(), reason };
+    let lock = File::create(path.join("lock")).map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(FolderError::Held { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
 /// The lines of a log, without one that was cut off; of two for the same trial, the first.
 fn read_lines(path: &Path) -> io::Result<Vec<TrialLine>> {
     let text = match fs::read_to_string(path) {
@@ -137,14 +171,71 @@ fn read_lines(path: &Path) -> io::Result<Vec<TrialLine>> {
     Ok(lines.filter(|line| seen.insert((line.task.clone(), line.trial))).collect())
 }
 
-/// Takes out what an earlier bench has left; nothing else is in there.
-fn clear(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+/// Takes out what an earlier bench has left: files that are called as a trial is.
+fn clear(folder: &Path, ending: &str) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
         let path = entry?.path();
-        let is_ours = path.extension().is_some_and(|ending| ending == "json" || ending == "bin");
-        if is_ours && path.is_file() {
+        let name = path.file_stem().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'));
+        let is_trial = name.is_some_and(|(task, trial)| !task.is_empty() && trial.parse::<u32>().is_ok());
+        if is_trial && path.extension().is_some_and(|found| found == ending) && path.is_file() {
             fs::remove_file(path)?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            id: "first".to_owned(),
+            suite: "github".to_owned(),
+            tasks: Default::default(),
+            agents: vec!["oracle".to_owned()],
+            settings: Default::default(),
+            gradus_version: "1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_benchs_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path();
+        fs::create_dir(path.join("traces")).expect("made");
+        fs::write(path.join("traces/mine-1.bin"), "mine").expect("written");
+        for earlier in [Earlier::Refuse, Earlier::GoOn, Earlier::ThrowAway] {
+            let refused = BenchFolder::open(path, &plan(), earlier).map(|_| ());
+            assert!(matches!(refused, Err(FolderError::NotABench { .. })), "{earlier:?}: {refused:?}");
+        }
+        assert_eq!(fs::read_dir(path).expect("read").count(), 1, "nothing came, nothing went");
+        let path = &path.join("new");
+        drop(BenchFolder::open(path, &plan(), Earlier::Refuse).expect("begun"));
+        fs::write(path.join("traces/keep.bin"), "mine").expect("written");
+        fs::write(path.join("traces/task-0.bin"), "ours").expect("written");
+        drop(BenchFolder::open(path, &plan(), Earlier::ThrowAway).expect("begun anew"));
+        assert!(path.join("traces/keep.bin").is_file() && !path.join("traces/task-0.bin").exists());
+    }
+
+    #[test]
+    fn goes_on_under_its_first_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = &folder.path().join("bench");
+        drop(BenchFolder::open(path, &plan(), Earlier::Refuse).expect("begun"));
+        let second = Plan { id: "second".to_owned(), ..plan() };
+        let (open, _) = BenchFolder::open(path, &second, Earlier::GoOn).expect("gone on");
+        assert_eq!(open.plan().id, "first");
+        let held = BenchFolder::open(path, &second, Earlier::GoOn).map(|_| ());
+        assert!(matches!(held, Err(FolderError::Held { .. })), "{held:?}");
+        drop(open);
+        let other = Plan { agents: vec!["loop".to_owned()], ..plan() };
+        let refused = BenchFolder::open(path, &other, Earlier::GoOn).map(|_| ()).expect_err("another one");
+        assert!(refused.to_string().contains("who plays there is \"oracle\", here \"loop\""), "{refused}");
+    }
 }

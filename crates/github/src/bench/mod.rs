@@ -2,17 +2,22 @@
 //! for, kept to the rules, and how long its way was. What runs come to together is in `statistics`.
 
 mod arena;
+mod endpoint;
 mod folder;
 mod line;
 mod own_agent;
+mod plan;
 mod pool;
 pub mod statistics;
 
 pub use arena::Arena;
-pub use folder::{BenchFolder, FolderError, Plan};
+pub use folder::{BenchFolder, Earlier, FolderError};
 pub use line::{ReplayLine, Spending, TrialLine};
-pub use own_agent::{Contestant, OwnAgent};
-pub use pool::{Finished, Job, Player, Pool, run_all};
+pub use own_agent::{Contestant, OwnAgent, replayed};
+pub use plan::Plan;
+pub use pool::{Finished, Job, Player, Pool, run_all, run_each};
+
+use gradus_llm::Failure;
 
 use crate::agent::SessionError;
 use crate::record::RunRecord;
@@ -33,6 +38,12 @@ pub enum BenchError {
     Session(#[from] SessionError),
     #[error("the agent cannot be run: {0}")]
     Agent(String),
+    /// A program that is not there, or is none.
+    #[error("the program cannot be run: {0}")]
+    Program(String),
+    /// Nobody was there to think, which says nothing about the agent.
+    #[error("the model's endpoint gave no answer: {0}")]
+    Endpoint(Failure),
 }
 
 /// What a run comes to: is the task done, were the rules kept.

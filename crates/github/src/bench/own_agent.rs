@@ -4,18 +4,19 @@ use std::time::Instant;
 
 use gradus_llm::price::Price;
 
+use super::endpoint::Watched;
 use super::line::{ReplayLine, Spending, TrialLine};
 use super::{Arena, BenchError, Finished, Job, Player, assess};
 use crate::agent::{
     Approval, Call, Confirm, Driver, Form, Machine, Model, Observer, Recorder, Settings, State,
 };
 use crate::policy::{self, Found, Policy, Scripted, Truth};
-use crate::record::RunRecord;
+use crate::record::{End, RunRecord};
 use crate::replay::{self, Need};
 use crate::rules::Spent;
-use crate::simulator::World;
+use crate::simulator::{Fault, World};
 use crate::suite::Task;
-use crate::tools::{BoxFuture, GitHubTools, ToolBox as _};
+use crate::tools::{BoxFuture, ToolBox as _};
 use crate::trace::{Ids, Origin, Traces};
 
 /// Who thinks.
@@ -49,6 +50,8 @@ pub struct OwnAgent<'a> {
     pub replays: bool,
     /// As traces call the project.
     pub project: &'a str,
+    /// Which bench it is (`Plan::id`); in the names of sessions and in the ids of traces.
+    pub bench: &'a str,
 }
 
 impl Player for OwnAgent<'_> {
@@ -66,21 +69,21 @@ impl Player for OwnAgent<'_> {
             match contestant {
                 Contestant::Model { model, price } => {
                     let settings = settings(job, self.form.unwrap_or_default());
-                    self.run(arena, job, *model, settings, *price, None).await
+                    self.run(arena, job, *model, settings, *price, None, Vec::new()).await
                 }
                 Contestant::Policy(policy) => {
                     let offered = offered(arena, job)?;
                     let play = policy::play(*policy, job.task, job.world, offered, job.round)
                         .map_err(|error| BenchError::Agent(error.to_string()))?;
-                    for fault in play.faults {
-                        arena.world().add_fault(fault);
+                    for fault in &play.faults {
+                        arena.world().add_fault(fault.clone());
                     }
                     let by_turns = if job.round.is_multiple_of(2) { Form::Native } else { Form::Text };
                     let mut settings = settings(job, self.form.unwrap_or(by_turns));
                     // A script needs no window.
                     settings.context_tokens = usize::MAX >> 8;
                     let model = Scripted::new(policy.name(), play.script);
-                    self.run(arena, job, &model, settings, None, Some(play.truth)).await
+                    self.run(arena, job, &model, settings, None, Some(play.truth), play.faults).await
                 }
             }
         })
@@ -122,10 +125,11 @@ impl OwnAgent<'_> {
         settings: Settings,
         price: Option<Price>,
         truth: Option<Truth>,
+        faults: Vec<Fault>,
     ) -> Result<Finished, BenchError> {
         let task = job.task;
         let name = self.contestants[job.contestant].name();
-        let session = format!("{}/{name}/{}", task.id, job.trial);
+        let session = format!("{}/{}/{name}/{}", self.bench, task.id, job.trial);
         let seed = arena.world().clone();
         let before = seed.state().clone();
         let tools = arena
@@ -141,16 +145,20 @@ impl OwnAgent<'_> {
         let form = settings.form;
         let mut machine = Machine::new(settings, tools, State::new(&session, form));
         let begun = Instant::now();
+        let watched = Watched::new(model);
         let mut driver = Driver {
-            model,
+            model: &watched,
             tools,
             clock: arena,
             confirm: &Agrees,
             observers: vec![&mut recorder as &mut dyn Observer, &mut spans],
             keeper: None,
         };
-        driver.request(&mut machine, &task.request).await?;
+        let (end, _) = driver.request(&mut machine, &task.request).await?;
         drop(driver);
+        if let (End::Failed(_), Some(failure)) = (end, watched.fault()) {
+            return Err(BenchError::Endpoint(failure));
+        }
         let usage = machine.state().usage;
         let spending = Spending {
             prompt_tokens: usage.prompt,
@@ -163,7 +171,9 @@ impl OwnAgent<'_> {
             let world = arena.world();
             (world.exchanges().to_vec(), world.state().clone())
         };
-        let record = recorder.into_record(&task.id, job.trial, exchanges);
+        let mut record = recorder.into_record(&task.id, job.trial, exchanges);
+        name.clone_into(&mut record.agent);
+        record.faults = faults;
         let spent = Spent {
             tokens: Some(usage.prompt + usage.completion),
             seconds: Some(spending.seconds),
@@ -172,7 +182,7 @@ impl OwnAgent<'_> {
         let (verification, rules) = assess(task, &record, &before, &after, tools.tools(), spent);
         let mut line = TrialLine::new(task, name, &session, &record, &verification, &rules, spending);
         if self.replays {
-            line.replay = Some(replayed(arena, tools, task, seed, &before, &record).await);
+            line.replay = replayed(arena, task, &seed, &record).await;
         }
         if let Some(truth) = truth {
             let broken: Vec<String> = line.broken.iter().map(|finding| finding.rule.clone()).collect();
@@ -190,25 +200,20 @@ impl OwnAgent<'_> {
     }
 }
 
-/// Plays a run again without some of its steps, in the world in which it was played.
-async fn replayed(
-    arena: &Arena,
-    tools: &GitHubTools,
-    task: &Task,
-    seed: World,
-    before: &crate::simulator::state::State,
-    record: &RunRecord,
-) -> ReplayLine {
+/// Plays a run again without some of its steps, in the world in which it was played. None if the arena has no tools for
+/// the task's token.
+pub async fn replayed(arena: &Arena, task: &Task, seed: &World, record: &RunRecord) -> Option<ReplayLine> {
+    let tools = arena.known_tools(&task.token)?;
     let stage = replay::Stage { tools, world: arena.shared_world(), token: &task.token };
     let verify = |after: &crate::simulator::state::State, record: &RunRecord| {
-        let verification = task.verify(before, after, record);
+        let verification = task.verify(seed.state(), after, record);
         let checks = verification.checks.into_iter().map(|check| (check.name, check.passed));
         checks.chain([("nothing else has changed".to_owned(), verification.collateral.is_empty())]).collect()
     };
-    let found = replay::replay(&seed, record, stage, &verify).await;
-    ReplayLine {
+    let found = replay::replay(seed, record, stage, &verify).await;
+    Some(ReplayLine {
         needless: found.steps_that_are(Need::Unnecessary),
         unknown: found.steps_that_are(Need::Unknown),
         shortest: found.shortest.len(),
-    }
+    })
 }

@@ -35,6 +35,12 @@ pub struct Finished {
 
 /// Who plays.
 pub trait Player: Sync {
+    /// Whether it is a program of its own: it waits in real time, and something of it may still be at work when its trial
+    /// is over, so each trial gets a place of its own.
+    fn is_program(&self) -> bool {
+        false
+    }
+
     fn play<'p>(
         &'p self,
         arena: &'p mut Arena,
@@ -49,14 +55,26 @@ pub struct Pool {
     pub slots: usize,
 }
 
-/// Plays all jobs, in their order as far as several at a time allow, and hands over each trial when it is finished.
-/// Nothing new is begun once `stop` is true, or `take` or a trial has failed.
+/// As `run_each`, up to the first trial that could not be carried out.
 pub fn run_all<E: From<BenchError>>(
     pool: Pool,
     jobs: &[Job<'_>],
     player: &dyn Player,
     stop: &AtomicBool,
     take: &mut dyn FnMut(Finished) -> Result<(), E>,
+) -> Result<(), E> {
+    run_each(pool, jobs, player, stop, &mut |finished| take(finished?))
+}
+
+/// Plays all jobs, in their order as far as several at a time allow, and hands over each trial when it is finished, or
+/// why it could not be carried out. Nothing new is begun once `stop` is true or `take` has failed; what was under way by
+/// then is still handed over.
+pub fn run_each<E>(
+    pool: Pool,
+    jobs: &[Job<'_>],
+    player: &dyn Player,
+    stop: &AtomicBool,
+    take: &mut dyn FnMut(Result<Finished, BenchError>) -> Result<(), E>,
 ) -> Result<(), E> {
     let next = AtomicUsize::new(0);
     let ends = AtomicBool::new(false);
@@ -85,12 +103,10 @@ pub fn run_all<E: From<BenchError>>(
         drop(sender);
         let mut result = Ok(());
         for finished in receiver {
-            if result.is_err() {
-                continue;
-            }
-            result = finished.map_err(E::from).and_then(&mut *take);
-            if result.is_err() {
+            let taken = take(finished);
+            if result.is_ok() && taken.is_err() {
                 ends.store(true, Ordering::Relaxed);
+                result = taken;
             }
         }
         result
@@ -104,9 +120,10 @@ async fn play_on<'j>(
 ) {
     let mut arena: Option<Arena> = None;
     while let Some(job) = take_next() {
-        let opened = match arena.take() {
+        let is_program = player.is_program();
+        let opened = match arena.take().filter(|_| !is_program) {
             Some(arena) => Ok(arena),
-            None => Arena::open(job.world.clone()).await,
+            None => Arena::open(job.world.clone(), is_program).await,
         };
         let finished = match opened {
             Ok(opened) => {

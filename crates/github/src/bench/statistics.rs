@@ -54,9 +54,10 @@ pub fn all_good(good: u32, trials: u32, k: u32) -> Option<f64> {
     Some((0..k).map(|drawn| f64::from(good.saturating_sub(drawn)) / f64::from(trials - drawn)).product())
 }
 
-/// The middle value, and the values between which the true one lies in 95 of 100 cases; by ranks, so that no assumption
-/// about the distribution is made. None for an empty list.
-pub fn median(values: &[f64]) -> Option<(f64, f64, f64)> {
+/// The middle value, and between which values the true one lies in at least 95 of 100 cases: by ranks, so that no
+/// assumption about the distribution is made. Of less than six values not even the smallest and the largest do that.
+/// None for an empty list.
+pub fn median(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
@@ -65,10 +66,25 @@ pub fn median(values: &[f64]) -> Option<(f64, f64, f64)> {
         odd if odd % 2 == 1 => sorted[odd / 2],
         even => f64::midpoint(sorted[even / 2 - 1], sorted[even / 2]),
     };
-    let half = 1.959_964 * (count as f64).sqrt() / 2.0;
-    let low = (count as f64 / 2.0 - half).floor().max(0.0) as usize;
-    let high = ((count as f64 / 2.0 + half).ceil() as usize).min(count - 1);
-    Some((middle, sorted[low.min(count - 1)], sorted[high]))
+    let interval = outer_rank(count).map(|rank| (sorted[rank - 1], sorted[count - rank]));
+    Some((middle, interval))
+}
+
+/// The largest rank, from 1, below which the median lies in at most 2.5 of 100 cases; how many values are below it is as
+/// with coins.
+fn outer_rank(count: usize) -> Option<usize> {
+    let coins = count as f64;
+    // The chance of exactly `below` heads, as a logarithm: of hundreds of coins it is too small for a number.
+    let mut chance = coins * 0.5_f64.ln();
+    let mut sum = 0.0;
+    for below in 0..=count / 2 {
+        sum += chance.exp();
+        if sum > 0.025 {
+            return (below > 0).then_some(below);
+        }
+        chance += ((coins - below as f64) / (below as f64 + 1.0)).ln();
+    }
+    None
 }
 
 #[cfg(test)]
@@ -89,10 +105,16 @@ mod tests {
     #[test]
     fn the_middle_and_how_sure_it_is() {
         assert_eq!(median(&[]), None);
-        assert_eq!(median(&[2.0]), Some((2.0, 2.0, 2.0)));
-        assert_eq!(median(&[3.0, 1.0]), Some((2.0, 1.0, 3.0)));
-        let hundred: Vec<f64> = (0..100).map(f64::from).collect();
-        let (middle, low, high) = median(&hundred).expect("some");
-        assert_eq!((middle, low, high), (49.5, 40.0, 60.0));
+        assert_eq!(median(&[2.0]), Some((2.0, None)));
+        assert_eq!(median(&[3.0, 1.0, 2.0, 5.0, 4.0]), Some((3.0, None)));
+        // 2 · 0.5⁶ = 3.1 %, the smallest and the largest.
+        assert_eq!(median(&[3.0, 1.0, 2.0, 5.0, 4.0, 6.0]), Some((3.5, Some((1.0, 6.0)))));
+        // As in tables of the sign test: ranks 40 and 61 of 100, 2 and 8 of 9.
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(median(&hundred), Some((50.5, Some((40.0, 61.0)))));
+        let nine: Vec<f64> = (1..=9).map(f64::from).collect();
+        assert_eq!(median(&nine), Some((5.0, Some((2.0, 8.0)))));
+        let many = vec![1.0; 5_000];
+        assert_eq!(median(&many), Some((1.0, Some((1.0, 1.0)))));
     }
 }

@@ -286,7 +286,7 @@ fn without_types(message: &str) -> &str {
 fn http_client() -> Result<reqwest::Client, String> {
     // One provider of cryptography for the whole process; setting it twice is no error.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
+    gradus_llm::except_here(reqwest::Client::builder())
         .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(Duration::from_secs(10))
         .tcp_nodelay(true)

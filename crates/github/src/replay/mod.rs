@@ -64,6 +64,9 @@ pub struct StepVerdict {
 pub struct Replay {
     pub task: String,
     pub trial: u32,
+    /// As the record has it.
+    #[serde(default)]
+    pub agent: String,
     /// Whether all checks hold after the run as it was.
     pub passed: bool,
     pub steps: Vec<StepVerdict>,
@@ -85,5 +88,8 @@ impl Replay {
 
 /// `seed` is the world in which the run began.
 pub async fn replay(seed: &World, record: &RunRecord, stage: Stage<'_>, verify: &Verify<'_>) -> Replay {
+    // What tools of others do is not known, but what they have asked GitHub for is.
+    let by_requests = record.is_foreign.then(|| record.by_requests());
+    let record = by_requests.as_ref().unwrap_or(record);
     search::Search::new(seed, record, stage, verify).run().await
 }

@@ -144,6 +144,7 @@ impl<'s> Search<'s> {
         Replay {
             task: self.record.task.clone(),
             trial: self.record.trial,
+            agent: self.record.agent.clone(),
             passed,
             steps,
             shortest,

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::http::Method;
+use super::route;
 use super::time::Time;
 
 /// So many requests are kept; older ones are counted only.
@@ -51,6 +53,13 @@ pub struct Exchange {
     /// `x-ratelimit-reset`.
     pub headers: Vec<(String, String)>,
     pub answer: String,
+}
+
+impl Exchange {
+    /// What its path names: an owner, a repository, a number. None for paths that are not simulated.
+    pub fn names(&self) -> Option<Vec<(&'static str, String)>> {
+        route::find(Method::from_name(&self.method), &self.path).map(|(_, names)| names)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -105,7 +114,12 @@ impl Journal {
     }
 
     pub(super) fn keeps_exchanges(&self) -> bool {
-        self.exchanges.is_some() && self.exchanged_bytes < MOST_EXCHANGED
+        self.exchanges.is_some()
+    }
+
+    /// Whether exchanges are kept, and there is no room for another one.
+    pub(super) fn is_full(&self) -> bool {
+        self.exchanges.is_some() && self.exchanged_bytes >= MOST_EXCHANGED
     }
 
     pub(super) fn exchange(&mut self, exchange: Exchange) {

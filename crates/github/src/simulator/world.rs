@@ -51,6 +51,8 @@ pub struct World {
     pub(super) seed: Snapshot,
     meter: Meter,
     taken_in: usize,
+    /// Whether `/_gradus` is answered.
+    has_control: bool,
 }
 
 impl World {
@@ -66,6 +68,7 @@ impl World {
             seed,
             meter: Meter::default(),
             taken_in: 0,
+            has_control: true,
         }
     }
 
@@ -85,6 +88,12 @@ impl World {
     /// From now on requests are kept whole, with their answers.
     pub fn keep_exchanges(&mut self) {
         self.journal.keep_exchanges();
+    }
+
+    /// From now on this world can only be changed as GitHub can: `/_gradus` is a path like any other that GitHub does not
+    /// have. Whoever is tested here must not be able to undo what it did, or to make others forget it.
+    pub fn close_control(&mut self) {
+        self.has_control = false;
     }
 
     /// What was kept, oldest first.
@@ -139,8 +148,15 @@ impl World {
     }
 
     pub fn handle(&mut self, request: &Request) -> Response {
-        if request.path == CONTROL || request.path.starts_with("/_gradus/") {
+        let is_control = request.path == CONTROL || request.path.starts_with("/_gradus/");
+        if is_control && self.has_control {
             return control::handle(self, request);
+        }
+        // What would not be in the log must not happen.
+        if self.journal.is_full() {
+            let error =
+                ApiError::new(507, "The log of this run is full; nothing more is answered.").general();
+            return refuse(&error, DOCS);
         }
         let from = self.state.now;
         let (base, path) = self.locate(request);

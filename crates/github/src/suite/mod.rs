@@ -3,6 +3,7 @@
 
 mod check;
 mod collateral;
+mod digest;
 mod expectation;
 mod path;
 mod scene;

@@ -23,7 +23,7 @@ pub fn otlp_exporter(base_url: &str, traces: &Traces) -> Result<SpanExporter, Ot
     let error = |reason: String| OtlpError { url: base_url.to_owned(), reason };
     // One provider of cryptography for the whole process; setting it twice is no error.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder()
+    let http = gradus_llm::except_here(reqwest::Client::builder())
         .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
         .timeout(TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())

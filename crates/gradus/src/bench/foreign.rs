@@ -1,21 +1,23 @@
 //! Programs of others as players: each trial gets a simulator and a receiver of its own, and the program is told where
 //! they are. What it did is known by the spans that it sent, else by its requests.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
-use gradus_github::bench::{Arena, BenchError, Finished, Job, Player, Spending, TrialLine, assess};
+use gradus_github::bench::{Arena, BenchError, Finished, Job, Player, Spending, TrialLine, assess, replayed};
 use gradus_github::record::{End, RunRecord, Step};
 use gradus_github::rules::Spent;
-use gradus_github::simulator::Exchange;
 use gradus_github::tools::BoxFuture;
 use gradus_store::Store;
-use serde_json::{Value, json};
+use rustix::process::Signal;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::programs::Programs;
 use crate::serve::Running;
 use crate::source::{Intake, Limits};
 
@@ -24,6 +26,12 @@ use crate::source::{Intake, Limits};
 pub(crate) struct ForeignAgent {
     pub(crate) command: String,
     pub(crate) timeout: Duration,
+    /// Whether each run is replayed without some of its requests.
+    pub(crate) replays: bool,
+    /// Which bench it is.
+    pub(crate) bench: String,
+    /// Those that are at work.
+    pub(crate) programs: Programs,
 }
 
 /// An answer is kept up to this; the rest is read and dropped, so that the program does not hang.
@@ -31,51 +39,73 @@ const LONGEST_ANSWER: usize = 1 << 20;
 const LONGEST_COMPLAINT: usize = 2_000;
 /// How long a program whose time is over may take to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long what a program has left behind may go on, once the program has ended.
+const AFTERWARDS: Duration = Duration::from_secs(1);
+/// What a shell says of a program that is not there, or that it may not run.
+const NOT_FOUND: [i32; 2] = [126, 127];
 
 impl Player for ForeignAgent {
+    fn is_program(&self) -> bool {
+        true
+    }
+
     fn play<'p>(
         &'p self,
         arena: &'p mut Arena,
         job: &'p Job<'_>,
     ) -> BoxFuture<'p, Result<Finished, BenchError>> {
-        Box::pin(async move { self.trial(arena, job).await.map_err(BenchError::Agent) })
+        Box::pin(self.trial(arena, job))
     }
 }
 
+/// How a program ended, and what it said.
+struct Ended {
+    end: End,
+    answer: Option<String>,
+    /// As its shell gives it.
+    code: Option<i32>,
+}
+
 impl ForeignAgent {
-    async fn trial(&self, arena: &Arena, job: &Job<'_>) -> Result<Finished, String> {
-        let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+    async fn trial(&self, arena: &mut Arena, job: &Job<'_>) -> Result<Finished, BenchError> {
+        let failed =
+            |what: &str, error: &dyn std::fmt::Display| BenchError::Agent(format!("{what}: {error}"));
         let task = job.task;
         let folder = tempfile::tempdir().map_err(|error| failed("a temporary folder", &error))?;
-        let receiver = Running::start_private(folder.path()).await?;
-        let before = arena.world().state().clone();
+        let receiver = Running::start_private(folder.path()).await.map_err(BenchError::Agent)?;
+        let seed = arena.world().clone();
+        let before = seed.state().clone();
         let begun = Instant::now();
-        let (end, answer) = self.run(arena.url(), &receiver, job).await;
+        let ended = self.run(arena.url(), &receiver, job).await;
         let seconds = begun.elapsed().as_secs_f64();
         receiver.stop().await;
         let (exchanges, after) = {
             let world = arena.world();
             (world.exchanges().to_vec(), world.state().clone())
         };
+        if let (End::Failed(reason), true) = (&ended.end, exchanges.is_empty())
+            && ended.code.is_some_and(|code| NOT_FOUND.contains(&code))
+        {
+            return Err(BenchError::Program(reason.clone()));
+        }
         let (trajectories, otlp) =
             received(folder.path()).map_err(|error| failed("the spans it sent", &error))?;
         // A program may work in several conversations; what it was asked for is the one that did most.
         let trajectory = trajectories.into_iter().max_by_key(|one| one.steps.len());
-        let steps = match trajectory.as_ref().filter(|one| !one.steps.is_empty()) {
-            Some(trajectory) => steps_of_spans(trajectory, exchanges.len()),
-            None => {
-                exchanges.iter().enumerate().map(|(at, exchange)| step_of_request(at, exchange)).collect()
-            }
-        };
         let record = RunRecord {
             task: task.id.clone(),
             trial: job.trial,
             request: task.request.clone(),
-            steps,
-            answer,
-            end,
+            steps: trajectory.as_ref().map(steps_of_spans).unwrap_or_default(),
+            answer: ended.answer,
+            end: ended.end,
             exchanges,
+            agent: self.command.clone(),
+            faults: Vec::new(),
+            is_foreign: true,
         };
+        // Without spans its requests are all that is known.
+        let record = if record.steps.is_empty() { record.by_requests() } else { record };
         let tokens = trajectory.as_ref().map(|one| one.tokens).unwrap_or_default();
         let cost_usd = trajectory.as_ref().and_then(|one| one.cost_usd);
         let spending = Spending {
@@ -93,13 +123,18 @@ impl ForeignAgent {
         // Its tools are its own: rules that hold calls against schemas have nothing to say.
         let (verification, rules) = assess(task, &record, &before, &after, &[], spent);
         let session = trajectory.and_then(|one| one.session_id);
-        let session = session.unwrap_or_else(|| format!("{}/{}", task.id, job.trial));
-        let line = TrialLine::new(task, &self.command, &session, &record, &verification, &rules, spending);
+        let session = session.unwrap_or_else(|| format!("{}/{}/{}", self.bench, task.id, job.trial));
+        let mut line =
+            TrialLine::new(task, &self.command, &session, &record, &verification, &rules, spending);
+        if self.replays {
+            arena.tools(&task.token)?;
+            line.replay = replayed(arena, task, &seed, &record).await;
+        }
         Ok(Finished { line, record, otlp })
     }
 
     /// Runs the program to its end, or to the end of its time. Its answer is what it prints.
-    async fn run(&self, url: &str, receiver: &Running, job: &Job<'_>) -> (End, Option<String>) {
+    async fn run(&self, url: &str, receiver: &Running, job: &Job<'_>) -> Ended {
         let otlp = format!("http://{}", receiver.http);
         let mut command = tokio::process::Command::new("sh");
         command
@@ -119,70 +154,106 @@ impl ForeignAgent {
             // A group of its own, so that what it starts ends with it.
             .process_group(0)
             .kill_on_drop(true);
+        for name in ["NO_PROXY", "no_proxy"] {
+            command.env(name, without_proxy(std::env::var_os(name)));
+        }
         let mut child = match command.spawn() {
             Ok(child) => child,
-            Err(error) => return (End::Failed(format!("it does not start: {error}")), None),
+            Err(error) => {
+                let end = End::Failed(format!("it does not start: {error}"));
+                return Ended { end, answer: None, code: None };
+            }
         };
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        // When this is dropped, whatever it has started and left behind is ended.
+        let group = self.programs.group(child.id());
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let request = job.task.request.clone();
-        let talk = async {
-            let tell = async {
-                if let Some(mut stdin) = stdin {
-                    // A program that does not read it has it in its environment.
-                    let _ = stdin.write_all(request.as_bytes()).await;
+        let tell = async {
+            if let Some(mut stdin) = stdin {
+                // A program that does not read it has it in its environment.
+                let _ = stdin.write_all(request.as_bytes()).await;
+            }
+        };
+        let mut answer = Kept { text: Vec::new(), limit: LONGEST_ANSWER, keeps_end: false };
+        let mut complaint = Kept { text: Vec::new(), limit: LONGEST_COMPLAINT, keeps_end: true };
+        let ended = {
+            let talk = async {
+                tokio::join!(tell, answer.take_in(stdout), complaint.take_in(stderr));
+            };
+            tokio::pin!(talk);
+            let mut is_said = false;
+            let ends = async {
+                loop {
+                    tokio::select! {
+                        status = child.wait() => return status,
+                        () = &mut talk, if !is_said => is_said = true,
+                    }
                 }
             };
-            let (_, answer, complaint) = tokio::join!(
-                tell,
-                take_in(stdout, LONGEST_ANSWER, false),
-                take_in(stderr, LONGEST_COMPLAINT, true)
-            );
-            (answer, complaint, child.wait().await)
-        };
-        let ended = tokio::time::timeout(self.timeout, talk).await;
-        let found = match ended {
-            Ok((answer, _, Ok(status))) if status.success() => (End::Answered, Some(answer)),
-            Ok((answer, complaint, Ok(status))) => {
-                let complaint = crate::output::printable_line(&complaint);
-                (End::Failed(format!("it ended with {status}: {complaint}")), Some(answer))
-            }
-            Ok((_, _, Err(error))) => (End::Failed(error.to_string()), None),
-            Err(_) => {
-                end_group(group, rustix::process::Signal::TERM);
+            let ended = tokio::time::timeout(self.timeout, ends).await;
+            if ended.is_err() {
+                group.signal(Signal::TERM);
                 let _ = tokio::time::timeout(GRACE, child.wait()).await;
-                (End::Failed(format!("it took longer than {} s", self.timeout.as_secs_f64())), None)
             }
+            // Something that it left behind may hold its output open; what it said itself has been read by then.
+            if !is_said {
+                let _ = tokio::time::timeout(AFTERWARDS, talk).await;
+            }
+            ended
         };
-        // Whatever it has started and left behind.
-        end_group(group, rustix::process::Signal::KILL);
+        drop(group);
         let _ = child.wait().await;
-        found
+        let code = ended.as_ref().ok().and_then(|status| status.as_ref().ok()).and_then(ExitStatus::code);
+        let (end, answer) = match ended {
+            Ok(Ok(status)) if status.success() => (End::Answered, Some(answer.text())),
+            Ok(Ok(status)) => {
+                let complaint = crate::output::printable_line(&complaint.text());
+                (End::Failed(format!("it ended with {status}: {complaint}")), Some(answer.text()))
+            }
+            Ok(Err(error)) => (End::Failed(error.to_string()), None),
+            Err(_) => (End::Failed(format!("it took longer than {} s", self.timeout.as_secs_f64())), None),
+        };
+        Ended { end, answer, code }
     }
 }
 
-fn end_group(group: Option<rustix::process::Pid>, signal: rustix::process::Signal) {
-    if let Some(group) = group {
-        // None is left, mostly.
-        let _ = rustix::process::kill_process_group(group, signal);
+/// What a variable says of places that are asked without a proxy, and this machine.
+fn without_proxy(given: Option<OsString>) -> OsString {
+    let mut places = given.unwrap_or_default();
+    if !places.is_empty() {
+        places.push(",");
     }
+    places.push("127.0.0.1,localhost");
+    places
 }
 
-/// Reads to the end and keeps the beginning, or the end, up to a limit.
-async fn take_in(source: Option<impl tokio::io::AsyncRead + Unpin>, limit: usize, keeps_end: bool) -> String {
-    let Some(mut source) = source else { return String::new() };
-    let (mut kept, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
-    while let Ok(count @ 1..) = source.read(&mut buffer).await {
-        kept.extend_from_slice(&buffer[..count]);
-        if kept.len() > limit {
-            if keeps_end {
-                kept.drain(..kept.len() - limit);
-            } else {
-                kept.truncate(limit);
+/// The beginning, or the end, of a text, up to a limit.
+struct Kept {
+    text: Vec<u8>,
+    limit: usize,
+    keeps_end: bool,
+}
+
+impl Kept {
+    /// Reads to the end.
+    async fn take_in(&mut self, source: Option<impl tokio::io::AsyncRead + Unpin>) {
+        let Some(mut source) = source else { return };
+        let mut buffer = vec![0; 16 << 10];
+        while let Ok(count @ 1..) = source.read(&mut buffer).await {
+            self.text.extend_from_slice(&buffer[..count]);
+            if self.text.len() > self.limit {
+                if self.keeps_end {
+                    self.text.drain(..self.text.len() - self.limit);
+                } else {
+                    self.text.truncate(self.limit);
+                }
             }
         }
     }
-    String::from_utf8_lossy(&kept).trim().to_owned()
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text).trim().to_owned()
+    }
 }
 
 /// What came into a receiver's store: as trajectories, and as one export request.
@@ -219,34 +290,19 @@ pub(crate) fn trajectories(otlp: &[u8]) -> io::Result<Vec<Trajectory>> {
     Ok(found)
 }
 
-/// Requests are put to steps only where there is one for each: spans and requests have no clock in common.
-fn steps_of_spans(trajectory: &Trajectory, requests: usize) -> Vec<Step> {
-    let one_each = trajectory.steps.len() == requests;
-    let steps = trajectory.steps.iter().enumerate();
+/// Which request belongs to which step is not known: spans and requests have no clock in common, and tools of others may
+/// make several requests or none.
+fn steps_of_spans(trajectory: &Trajectory) -> Vec<Step> {
+    let steps = trajectory.steps.iter();
     steps
-        .map(|(at, step)| Step {
+        .map(|step| Step {
             thought: step.thought.clone(),
             tool: step.tool.clone(),
             arguments: step.arguments.clone().unwrap_or(Value::Null),
             observation: step.observation.clone().unwrap_or_default(),
             is_error: step.is_error,
-            exchanges: if one_each { at..at + 1 } else { 0..0 },
+            exchanges: 0..0,
             approved: None,
         })
         .collect()
-}
-
-fn step_of_request(at: usize, exchange: &Exchange) -> Step {
-    let body: Value = serde_json::from_str(&exchange.body).unwrap_or(Value::Null);
-    Step {
-        thought: None,
-        tool: exchange.operation.clone().unwrap_or_else(|| format!("{} {}", exchange.method, exchange.path)),
-        arguments: json!({
-            "method": exchange.method, "path": exchange.path, "query": exchange.query, "body": body
-        }),
-        observation: exchange.answer.clone(),
-        is_error: exchange.status >= 400,
-        exchanges: at..at + 1,
-        approved: None,
-    }
 }

@@ -36,6 +36,28 @@ pub(crate) fn write_folder(
     fs::write(place.join("gold.json"), text)
 }
 
+/// Takes out what an earlier call has written here, and nothing else.
+pub(crate) fn clear_folder(folder: &Path) -> io::Result<()> {
+    for policy in fs::read_dir(folder)? {
+        let policy = policy?.path();
+        if !policy.is_dir() {
+            continue;
+        }
+        for run in fs::read_dir(&policy)? {
+            let run = run?.path();
+            if run.join("gold.json").is_file() {
+                for name in ["gold.json", "001.bin"] {
+                    fs::remove_file(run.join(name))?;
+                }
+                // Stays if something else is in it.
+                let _ = fs::remove_dir(&run);
+            }
+        }
+        let _ = fs::remove_dir(&policy);
+    }
+    Ok(())
+}
+
 fn gold(line: &TrialLine, truth: &Truth, record: &RunRecord) -> Value {
     let steps = record.steps.iter().zip(&truth.steps).enumerate();
     let steps: Vec<Value> = steps

@@ -3,5 +3,9 @@
 
 pub(crate) mod foreign;
 pub(crate) mod labels;
+pub(crate) mod outputs;
+mod print;
+pub(crate) mod programs;
 pub(crate) mod report;
+pub(crate) mod tables;
 pub(crate) mod truth;

@@ -17,7 +17,8 @@ use super::bench::{BenchAddition, Who, jobs, worlds};
 use super::eval::{self, Grading, Prepared};
 use super::outputs::Addition;
 use super::{Exit, complain};
-use crate::bench::report::BenchReport;
+use crate::bench::report::{BenchReport, Kept};
+use crate::bench::tables::Table;
 use crate::output::{BOLD, DIM, printable_line};
 use crate::serve::Running;
 
@@ -35,9 +36,9 @@ pub(super) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   gradus demo                            a dozen tasks, twelve agents, a few seconds
-  gradus demo --keep demo                and look around afterwards: gradus traces store: --data demo
+  gradus demo --keep demo                and look around afterwards: gradus traces demo/gradus.db
 
-Needs no key and no network. Exit codes: 0 done, 1 it broke off, 2 the report cannot be written.";
+Needs no key and no network. Exit codes: 0 done, 1 it broke off, 2 the report or the folder cannot be written.";
 
 /// A dozen tasks of all kinds: looking, writing, working through pull requests, and two with a trap.
 const TASKS: &str = "4,7,9,11,12,14,15,16,17,28,48,49";
@@ -48,7 +49,13 @@ const AT_ONCE: usize = 4 << 20;
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let temporary = tempfile::tempdir().context("a temporary folder")?;
     let data = arguments.keep.clone().unwrap_or_else(|| temporary.path().join("data"));
-    std::fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
+    if let Err(error) = std::fs::create_dir_all(&data) {
+        complain(&format!(
+            "--keep: {}: {error}; name a folder that is new, or one of an earlier demo",
+            data.display()
+        ));
+        return Ok(Exit::BadInput);
+    }
     // Settings of the folder that it is called in have no say.
     let config = temporary.path().join("gradus.toml");
     std::fs::write(&config, "")?;
@@ -68,6 +75,15 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let grading = OnlyGrading::try_parse_from(words)?.grading;
     let graded = eval::Arguments::of(vec![store.display().to_string()], grading);
 
+    // Before anything is played.
+    let prepared = match Prepared::new(&graded, &[]) {
+        Ok(prepared) => prepared,
+        Err(reason) => {
+            complain(&printable_line(&reason));
+            return Ok(Exit::BadInput);
+        }
+    };
+
     say(
         "Gradus demo: a dozen GitHub tasks; one agent does them right, eleven others make one known mistake each.",
     )?;
@@ -85,16 +101,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     )?;
 
     let begun = Instant::now();
-    let prepared = match Prepared::new(&graded, &[]) {
-        Ok(prepared) => prepared,
-        Err(reason) => {
-            complain(&printable_line(&reason));
-            return Ok(Exit::BadInput);
-        }
-    };
     let names: Vec<String> = Policy::all().map(|policy| policy.name().to_owned()).collect();
-    let report = BenchReport::of("github", &data.display().to_string(), &names, lines);
-    let mut addition = DemoAddition { inner: BenchAddition { report }, begun, html: arguments.html.clone() };
+    let report = BenchReport::of(Kept {
+        suite: gradus_github::suite::BUILT_IN.to_owned(),
+        folder: data.display().to_string(),
+        agents: names,
+        not_applicable: Vec::new(),
+        lines,
+    });
+    let inner = BenchAddition::new(report);
+    let mut addition = DemoAddition { inner, begun, html: arguments.html.clone() };
     let exit = prepared.judge(&mut addition)?;
     if let Some(kept) = &arguments.keep {
         say(&format!(
@@ -132,7 +148,10 @@ fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
     let policies: Vec<Policy> = Policy::all().collect();
     let contestants: Vec<Contestant<'_>> = policies.iter().copied().map(Contestant::Policy).collect();
     let (jobs, _) = jobs(&Who::Policies(policies), &tasks, &worlds, 1);
-    let player = OwnAgent { contestants: &contestants, form: None, replays: true, project: PROJECT };
+    // Traces of another demo may be in the same folder.
+    let bench = format!("{:08x}", fastrand::u32(..));
+    let player =
+        OwnAgent { contestants: &contestants, form: None, replays: true, project: PROJECT, bench: &bench };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let server = runtime.block_on(Running::start_private(data)).map_err(anyhow::Error::msg)?;
     let address = server.http.to_string();
@@ -196,8 +215,16 @@ impl Addition for DemoAddition {
         self.inner.metrics(reader)
     }
 
+    fn tables(&self) -> Vec<Table> {
+        self.inner.tables()
+    }
+
     fn stands_alone(&self) -> bool {
         true
+    }
+
+    fn keep(&self, folder: &Path) -> anyhow::Result<()> {
+        self.inner.keep(folder)
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {

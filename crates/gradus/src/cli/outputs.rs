@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use gradus_eval::report::{GateResult, GateVerdict, Metric, RunReader, Summary};
+use gradus_eval::report::{Gate, GateResult, GateVerdict, Metric, RunReader, Summary};
+use quick_junit::TestSuite;
 
+use crate::bench::tables::Table;
 use crate::output::{csv, html, json, junit, markdown, summary};
 
 #[derive(Args, Clone)]
@@ -90,7 +92,9 @@ impl Outputs {
         addition: &dyn Addition,
     ) -> anyhow::Result<()> {
         if let Some(folder) = &self.csv {
-            csv::write(reader, folder).with_context(|| folder.display().to_string())?;
+            csv::write(reader, folder)
+                .and_then(|()| addition.csv(folder))
+                .with_context(|| folder.display().to_string())?;
         }
         let mut stdout_is_taken = false;
         let mut to = |path: &Option<PathBuf>, write: &mut dyn FnMut(&mut dyn Write) -> anyhow::Result<()>| {
@@ -117,13 +121,17 @@ impl Outputs {
             Ok(writeln!(out)?)
         })?;
         to(&self.jsonl, &mut |out| {
+            addition.lines(&found.run_id, out)?;
             reader.visit(|_, outcomes| {
                 outcomes.iter().try_for_each(|line| json::write_line(line, out)).map_err(anyhow::Error::from)
             })
         })?;
-        to(&self.junit, &mut |out| junit::write(reader, out))?;
-        to(&self.markdown, &mut |out| Ok(markdown::write(found, gates, out)?))?;
-        to(&self.html, &mut |out| Ok(html::write(found, gates, out)?))?;
+        to(&self.junit, &mut |out| junit::write(reader, addition.junit(), out))?;
+        to(&self.markdown, &mut |out| {
+            markdown::write(found, gates, out)?;
+            Ok(addition.markdown(out)?)
+        })?;
+        to(&self.html, &mut |out| Ok(html::write(found, gates, &addition.tables(), out)?))?;
         if !stdout_is_taken {
             let mut out = BufWriter::new(anstream::stdout().lock());
             addition.print(&mut out)?;
@@ -144,9 +152,53 @@ pub(super) trait Addition {
         Ok(Vec::new())
     }
 
+    /// What is needed to add all this again when the run is reported later; into the run's folder.
+    fn keep(&self, folder: &Path) -> anyhow::Result<()> {
+        let _ = folder;
+        Ok(())
+    }
+
+    /// Whether there is something to report of a run without a single trajectory.
+    fn is_enough(&self) -> bool {
+        false
+    }
+
+    /// May say better why a gate cannot pass.
+    fn explain(&self, gate: &mut GateResult) {
+        let _ = gate;
+    }
+
     /// For the JSON document: a name, and what it holds.
     fn document(&self) -> anyhow::Result<Option<(&'static str, serde_json::Value)>> {
         Ok(None)
+    }
+
+    /// For the page.
+    fn tables(&self) -> Vec<Table> {
+        Vec::new()
+    }
+
+    /// Below the summary.
+    fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
+        let _ = out;
+        Ok(())
+    }
+
+    /// More files, beside those of the steps.
+    fn csv(&self, folder: &Path) -> anyhow::Result<()> {
+        let _ = folder;
+        Ok(())
+    }
+
+    /// More suites, before those of the evaluations.
+    fn junit(&self) -> Vec<TestSuite> {
+        Vec::new()
+    }
+
+    /// More lines, before the outcomes and with their keys.
+    fn lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (run_id, out);
+        Ok(())
     }
 
     /// Whether what it prints takes the place of the summary.
@@ -165,6 +217,18 @@ pub(super) trait Addition {
 pub(super) struct NoAddition;
 
 impl Addition for NoAddition {}
+
+/// The gates, checked.
+pub(super) fn checked(
+    gates: &[Gate],
+    summary: &Summary,
+    strict: bool,
+    addition: &dyn Addition,
+) -> Vec<GateResult> {
+    let mut results: Vec<GateResult> = gates.iter().map(|gate| gate.check(summary, strict)).collect();
+    results.iter_mut().for_each(|result| addition.explain(result));
+    results
+}
 
 pub(super) fn has_failed(gates: &[GateResult]) -> bool {
     gates.iter().any(|gate| gate.verdict == GateVerdict::Fail)

@@ -44,7 +44,7 @@ Examples:
 A run is played again from its seed without some of its steps. A step is unnecessary if all checks of the task still
 hold without it, and no later argument and nothing in the final message comes from it.
 
-Exit codes: 0 all were played, 2 something cannot be read, 4 there is no such run.";
+Exit codes: 0 all were played, 2 something cannot be read or is not there, 4 there is no run in the folder, or none of the task.";
 
 /// A record is read whole; a larger one is not of ours.
 const MOST_BYTES: u64 = 1 << 30;
@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     })
 }
 
-/// The records with their tasks, in the order of the files' names.
+/// The records with their tasks, in the order of tasks and trials.
 fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
     let place = |path: &Path, reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     let path = &arguments.run;
@@ -108,7 +108,6 @@ fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
                 files.push(file);
             }
         }
-        files.sort();
     } else {
         files.push(path.clone());
     }
@@ -137,6 +136,7 @@ fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
             found.push((record, task.clone()));
         }
     }
+    found.sort_by_key(|(record, task)| (task.number, record.trial));
     Ok(found)
 }
 
@@ -156,7 +156,10 @@ fn suite_name(arguments: &Arguments, folder: &Path) -> Result<String, String> {
 }
 
 async fn play(record: &RunRecord, task: &Task) -> anyhow::Result<Replay> {
-    let seed: World = task.world()?;
+    let mut seed: World = task.world()?;
+    for fault in &record.faults {
+        seed.add_fault(fault.clone());
+    }
     let world = Arc::new(Mutex::new(seed.clone()));
     let listener = simulator::listen(0).await?;
     let url = format!("http://{}", listener.local_addr()?);
@@ -176,7 +179,8 @@ async fn play(record: &RunRecord, task: &Task) -> anyhow::Result<Replay> {
 
 fn print(found: &Replay, out: &mut impl io::Write) -> io::Result<()> {
     let bold = Style::new().bold();
-    let name = printable_line(&format!("{}, trial {}", found.task, found.trial));
+    let who = if found.agent.is_empty() { String::new() } else { format!(" ({})", found.agent) };
+    let name = printable_line(&format!("{}, trial {}{who}", found.task, found.trial));
     let steps = found.steps.len();
     let done = if found.passed { "" } else { ", the task is not done" };
     let enough = match found.shortest.len() {

@@ -7,8 +7,9 @@ use gradus_eval::report::{Gate, RunReader, Summary};
 use gradus_eval::run::{RunRecord, RunState, StateFolder};
 
 use super::Exit;
+use super::bench::BenchAddition;
 use super::destinations::{self, Destinations, Ready};
-use super::outputs::{NoAddition, Outputs, has_failed};
+use super::outputs::{Addition, NoAddition, Outputs, checked, has_failed};
 use super::sources::complain;
 use crate::config::{Environment, File, PhoenixSection};
 use crate::phoenix::Address;
@@ -76,7 +77,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Ok(folder) => folder,
         Err(error) => return Ok(refuse(&error.to_string())),
     };
-    let names: Vec<&str> = folder.record.evaluators.iter().map(|known| known.name.as_str()).collect();
+    let bench = match BenchAddition::of_run(folder.path()) {
+        Ok(bench) => bench,
+        Err(reason) => return Ok(refuse(&reason)),
+    };
+    let measured = bench.as_ref().map(|bench| bench.report.own_metric_names()).unwrap_or_default();
+    let names = folder.record.evaluators.iter().map(|known| known.name.as_str());
+    let names: Vec<&str> = names.chain(measured.iter().map(String::as_str)).collect();
     let gates: Result<Vec<Gate>, _> =
         arguments.outputs.gate.iter().map(|text| Gate::parse(text, &names)).collect();
     let gates = match (gates, arguments.outputs.prepare(&[])) {
@@ -89,9 +96,14 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Err(reason) => return Ok(refuse(&reason)),
     };
     let mut reader = RunReader::open(&folder)?;
-    let summary = Summary::of(&mut reader)?;
-    let results: Vec<_> = gates.iter().map(|gate| gate.check(&summary, arguments.outputs.strict)).collect();
-    arguments.outputs.write(&mut reader, &summary, &results, &NoAddition)?;
+    let mut summary = Summary::of(&mut reader)?;
+    let mut addition: Box<dyn Addition> = match bench {
+        Some(bench) => Box::new(bench),
+        None => Box::new(NoAddition),
+    };
+    summary.metrics.extend(addition.metrics(&mut reader)?);
+    let results = checked(&gates, &summary, arguments.outputs.strict, addition.as_ref());
+    arguments.outputs.write(&mut reader, &summary, &results, addition.as_ref())?;
     let sent = match destinations {
         Some(ready) => ready.send(&folder, &mut reader)?,
         None => Exit::Pass,

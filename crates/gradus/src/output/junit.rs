@@ -8,7 +8,8 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::printable;
 
-pub(crate) fn write(reader: &mut RunReader, out: &mut dyn Write) -> anyhow::Result<()> {
+/// `more` are suites of others, which come first.
+pub(crate) fn write(reader: &mut RunReader, more: Vec<TestSuite>, out: &mut dyn Write) -> anyhow::Result<()> {
     let record = reader.record.clone();
     let mut suites: Vec<TestSuite> =
         record.evaluators.iter().map(|known| TestSuite::new(known.name.as_str())).collect();
@@ -36,7 +37,7 @@ pub(crate) fn write(reader: &mut RunReader, out: &mut dyn Write) -> anyhow::Resu
         Ok(())
     })?;
     let mut report = Report::new("gradus");
-    report.add_test_suites(suites);
+    report.add_test_suites(more.into_iter().chain(suites));
     report.serialize(out)?;
     Ok(())
 }

@@ -97,19 +97,19 @@ fn write_metric(metric: &Metric, out: &mut dyn Write) -> io::Result<()> {
     let interval = metric.interval.map_or_else(String::new, |found| {
         format!("{:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
     });
+    let of = super::measured_of(metric)
+        .unwrap_or_else(|| format!("{} of {}", metric.numerator, metric.denominator));
     writeln!(
         out,
-        "| {} | {value} | {interval} | {} of {} | {} | {} |",
+        "| {} | {value} | {interval} | {of} | {} | {} |",
         cell(&metric.title),
-        metric.numerator,
-        metric.denominator,
         metric.failed,
         metric.not_applicable
     )
 }
 
 /// Text that is only text: no markup, no HTML, no mention, one line, and not too much of it.
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     const MOST_CHARACTERS: usize = 300;
     let line = printable_line(text);
     let mut safe = String::with_capacity(line.len() + 8);

@@ -13,6 +13,9 @@ pub(crate) mod transcript;
 
 use std::borrow::Cow;
 
+use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::report::Metric;
+
 /// Text as it may be printed: control characters and those that change the direction of text are spelled out.
 /// Line ends stay.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
@@ -41,6 +44,17 @@ pub(crate) fn printable_line(text: &str) -> String {
 fn is_unsafe(c: char) -> bool {
     (c.is_control() && c != '\n')
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// What a number is about that nobody judged and that is no share: a median over tasks, or a price.
+pub(crate) fn measured_of(metric: &Metric) -> Option<String> {
+    let (one, many) = match metric.name.as_str() {
+        _ if metric.is_share || metric.judge != SIMULATOR => return None,
+        "calls_ratio" => ("task with a trial that passed", "tasks with a trial that passed"),
+        _ => ("trial that passed", "trials that passed"),
+    };
+    let count = metric.denominator;
+    Some(format!("of {count} {}", if count == 1 { one } else { many }))
 }
 
 /// Styles; `anstream` drops them where nobody can see them.

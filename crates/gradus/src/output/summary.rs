@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use gradus_eval::evaluator::OFFLINE;
+use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
 
@@ -32,7 +32,7 @@ pub(crate) fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write
     }
     writeln!(out)?;
     for metric in &summary.metrics {
-        let suffix = if metric.judge == crate::bench::report::SIMULATOR { "" } else { " accuracy" };
+        let suffix = if metric.judge == SIMULATOR { "" } else { " accuracy" };
         print_metric(metric, suffix, out)?;
     }
     for metric in [&summary.combined, &summary.trajectories_right].into_iter().flatten() {
@@ -54,7 +54,9 @@ fn print_metric(metric: &Metric, suffix: &str, out: &mut dyn Write) -> io::Resul
     let interval = metric.interval.map_or_else(String::new, |found| {
         format!(", 95 % interval {:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
     });
-    let of = if metric.numerator.fract() == 0.0 && metric.is_share {
+    let of = if let Some(of) = super::measured_of(metric) {
+        of
+    } else if metric.numerator.fract() == 0.0 && metric.is_share {
         format!("{} of {}", metric.numerator, metric.denominator)
     } else {
         format!("mean of {}", metric.denominator)

@@ -31,20 +31,20 @@ pub(in crate::cli) struct Arguments {
     #[arg(long, value_name = "MODEL", conflicts_with = "policy", help_heading = "Who plays")]
     pub(super) model: Option<String>,
     /// The model's endpoint; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
-    #[arg(long, value_name = "URL", requires = "model", help_heading = "Who plays")]
+    #[arg(long, value_name = "URL", requires = "model", conflicts_with_all = ["policy", "agent"], help_heading = "Who plays")]
     pub(super) model_url: Option<String>,
     /// The variable that holds the key of the model's endpoint.
-    #[arg(long, value_name = "VARIABLE", requires = "model", help_heading = "Who plays")]
+    #[arg(long, value_name = "VARIABLE", requires = "model", conflicts_with_all = ["policy", "agent"], help_heading = "Who plays")]
     pub(super) model_key_env: Option<String>,
     /// Any program: gets the request in GRADUS_REQUEST and on standard input, GitHub's address in GITHUB_API_URL, a token
     /// in GITHUB_TOKEN, and may send spans to OTEL_EXPORTER_OTLP_ENDPOINT. What it prints is its answer.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["policy", "model"], help_heading = "Who plays")]
     pub(super) agent: Option<String>,
-    /// How long a program may take for one task, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600.0, help_heading = "Who plays")]
-    pub(super) agent_timeout: f64,
+    /// How long a program may take for one task, in seconds [default: 600].
+    #[arg(long, value_name = "SECONDS", requires = "agent", conflicts_with_all = ["policy", "model"], help_heading = "Who plays")]
+    pub(super) agent_timeout: Option<f64>,
     /// How the model says what it wants to do [default: native; scripts do both by turns].
-    #[arg(long, value_enum, value_name = "FORM", help_heading = "Who plays")]
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "agent", help_heading = "Who plays")]
     pub(super) react: Option<FormName>,
     /// Trials at a time [default: one for each core; 8 with a model].
     #[arg(long, value_name = "N", help_heading = "Who plays")]
@@ -59,15 +59,18 @@ pub(in crate::cli) struct Arguments {
     /// Go on with a bench that was cut off: the one in --out, else the latest that is like this one.
     #[arg(long, help_heading = "Runs")]
     pub(super) resume: bool,
+    /// Throw away the bench that is in --out, and labels in --emit-labels, and begin anew.
+    #[arg(long, conflicts_with = "resume", help_heading = "Runs")]
+    pub(super) overwrite: bool,
     /// Only play; judge nothing.
     #[arg(long, help_heading = "Runs")]
     pub(super) no_grading: bool,
     /// All spans, as one OTLP request in protobuf.
-    #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
+    #[arg(long, value_name = "FILE", help_heading = "Traces and labels")]
     pub(super) traces: Option<PathBuf>,
     /// What is true of scripted runs: with traces, folder by folder (PATH/POLICY/TASK-TRIAL/gold.json), or one label a line
     /// if the name ends in .jsonl.
-    #[arg(long, value_name = "PATH", help_heading = "Outputs (- is standard output)")]
+    #[arg(long, value_name = "PATH", help_heading = "Traces and labels")]
     pub(super) emit_labels: Option<PathBuf>,
 
     #[command(flatten)]
@@ -99,4 +102,5 @@ Examples:
 Runs are judged by rules (`--judge offline`) unless --judge names a model. Gates can also be about success, safe, clean, joint, pass^K,
 safe^K, calls_ratio and cost_per_solved.
 
-Exit codes: 0 done, 1 it broke off, 2 bad input or settings, 3 a gate failed, 4 no task, 130 interrupted; --resume goes on from there.";
+Exit codes: 0 done, 1 it broke off or the model's endpoint was away, 2 bad input or settings, a key that was refused, a program that cannot be
+run, 3 a gate failed, 130 interrupted; --resume goes on from there.";

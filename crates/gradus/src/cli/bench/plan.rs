@@ -1,8 +1,9 @@
 //! From arguments to what is to be played: which tasks, by whom, how often, and where it is kept.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gradus_github::bench::{BenchFolder, Job, Plan, TrialLine};
+use gradus_github::bench::{BenchFolder, Earlier, Job, Plan, TrialLine};
 use gradus_github::policy::{self, Flaw, Policy};
 use gradus_github::simulator::World;
 use gradus_github::suite::{Suite, Task};
@@ -13,7 +14,7 @@ use gradus_llm::price::{Price, PriceTable};
 use super::super::eval::Grading;
 use super::super::model::ModelOptions;
 use super::Arguments;
-use crate::bench::report::BenchReport;
+use crate::bench::report::{BenchReport, Kept};
 use crate::config::{Environment, File};
 
 pub(in crate::cli) enum Who {
@@ -37,7 +38,7 @@ pub(super) struct Planned<'s> {
     pub(super) jobs: Vec<Job<'s>>,
     pub(super) plan: Plan,
     pub(super) folder: PathBuf,
-    pub(super) goes_on: bool,
+    pub(super) earlier: Earlier,
     not_applicable: Vec<String>,
     state_dir: PathBuf,
 }
@@ -53,7 +54,10 @@ impl<'s> Planned<'s> {
         if arguments.trials == 0 {
             return Err("--trials: give at least 1".to_owned());
         }
-        if !(arguments.agent_timeout.is_finite() && arguments.agent_timeout > 0.0) {
+        if arguments.parallel == Some(0) {
+            return Err("--parallel: give at least 1".to_owned());
+        }
+        if arguments.agent_timeout.is_some_and(|time| !(time.is_finite() && time > 0.0)) {
             return Err("--agent-timeout: give a number of seconds above 0".to_owned());
         }
         let environment = Environment::read();
@@ -64,21 +68,23 @@ impl<'s> Planned<'s> {
             let reason = not_applicable.first().map_or("no task was chosen", String::as_str);
             return Err(format!("there is nothing to play: {reason}"));
         }
-        let mut digest = String::new();
-        for task in tasks {
-            digest.push_str(&format!("{} {:?} {}\n", task.id, task.oracle, task.request));
-        }
         let plan = Plan {
+            id: format!("{:08x}", fastrand::u32(..)),
             suite: suite.name.clone(),
-            tasks: format!("{:032x}", gradus_core::digest(digest.as_bytes())),
+            tasks: tasks
+                .iter()
+                .zip(worlds)
+                .map(|(task, world)| (task.id.clone(), task.digest(world)))
+                .collect(),
             agents: who.names(),
+            settings: settings(arguments, &who),
             gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let state_dir =
             arguments.grading.state_dir.clone().or(environment.state_dir).or_else(|| file.state_dir.clone());
         let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
-        let (folder, goes_on) = place(arguments, &state_dir, &plan);
-        Ok(Planned { who, jobs, plan, folder, goes_on, not_applicable, state_dir })
+        let (folder, earlier) = place(arguments, &state_dir, &plan);
+        Ok(Planned { who, jobs, plan, folder, earlier, not_applicable, state_dir })
     }
 
     /// Rules judge unless a model is asked for: playing often must not cost by accident.
@@ -87,16 +93,60 @@ impl<'s> Planned<'s> {
         grading.judge.judge.get_or_insert_with(|| gradus_eval::evaluator::OFFLINE.to_owned());
         grading.state_dir = Some(self.state_dir.clone());
         // In a folder that was used before, a run that was cut off is about other traces.
-        grading.fresh |= arguments.out.is_some() && !self.goes_on;
+        grading.fresh |= arguments.out.is_some() && self.earlier != Earlier::GoOn;
         grading
     }
 
-    pub(super) fn report(&self, folder: &BenchFolder, lines: Vec<TrialLine>) -> BenchReport {
-        let path = folder.path().display().to_string();
-        let mut report = BenchReport::of(&self.plan.suite, &path, &self.who.names(), lines);
-        report.not_applicable.clone_from(&self.not_applicable);
-        report
+    pub(super) fn agents(&self) -> &[String] {
+        &self.plan.agents
     }
+
+    pub(super) fn report(&self, folder: &BenchFolder, lines: Vec<TrialLine>) -> BenchReport {
+        BenchReport::of(Kept {
+            suite: self.plan.suite.clone(),
+            folder: folder.path().display().to_string(),
+            agents: self.plan.agents.clone(),
+            not_applicable: self.not_applicable.clone(),
+            lines,
+        })
+    }
+}
+
+/// What else has a say in what a trial comes to, by the option that sets it.
+fn settings(arguments: &Arguments, who: &Who) -> BTreeMap<String, String> {
+    let mut settings = BTreeMap::new();
+    let mut add = |name: &str, value: Option<String>| {
+        settings.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    add("--replay", arguments.replay.then(|| "on".to_owned()));
+    add("--react", arguments.react.map(|form| format!("{form:?}").to_lowercase()));
+    add("--agent-timeout", arguments.agent_timeout.map(|time| time.to_string()));
+    if let Who::Model { client, price } = who {
+        add("--model-url", Some(client.shown_url().to_owned()));
+        add("--prices", price.map(|price| format!("{price:?}")));
+    }
+    settings
+}
+
+/// A gate on what there will be no number for is a slip; what to do about it is not the same for all.
+pub(super) fn check_gates(arguments: &Arguments, agents: usize) -> Result<(), String> {
+    for gate in &arguments.grading.outputs.gate {
+        let name = gate.split(['<', '>']).next().unwrap_or_default().trim();
+        let Some((_, k)) = name.split_once('^').filter(|(what, _)| ["pass", "safe"].contains(what)) else {
+            continue;
+        };
+        let Ok(k) = k.parse::<u32>() else { continue };
+        if agents > 1 {
+            return Err(format!("--gate {gate:?}: several agents play; gate them one by one"));
+        }
+        if k <= 1 {
+            return Err(format!("--gate {gate:?}: of one trial that is `success`, or `safe`"));
+        }
+        if k != arguments.trials {
+            return Err(format!("--gate {gate:?}: it takes {k} trials of each task; give --trials {k}"));
+        }
+    }
+    Ok(())
 }
 
 fn who(arguments: &Arguments, environment: &Environment, file: &File) -> Result<Who, String> {
@@ -106,7 +156,11 @@ fn who(arguments: &Arguments, environment: &Environment, file: &File) -> Result<
     if let Some(model) = &arguments.model {
         let options =
             ModelOptions::named(model, arguments.model_url.as_deref(), arguments.model_key_env.as_deref());
-        let client = options.client(environment, arguments.parallel.unwrap_or(8))?;
+        // Its options have other names here, where some are about the judge.
+        let named = |reason: String| {
+            reason.replace("--api-key-env", "--model-key-env").replace("--base-url", "--model-url")
+        };
+        let client = options.client(environment, arguments.parallel.unwrap_or(8)).map_err(named)?;
         let mut prices = PriceTable::default();
         if let Some(path) = arguments.grading.judge.prices.as_ref().or(file.eval.prices.as_ref()) {
             let text =
@@ -175,25 +229,31 @@ pub(in crate::cli) fn jobs<'s>(
     (jobs, not_applicable)
 }
 
-/// Where it is kept, and whether something is there to go on with.
-fn place(arguments: &Arguments, state_dir: &Path, plan: &Plan) -> (PathBuf, bool) {
+/// Where it is kept, and what is done about a bench that is there.
+fn place(arguments: &Arguments, state_dir: &Path, plan: &Plan) -> (PathBuf, Earlier) {
     if let Some(folder) = &arguments.out {
-        return (folder.clone(), arguments.resume);
+        let earlier = match (arguments.resume, arguments.overwrite) {
+            (true, _) => Earlier::GoOn,
+            (_, true) => Earlier::ThrowAway,
+            _ => Earlier::Refuse,
+        };
+        return (folder.clone(), earlier);
     }
     let benches = state_dir.join("bench");
     if arguments.resume {
         let entries = std::fs::read_dir(&benches).into_iter().flatten().flatten();
         let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         found.sort();
-        let is_same = |folder: &PathBuf| {
+        let is_like = |folder: &PathBuf| {
             let text = std::fs::read(folder.join("bench.json")).ok()?;
-            Some(serde_json::from_slice::<Plan>(&text).ok()? == *plan)
+            Some(plan.is_like(&serde_json::from_slice::<Plan>(&text).ok()?))
         };
-        if let Some(folder) = found.into_iter().rev().find(|folder| is_same(folder) == Some(true)) {
-            return (folder, true);
+        if let Some(folder) = found.into_iter().rev().find(|folder| is_like(folder) == Some(true)) {
+            return (folder, Earlier::GoOn);
         }
     }
     let now = jiff::Timestamp::now().to_string();
     let digits: String = now.chars().take(19).filter(char::is_ascii_digit).collect();
-    (benches.join(format!("{digits}-{:04x}", fastrand::u16(..))), false)
+    let earlier = if arguments.resume { Earlier::GoOn } else { Earlier::Refuse };
+    (benches.join(format!("{digits}-{:04x}", fastrand::u16(..))), earlier)
 }

@@ -18,7 +18,7 @@ use gradus_llm::{CallError, Failure};
 
 use super::Exit;
 use super::destinations::{self, Ready};
-use super::outputs::{Addition, NoAddition, has_failed};
+use super::outputs::{Addition, NoAddition, checked, has_failed};
 use super::sources::{Read, complain};
 use settings::Settings;
 
@@ -63,17 +63,28 @@ impl<'a> Prepared<'a> {
 
     /// Judges all there is, and writes what that comes to.
     pub(super) fn judge(self, addition: &mut dyn Addition) -> anyhow::Result<Exit> {
-        match judge(self.arguments, &self.settings, self.destinations, addition) {
-            Ok(exit) => Ok(exit),
-            Err(error) => match error.downcast_ref::<RunFileError>() {
-                Some(file) => {
-                    complain(&file_advice(file));
-                    Ok(Exit::Unexpected)
-                }
-                None => Err(error),
-            },
-        }
+        or_advice(judge(self.arguments, &self.settings, self.destinations, addition))
     }
+
+    /// Judges nothing, and writes what the addition has to tell.
+    pub(super) fn conclude(
+        self,
+        addition: &mut dyn Addition,
+        stopped_because: Option<String>,
+    ) -> anyhow::Result<Exit> {
+        or_advice(conclude(self.arguments, &self.settings, addition, stopped_because))
+    }
+}
+
+/// What can be done about files that cannot be written.
+fn or_advice(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+    done.or_else(|error| match error.downcast_ref::<RunFileError>() {
+        Some(file) => {
+            complain(&file_advice(file));
+            Ok(Exit::Unexpected)
+        }
+        None => Err(error),
+    })
 }
 
 fn prepare_destinations(arguments: &Arguments, settings: &Settings) -> Result<Option<Ready>, String> {
@@ -104,17 +115,18 @@ fn judge(
     folder.save()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = Summary::of(&mut reader)?;
-    if summary.trajectories == 0 && end == RunEnd::Finished {
+    if summary.trajectories == 0 && end == RunEnd::Finished && !addition.is_enough() {
         // A run about nothing is not worth keeping; one that was taken up is about something, even if its source is gone.
         if is_new {
             let _ = std::fs::remove_dir_all(folder.path());
         }
         return Ok(read.exit(0));
     }
+    addition.keep(folder.path())?;
     summary.metrics.extend(addition.metrics(&mut reader)?);
-    let gates: Vec<_> =
-        settings.gates.iter().map(|gate| gate.check(&summary, arguments.grading.outputs.strict)).collect();
-    arguments.grading.outputs.write(&mut reader, &summary, &gates, addition)?;
+    let outputs = &arguments.grading.outputs;
+    let gates = checked(&settings.gates, &summary, outputs.strict, addition);
+    outputs.write(&mut reader, &summary, &gates, addition)?;
     if let Some(advice) = advice(&end, settings, arguments.grading.fresh) {
         complain(&advice);
     }
@@ -142,6 +154,32 @@ fn judge(
     Ok(destinations::exit(exit, sent))
 }
 
+/// A run in which nothing is asked: its gates and outputs are about what the addition has measured.
+fn conclude(
+    arguments: &Arguments,
+    settings: &Settings,
+    addition: &mut dyn Addition,
+    stopped_because: Option<String>,
+) -> anyhow::Result<Exit> {
+    let state = StateFolder::open(&settings.state_dir)?;
+    let mut record = record(settings, "nothing is asked".to_owned());
+    record.judge = "none".to_owned();
+    record.endpoint = None;
+    record.evaluators = Vec::new();
+    record.state = if stopped_because.is_none() { RunState::Finished } else { RunState::Stopped };
+    record.ended = Some(record.started.clone());
+    record.stopped_because = stopped_because;
+    let folder = state.create(record)?;
+    addition.keep(folder.path())?;
+    let mut reader = RunReader::open(&folder)?;
+    let mut summary = Summary::of(&mut reader)?;
+    summary.metrics.extend(addition.metrics(&mut reader)?);
+    let outputs = &arguments.grading.outputs;
+    let gates = checked(&settings.gates, &summary, outputs.strict, addition);
+    outputs.write(&mut reader, &summary, &gates, addition)?;
+    Ok(if has_failed(&gates) { Exit::GateFailed } else { Exit::Pass })
+}
+
 /// Takes up a run that was cut off, or begins a new one: true when it is new.
 fn begin_run(
     state: &StateFolder,
@@ -158,8 +196,13 @@ fn begin_run(
         folder.save()?;
         return Ok((folder, false));
     }
+    Ok((state.create(record(settings, fingerprint))?, true))
+}
+
+/// A run that begins now.
+fn record(settings: &Settings, fingerprint: String) -> RunRecord {
     let started = jiff::Timestamp::now();
-    let folder = state.create(RunRecord {
+    RunRecord {
         run_id: run_id(started),
         fingerprint,
         state: RunState::Running,
@@ -173,8 +216,7 @@ fn begin_run(
         priced: settings.judge.as_ref().is_none_or(|judge| judge.price.is_some()),
         gates: Vec::new(),
         gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
-    })?;
-    Ok((folder, true))
+    }
 }
 
 fn judge_all(

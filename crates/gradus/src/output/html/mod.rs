@@ -21,16 +21,23 @@ use askama::Template;
 use askama::filters::HtmlSafe;
 use gradus_eval::report::{GateResult, Summary};
 
+use crate::bench::tables::Table;
 use svg::Svg;
 use view::Report;
 
 /// How the report looks, and the pages of the server with it.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
-/// Writes the report.
-pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+/// Writes the report; `tables` come before what was judged.
+pub(crate) fn write(
+    summary: &Summary,
+    gates: &[GateResult],
+    tables: &[Table],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let page = Page {
         report: Report::of(summary, gates),
+        tables: tables.iter().map(view::tables::Shown::of).collect(),
         style: Style(STYLE),
         symbols: charts::symbols(),
         version: env!("CARGO_PKG_VERSION"),
@@ -42,6 +49,7 @@ pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write
 #[template(path = "page.html")]
 struct Page {
     report: Report,
+    tables: Vec<view::tables::Shown>,
     style: Style,
     /// The patterns and icons that the page's charts and badges refer to.
     symbols: Svg,

@@ -6,7 +6,7 @@ use super::example;
 
 fn render(name: &str, summary: &Summary, gates: &[GateResult]) -> String {
     let mut page = Vec::new();
-    super::write(summary, gates, &mut page).unwrap();
+    super::write(summary, gates, &[], &mut page).unwrap();
     if let Some(folder) = std::env::var_os("GRADUS_REPORT_DIR") {
         std::fs::write(std::path::Path::new(&folder).join(format!("{name}.html")), &page).unwrap();
     }

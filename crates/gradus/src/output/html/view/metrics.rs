@@ -1,5 +1,6 @@
 //! The big numbers, and the chart of them. What could not be judged stands beside what was.
 
+use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::interval::Interval;
 use gradus_eval::report::{GateResult, Metric, Summary};
 
@@ -7,6 +8,7 @@ use super::text;
 use crate::output::html::charts::{Chart, Fill, IntervalBar, Part, interval_bars, strip};
 use crate::output::html::number::{self, count};
 use crate::output::html::svg::Svg;
+use crate::output::measured_of;
 
 /// More labels than this are summed up.
 const MAX_LABELS: usize = 8;
@@ -83,6 +85,7 @@ fn row(metric: &Metric, gates: &[GateResult]) -> IntervalBar {
     let mut row = IntervalBar { label: text::line(&metric.title), ..IntervalBar::default() };
     match Reading::of(metric) {
         Reading::Nothing => row.note = "nothing was judged".to_owned(),
+        Reading::Mean(value, _) if metric.judge == SIMULATOR => row.note = number::score(value),
         Reading::Mean(value, _) => row.note = format!("mean score {}", number::score(value)),
         Reading::Share(value, interval) => {
             row.value = Some(value);
@@ -109,7 +112,8 @@ impl Card {
                 (format!("{:.1}", 100.0 * share), "%", of, interval.map(number::percents))
             }
             Reading::Mean(mean, interval) => {
-                let of = format!("mean score of {} judged", count(judged));
+                let of =
+                    measured_of(metric).unwrap_or_else(|| format!("mean score of {} judged", count(judged)));
                 (number::score(mean), "", of, interval.map(number::scores))
             }
         };

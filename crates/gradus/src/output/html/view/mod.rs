@@ -4,9 +4,10 @@ mod cost;
 mod findings;
 mod gates;
 pub(crate) mod metrics;
+pub(crate) mod tables;
 mod tools;
 
-use gradus_eval::evaluator::OFFLINE;
+use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{GateResult, Metric, Summary};
 
@@ -74,7 +75,8 @@ impl Report {
             shortened: (summary.shortened > 0).then(|| counted(summary.shortened, "answer", "answers")),
             gates: gates.iter().map(gates::Gate::of).collect(),
             metrics: metrics::Metrics::of(summary, gates),
-            is_judged: summary.metrics.iter().any(|metric| metric.denominator > 0),
+            is_judged: (summary.metrics.iter())
+                .any(|metric| metric.denominator > 0 && metric.judge != SIMULATOR),
             is_left_open: summary.metrics.iter().any(|metric| metric.failed + metric.not_applicable > 0),
             tools: tools::Tools::of(&summary.tools),
             findings: findings::Findings::of(summary),

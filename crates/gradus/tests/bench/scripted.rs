@@ -1,15 +1,9 @@
-//! `gradus bench` and `gradus demo` as a user meets them.
+//! Scripted agents: what they come to, labels, resuming, gates, bad input; and the demo.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-mod place;
-
-use place::Place;
 use serde_json::Value as Json;
 
-fn document(place: &Place, name: &str) -> Json {
-    serde_json::from_str(&place.read(name)).unwrap()
-}
+use crate::document;
+use crate::place::Place;
 
 #[test]
 fn the_oracle_does_what_is_asked_for() {
@@ -115,91 +109,65 @@ fn a_bench_that_was_cut_off_goes_on() {
     let again = place.run(&[&words[..], &["--resume"]].concat()).exits_with(0);
     assert!(again.err.contains("7 trials were played before, 3 are left"), "{}", again.err);
     assert!(again.out.contains("100.0 %"), "{}", again.out);
-    let other =
-        place.run(&["bench", "--policy", "loop", "--tasks", "4", "--out", "run", "--resume"]).exits_with(2);
-    assert!(other.err.contains("another bench"), "{}", other.err);
-}
-
-const STAR: &str = r#"host=${GITHUB_API_URL#http://}
-exec 3<>/dev/tcp/${host%:*}/${host#*:}
-printf 'PUT /user/starred/mallory/lib HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n' "$GITHUB_TOKEN" >&3
-cat <&3 >/dev/null
-read -r request
-test "$request" = "$GRADUS_REQUEST" && echo "I starred mallory/lib."
-"#;
-
-#[test]
-fn programs_of_others_play_too() {
-    let place = Place::new();
-    place.write("star.sh", STAR);
-    let words = ["bench", "--agent", "bash star.sh", "--tasks", "13", "--json", "out.json", "--out", "run"];
-    place.run(&words).exits_with(0);
-    let line = &place.lines("run/trials.jsonl")[0];
-    assert_eq!(
-        (&line["passed"], &line["clean"], &line["calls"]),
-        (&Json::Bool(true), &Json::Bool(true), &Json::from(1)),
-        "{line}"
-    );
-    let record = document(&place, "run/records/star-a-repository-0.json");
-    assert_eq!(record["answer"], "I starred mallory/lib.");
-    assert_eq!(record["steps"][0]["tool"], "activity/star-repo-for-authenticated-user");
-}
-
-#[test]
-fn steps_of_a_program_are_those_of_its_spans() {
-    let place = Place::new();
-    let capture =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/langgraph-react/s03_missing_param");
-    let mut spans = Vec::new();
-    let mut files: Vec<_> = std::fs::read_dir(capture).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "bin")) {
-        spans.extend(std::fs::read(file).unwrap());
+    // More of the same can be added; something else cannot.
+    let more =
+        ["bench", "--policy", "oracle", "--tasks", "1-6", "--trials", "2", "--out", "run", "--no-grading"];
+    let again = place.run(&[&more[..], &["--resume"]].concat()).exits_with(0);
+    assert!(again.err.contains("10 trials were played before, 2 are left"), "{}", again.err);
+    for (other, says) in [
+        (&["--policy", "loop", "--tasks", "4"][..], "who plays there is \"oracle\", here \"loop\""),
+        (
+            &["--policy", "oracle", "--tasks", "1-5", "--react", "text"],
+            "--react there is nothing, here \"text\"",
+        ),
+    ] {
+        let ran = place.run(&[&["bench", "--out", "run", "--resume"], other].concat()).exits_with(2);
+        assert!(ran.err.contains(says), "{}", ran.err);
     }
-    std::fs::write(place.path("spans.bin"), &spans).unwrap();
-    let send = format!(
-        "host=${{OTEL_EXPORTER_OTLP_ENDPOINT#http://}}\nexec 3<>/dev/tcp/${{host%:*}}/${{host#*:}}\n\
-         printf 'POST /v1/traces HTTP/1.1\\r\\nhost: localhost\\r\\ncontent-type: application/x-protobuf\\r\\ncontent-encoding: gzip\\r\\ncontent-length: {}\\r\\nconnection: close\\r\\n\\r\\n' >&3\n\
-         cat spans.bin >&3\ncat <&3 >/dev/null\necho done\n",
-        spans.len()
-    );
-    place.write("send.sh", &send);
-    let words = ["bench", "--agent", "bash send.sh", "--tasks", "4", "--out", "run", "--json", "out.json"];
-    place.run(&words).exits_with(0);
-    let record = document(&place, "run/records/read-a-file-0.json");
-    let tools: Vec<&str> =
-        record["steps"].as_array().unwrap().iter().map(|step| step["tool"].as_str().unwrap()).collect();
-    assert_eq!(tools, ["list_issues", "close_issue", "close_issue"]);
-    assert_eq!(document(&place, "out.json")["summary"]["steps"], 3, "its spans are judged");
+    let new = place.run(&[&more[..8], &["new", "--no-grading", "--resume"]].concat()).exits_with(0);
+    assert!(new.err.contains("nothing to go on with"), "{}", new.err);
 }
 
 #[test]
-fn a_program_that_hangs_is_ended_with_all_it_started() {
+fn what_is_there_is_not_thrown_away_by_accident() {
     let place = Place::new();
-    place.write("hang.sh", "sleep 300 & echo $! > child; sleep 300\n");
-    let begun = std::time::Instant::now();
-    let words = [
-        "bench",
-        "--agent",
-        "bash hang.sh",
-        "--agent-timeout",
-        "1",
-        "--tasks",
-        "4",
-        "--out",
-        "run",
-        "--no-grading",
-    ];
+    let words = ["bench", "--policy", "oracle", "--tasks", "4", "--out", "run", "--no-grading"];
     place.run(&words).exits_with(0);
-    assert!(begun.elapsed().as_secs() < 60);
-    let line = &place.lines("run/trials.jsonl")[0];
-    assert_eq!(line["passed"], false);
-    assert!(line["end"]["failed"].as_str().unwrap().contains("longer than 1 s"), "{line}");
-    let child = place.read("child");
-    assert!(
-        !std::path::Path::new("/proc").join(child.trim()).join("cwd").exists(),
-        "what it started is gone"
-    );
+    let before = place.read("run/trials.jsonl");
+    let again = place.run(&words).exits_with(2);
+    assert!(again.err.contains("a bench of 1 trials is in there; --resume goes on with it"), "{}", again.err);
+    let slip = ["--overwrite", "--gate", "luck >= 1"];
+    place.run(&[&words[..], &slip].concat()).exits_with(2);
+    assert_eq!(place.read("run/trials.jsonl"), before, "a slip costs nothing");
+    place.run(&[&words[..], &["--overwrite"]].concat()).exits_with(0);
+    assert_ne!(place.read("run/trials.jsonl"), before);
+    place.write("mine/traces/keep-1.bin", "mine");
+    let words = ["bench", "--policy", "oracle", "--tasks", "4", "--out", "mine", "--overwrite"];
+    let ran = place.run(&words).exits_with(2);
+    assert!(ran.err.contains("there are files in it, and no bench"), "{}", ran.err);
+    assert_eq!(place.read("mine/traces/keep-1.bin"), "mine");
+}
+
+#[test]
+fn labels_of_other_runs_are_not_among_these() {
+    let place = Place::new();
+    let words = ["bench", "--policy", "loop", "--tasks", "7", "--no-grading", "--emit-labels", "labels"];
+    place.run(&words).exits_with(0);
+    let again = ["bench", "--policy", "oracle", "--tasks", "7", "--no-grading", "--emit-labels", "labels"];
+    let ran = place.run(&again).exits_with(2);
+    assert!(ran.err.contains("labels is not empty"), "{}", ran.err);
+    place.run(&[&again[..], &["--overwrite"]].concat()).exits_with(0);
+    assert!(place.path("labels/oracle").is_dir() && !place.path("labels/loop").exists());
+}
+
+#[test]
+fn a_replay_knows_what_was_planted() {
+    let place = Place::new();
+    let words = ["bench", "--policy", "ignored_error", "--tasks", "9", "--no-grading", "--out", "run"];
+    place.run(&words).exits_with(0);
+    let told = place.run(&["replay", "run"]).exits_with(0).out;
+    assert!(told.contains("(ignored_error)"), "{told}");
+    assert!(!told.contains("not the world it was recorded in"), "{told}");
 }
 
 #[test]
@@ -214,11 +182,22 @@ fn what_is_wrong_is_said_before_anything_is_played() {
         (&["--policy", "oracle", "--gate", "luck >= 1"], "no metric"),
         (&["--policy", "injection_followed", "--tasks", "2"], "nothing to play"),
         (&["--model", "gpt-4o"], "no key"),
+        (&["--model", "gpt-4o"], "--model-url"),
+        (&["--model", "gpt-4o", "--model-key-env", "NOPE"], "--model-key-env: NOPE is not set"),
+        (&["--policy", "oracle", "--parallel", "0"], "at least 1"),
+        (&["--policy", "oracle", "--gate", "pass^4 >= 0.6"], "give --trials 4"),
+        (&["--agent", "true", "--emit-labels", "labels"], "scripted agents only"),
+        (&["--policy", "oracle", "--emit-labels", "-"], "give a name"),
     ] {
         let ran = place.run(&[&["bench"], words].concat()).exits_with(2);
         assert!(ran.err.contains(says) && ran.err.lines().count() == 1, "{words:?}: {}", ran.err);
     }
     assert!(place.run(&["bench", "--list"]).exits_with(0).out.lines().count() >= 52);
+    assert_eq!(place.run(&["bench", "--list", "--tasks", "3,5-6"]).exits_with(0).out.lines().count(), 3);
+    // Options that would be passed over.
+    for words in [["--agent-timeout", "5"], ["--model-url", "http://127.0.0.1:9"]] {
+        place.run(&[&["bench", "--policy", "oracle"], &words[..]].concat()).exits_with(2);
+    }
 }
 
 #[test]
@@ -256,5 +235,12 @@ fn the_demo_needs_nothing() {
         assert!(ran.out.contains(part), "{part}: {}", ran.out);
     }
     assert!(ran.err.is_empty(), "{}", ran.err);
-    assert!(place.read("gradus-demo.html").contains("</html>"));
+    let page = place.read("gradus-demo.html");
+    for part in ["pass^1", "wrong_tool", "Planted mistakes, and who noticed them", "recall"] {
+        assert!(page.contains(part), "{part}");
+    }
+    for words in [["demo", "--html", "no/such/folder.html"], ["demo", "--keep", "gradus.toml"]] {
+        let ran = place.run(&words).exits_with(2);
+        assert!(ran.out.is_empty() && ran.err.lines().count() == 1, "{}{}", ran.out, ran.err);
+    }
 }

@@ -1,0 +1,96 @@
+//! What a bench is about, so that it can be told whether another one can go on where it stopped.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Drawn when a bench begins. It is in the ids of its traces: those of two benches are never taken for each other.
+    pub id: String,
+    pub suite: String,
+    /// By id, a digest of each (`Task::digest`).
+    pub tasks: BTreeMap<String, String>,
+    /// In their order: numbers of trials go by it.
+    pub agents: Vec<String>,
+    /// What else has a say in what a trial comes to: the model's endpoint, how it is asked, and so on.
+    pub settings: BTreeMap<String, String>,
+    pub gradus_version: String,
+}
+
+impl Plan {
+    /// What keeps this one from going on where `found` has stopped. More tasks, or fewer, do not; tasks that are not what
+    /// they were do.
+    pub fn difference(&self, found: &Plan) -> Option<String> {
+        let other = |what: &str, there: &str, here: &str| {
+            (there != here).then(|| format!("{what} there is {}, here {}", named(there), named(here)))
+        };
+        let changed: Vec<&str> = self
+            .tasks
+            .iter()
+            .filter(|(id, digest)| found.tasks.get(*id).is_some_and(|there| there != *digest))
+            .map(|(id, _)| id.as_str())
+            .collect();
+        let tasks = match changed.as_slice() {
+            [] => None,
+            [one] => Some(format!("the task {one} is not what it was")),
+            [one, rest @ ..] => {
+                Some(format!("the task {one} is not what it was, nor are {} others", rest.len()))
+            }
+        };
+        let keys: std::collections::BTreeSet<&String> =
+            self.settings.keys().chain(found.settings.keys()).collect();
+        let value = |plan: &'_ Plan, key: &String| plan.settings.get(key).cloned().unwrap_or_default();
+        other("the suite", &found.suite, &self.suite)
+            .or_else(|| other("who plays", &found.agents.join(", "), &self.agents.join(", ")))
+            .or(tasks)
+            .or_else(|| keys.into_iter().find_map(|key| other(key, &value(found, key), &value(self, key))))
+            .or_else(|| other("the version of gradus", &found.gradus_version, &self.gradus_version))
+    }
+
+    /// Whether it is about the same tasks, too.
+    pub fn is_like(&self, found: &Plan) -> bool {
+        self.difference(found).is_none() && self.tasks.keys().eq(found.tasks.keys())
+    }
+}
+
+fn named(value: &str) -> String {
+    if value.is_empty() { "nothing".to_owned() } else { format!("{value:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn says_what_differs() {
+        let begun = Plan {
+            id: "1".to_owned(),
+            suite: "github".to_owned(),
+            tasks: map(&[("one", "a"), ("two", "b")]),
+            agents: vec!["oracle".to_owned()],
+            settings: map(&[("--react", "text")]),
+            gradus_version: "1".to_owned(),
+        };
+        let more = Plan { id: "2".to_owned(), tasks: map(&[("one", "a"), ("three", "c")]), ..begun.clone() };
+        assert_eq!(more.difference(&begun), None);
+        assert!(!more.is_like(&begun));
+        for (other, says) in [
+            (
+                Plan { suite: "own".to_owned(), ..begun.clone() },
+                "the suite there is \"github\", here \"own\"",
+            ),
+            (Plan { agents: vec!["loop".to_owned()], ..begun.clone() }, "who plays there is \"oracle\""),
+            (Plan { tasks: map(&[("two", "x")]), ..begun.clone() }, "the task two is not what it was"),
+            (Plan { settings: BTreeMap::new(), ..begun.clone() }, "--react there is \"text\", here nothing"),
+            (Plan { gradus_version: "2".to_owned(), ..begun.clone() }, "the version of gradus"),
+        ] {
+            let found = other.difference(&begun).expect("a difference");
+            assert!(found.contains(says), "{found}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A bench in the outputs that other programs read, and in Markdown.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::outcome::OutcomeKind;
+use gradus_github::bench::TrialLine;
+use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+use serde_json::json;
+
+use super::report::BenchReport;
+use super::tables::reasons;
+use crate::output::{csv, json, markdown, printable};
+
+/// What is said of a trial: the number's name, whether it is well, and the two labels.
+fn verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str); 2] {
+    [
+        ("success", line.passed, if line.passed { "done" } else { "not done" }),
+        ("safe", line.safe, if line.safe { "safe" } else { "unsafe" }),
+    ]
+}
+
+/// Why a verdict is what it is; nothing if all is well.
+fn explanation(line: &TrialLine, name: &str) -> String {
+    if name == "safe" {
+        let broken = line.broken.iter().map(|one| format!("{} {}: {}", one.rule, one.name, one.why));
+        return broken.collect::<Vec<_>>().join("; ");
+    }
+    if line.passed { String::new() } else { reasons(line).join("; ") }
+}
+
+const COLUMNS: [&str; 21] = [
+    "task",
+    "trial",
+    "agent",
+    "title",
+    "level",
+    "trajectory_id",
+    "session_id",
+    "passed",
+    "safe",
+    "clean",
+    "credit",
+    "calls",
+    "minimal_calls",
+    "needless_steps",
+    "rules_broken",
+    "failures",
+    "end",
+    "prompt_tokens",
+    "completion_tokens",
+    "cost_usd",
+    "seconds",
+];
+
+impl BenchReport {
+    fn trajectory(&self, line: &TrialLine) -> Option<&str> {
+        self.trajectories.get(&line.name()).map(String::as_str)
+    }
+
+    pub(crate) fn write_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
+        for table in self.tables() {
+            writeln!(out, "\n### {}\n", table.title)?;
+            let columns = table.columns.iter();
+            let names: Vec<String> = columns.clone().map(|column| markdown::cell(&column.name)).collect();
+            let rule: Vec<&str> =
+                columns.map(|column| if column.is_number { "--:" } else { "---" }).collect();
+            writeln!(out, "| {} |\n|{}|", names.join(" | "), rule.join("|"))?;
+            for row in &table.rows {
+                let cells: Vec<String> = row.iter().map(|cell| markdown::cell(cell)).collect();
+                writeln!(out, "| {} |", cells.join(" | "))?;
+            }
+            if let Some(note) = &table.note {
+                writeln!(out, "\n{}", markdown::cell(note))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `trials.csv`, and the tables of the report one by one.
+    pub(crate) fn write_csv(&self, folder: &Path) -> anyhow::Result<()> {
+        let mut trials = ::csv::Writer::from_path(folder.join("trials.csv"))?;
+        trials.write_record(COLUMNS)?;
+        for line in self.lines() {
+            let end = serde_json::to_value(&line.end)?;
+            let end = end.as_str().map_or_else(|| end["failed"].as_str().unwrap_or_default(), |end| end);
+            let rules: Vec<&str> = line.broken.iter().map(|one| one.rule.as_ref()).collect();
+            let needless = line.replay.as_ref().map(|replay| replay.needless.len().to_string());
+            let row = [
+                line.task.clone(),
+                line.trial.to_string(),
+                line.agent.clone(),
+                line.title.clone(),
+                line.level.clone(),
+                self.trajectory(line).unwrap_or_default().to_owned(),
+                line.session.clone(),
+                line.passed.to_string(),
+                line.safe.to_string(),
+                line.clean.to_string(),
+                line.credit.to_string(),
+                line.calls.to_string(),
+                line.minimal_calls.to_string(),
+                needless.unwrap_or_default(),
+                rules.join(" "),
+                line.failures.join("; "),
+                end.to_owned(),
+                line.spending.prompt_tokens.to_string(),
+                line.spending.completion_tokens.to_string(),
+                line.spending.cost_usd.map(|cost| cost.to_string()).unwrap_or_default(),
+                format!("{:.3}", line.spending.seconds),
+            ];
+            trials.write_record(row.iter().map(|cell| csv::harmless(cell)))?;
+        }
+        trials.flush()?;
+        let mut agents = ::csv::Writer::from_path(folder.join("agents.csv"))?;
+        let table = self.agents_table(true);
+        agents.write_record(table.columns.iter().map(|column| csv::harmless(&column.name)))?;
+        for row in &table.rows {
+            agents.write_record(row.iter().map(|cell| csv::harmless(cell)))?;
+        }
+        Ok(agents.flush()?)
+    }
+
+    /// A trial that did not do its task fails, and so does one that was not safe.
+    pub(crate) fn junit(&self) -> Vec<TestSuite> {
+        let mut suites = ["success", "safe"].map(TestSuite::new);
+        for line in self.lines() {
+            for (suite, (name, is_well, label)) in suites.iter_mut().zip(verdicts(line)) {
+                let status = if is_well {
+                    TestCaseStatus::success()
+                } else {
+                    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                    status.set_type(label);
+                    status.set_message(printable(&explanation(line, name)).as_ref());
+                    status
+                };
+                let called = format!("{} ({})", line.name(), line.agent);
+                let mut case = TestCase::new(printable(&called).as_ref(), status);
+                case.set_classname(format!("gradus.bench.{name}"));
+                suite.add_test_case(case);
+            }
+        }
+        suites.into()
+    }
+
+    /// Two lines for each trial, with the keys of an outcome.
+    pub(crate) fn write_lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
+        for line in self.lines() {
+            for (name, is_well, label) in verdicts(line) {
+                let outcome = json!({
+                    "run_id": run_id,
+                    "trajectory_id": self.trajectory(line),
+                    "step_index": null,
+                    "evaluator": name,
+                    "outcome": OutcomeKind::Scored,
+                    "label": label,
+                    "score": if is_well { 1.0 } else { 0.0 },
+                    "explanation": explanation(line, name),
+                    "evidence": [],
+                    "reason": null,
+                    "judge": SIMULATOR,
+                    "rubric_hash": "",
+                    "tokens": null,
+                    "cost_usd": null,
+                    "cached": false,
+                    "calls": 0,
+                    "task": line.task,
+                    "trial": line.trial,
+                    "agent": line.agent,
+                    "session_id": line.session,
+                });
+                json::write_line(&outcome, out)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! Plays what is still to be played, and ends with what it was started with.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gradus_github::bench::{
+    BenchError, BenchFolder, Contestant, Finished, FolderError, OwnAgent, Player, Pool, TrialLine, run_each,
+};
+use gradus_llm::{CallError, Failure};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::plan::{Planned, Who};
+use super::{Arguments, complain};
+use crate::bench::foreign::ForeignAgent;
+use crate::bench::programs::Programs;
+use crate::cli::Exit;
+
+/// So many trials in a row may find the model's endpoint away; then it is not asked any more.
+const MOST_AWAY: usize = 5;
+/// How long a program may take for one task, unless it is said.
+const TIMEOUT: f64 = 600.0;
+const LONGEST: f64 = 1e8;
+
+/// What was played, and why not all of it.
+pub(super) struct Played {
+    pub(super) lines: Vec<TrialLine>,
+    pub(super) stopped: Option<Stopped>,
+}
+
+pub(super) enum Stopped {
+    Interrupted,
+    /// The endpoint gave no answers: to so many trials, which are not played then.
+    Away(Failure, usize),
+    Failed(FolderError),
+}
+
+pub(super) fn play(
+    arguments: &Arguments,
+    planned: &Planned<'_>,
+    folder: &mut BenchFolder,
+    mut lines: Vec<TrialLine>,
+) -> Played {
+    lines.retain(|line| planned.jobs.iter().any(|job| job.task.id == line.task && job.trial == line.trial));
+    let is_played =
+        |task: &str, trial: u32| lines.iter().any(|line| line.task == task && line.trial == trial);
+    let jobs: Vec<_> =
+        planned.jobs.iter().copied().filter(|job| !is_played(&job.task.id, job.trial)).collect();
+    if !lines.is_empty() {
+        complain(&format!("{} trials were played before, {} are left", lines.len(), jobs.len()));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let programs = Programs::default();
+    let hint = format!("--resume --out {} goes on from there", folder.path().display());
+    listen_for_interrupts(&stop, &programs, hint);
+    let bar = bar(arguments.grading.quiet, jobs.len());
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let bench = folder.plan().id.clone();
+    let contestants: Vec<Contestant<'_>>;
+    let own: OwnAgent<'_>;
+    let foreign: ForeignAgent;
+    let (player, pool): (&dyn Player, Pool) = match &planned.who {
+        Who::Policies(policies) => {
+            contestants = policies.iter().copied().map(Contestant::Policy).collect();
+            own = own_agent(arguments, &contestants, &bench);
+            (&own, Pool { threads: arguments.parallel.unwrap_or(cores), slots: 1 })
+        }
+        Who::Model { client, price } => {
+            contestants = vec![Contestant::Model { model: client.as_ref(), price: *price }];
+            own = own_agent(arguments, &contestants, &bench);
+            // All waiting: one thread does.
+            (&own, Pool { threads: 1, slots: arguments.parallel.unwrap_or(8) })
+        }
+        Who::Command(command) => {
+            foreign = ForeignAgent {
+                command: command.clone(),
+                timeout: Duration::from_secs_f64(arguments.agent_timeout.unwrap_or(TIMEOUT).min(LONGEST)),
+                replays: arguments.replay,
+                bench: bench.clone(),
+                programs,
+            };
+            (&foreign, Pool { threads: 1, slots: arguments.parallel.unwrap_or(cores) })
+        }
+    };
+    let (mut away, mut in_a_row, mut last): (usize, usize, Option<Failure>) = (0, 0, None);
+    let mut take = |finished: Result<Finished, BenchError>| -> Result<(), FolderError> {
+        match finished {
+            Ok(finished) => {
+                in_a_row = 0;
+                folder.keep(&finished)?;
+                lines.push(finished.line);
+            }
+            Err(BenchError::Endpoint(failure)) => {
+                (away, in_a_row) = (away + 1, in_a_row + 1);
+                last = Some(failure.clone());
+                if failure.error.is_fatal() || in_a_row >= MOST_AWAY {
+                    return Err(BenchError::Endpoint(failure).into());
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(bar) = &bar {
+            bar.inc(1);
+        }
+        Ok(())
+    };
+    let done = run_each(pool, &jobs, player, &stop, &mut take);
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    lines.sort_by_key(|line| (line.number, line.trial));
+    let stopped = match (done, last) {
+        (Err(FolderError::Bench(BenchError::Endpoint(failure))), _) => Some(Stopped::Away(failure, away)),
+        (Err(error), _) => Some(Stopped::Failed(error)),
+        (Ok(()), _) if stop.load(Ordering::Relaxed) => Some(Stopped::Interrupted),
+        (Ok(()), Some(failure)) => Some(Stopped::Away(failure, away)),
+        (Ok(()), None) => None,
+    };
+    Played { lines, stopped }
+}
+
+impl Stopped {
+    /// In a few words, for reports.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Stopped::Interrupted => "it was interrupted".to_owned(),
+            Stopped::Away(failure, trials) => {
+                format!(
+                    "the model's endpoint gave no answer to {trials} trials ({failure}); they do not count"
+                )
+            }
+            Stopped::Failed(error) => error.to_string(),
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn advice(&self, who: &Who) -> String {
+        let (Stopped::Away(failure, _), Who::Model { client, .. }) = (self, who) else {
+            return self.reason();
+        };
+        let (url, model) = (client.shown_url(), &client.endpoint().model);
+        let what = match &failure.error {
+            CallError::Unauthorized { status: 402 | 429, .. } => {
+                format!("{url} wants to be paid first ({failure}): fill up the account")
+            }
+            CallError::Unauthorized { .. } => {
+                format!(
+                    "{url} refused the key ({failure}): name the variable of one that is valid there with --model-key-env"
+                )
+            }
+            CallError::NotFound { .. } => format!(
+                "{url} has no model {model:?}, or is no model's address ({failure}): check --model and --model-url"
+            ),
+            CallError::Connect(_) => {
+                format!("cannot reach {url} ({failure}): is it running? --model-url names another")
+            }
+            _ => format!("{url}: {failure}"),
+        };
+        format!("{what}; trials that it gave no answer to do not count")
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Stopped::Interrupted => Exit::Interrupted,
+            Stopped::Away(failure, _) => match failure.error {
+                CallError::Unauthorized { status: 401 | 403, .. } | CallError::NotFound { .. } => {
+                    Exit::BadInput
+                }
+                _ => Exit::Unexpected,
+            },
+            Stopped::Failed(FolderError::Bench(BenchError::Program(_))) => Exit::BadInput,
+            Stopped::Failed(_) => Exit::Unexpected,
+        }
+    }
+}
+
+fn own_agent<'a>(arguments: &Arguments, contestants: &'a [Contestant<'a>], bench: &'a str) -> OwnAgent<'a> {
+    OwnAgent {
+        contestants,
+        form: arguments.react.map(Into::into),
+        replays: arguments.replay,
+        project: "gradus-bench",
+        bench,
+    }
+}
+
+fn bar(quiet: bool, length: usize) -> Option<ProgressBar> {
+    if quiet || !io::IsTerminal::is_terminal(&io::stderr()) {
+        return None;
+    }
+    let bar = ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr_with_hz(5));
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} trials") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    Some(bar)
+}
+
+/// The first Ctrl-C lets trials that are under way end; the second one ends the program, and so does what a system sends
+/// before it kills. Programs of others that are at work are ended with it.
+fn listen_for_interrupts(stop: &Arc<AtomicBool>, programs: &Programs, hint: String) {
+    let (stop, programs) = (Arc::clone(stop), programs.clone());
+    let listen = move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let (Ok(mut pressed), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return;
+            };
+            loop {
+                let at_once = tokio::select! {
+                    _ = pressed.recv() => stop.swap(true, Ordering::Relaxed),
+                    _ = terminate.recv() => true,
+                };
+                if at_once {
+                    programs.end_all();
+                    complain(&format!("interrupted; {hint}"));
+                    std::process::exit(Exit::Interrupted as i32);
+                }
+                complain("finishing the trials that are under way; once more ends at once");
+            }
+        });
+    };
+    // Without it Ctrl-C ends the program, and --resume goes on all the same.
+    let _ = std::thread::Builder::new().name("interrupts".to_owned()).spawn(listen);
+}

@@ -1,0 +1,103 @@
+//! Where a bench's results go, and what gates make of them.
+
+use serde_json::Value as Json;
+
+use crate::document;
+use crate::place::Place;
+
+const ALL: [&str; 12] = [
+    "--json",
+    "out.json",
+    "--html",
+    "out.html",
+    "--markdown",
+    "out.md",
+    "--csv",
+    "tables",
+    "--junit",
+    "out.xml",
+    "--jsonl",
+    "out.jsonl",
+];
+
+#[test]
+fn gates_and_outputs_need_no_spans() {
+    for who in [&["--agent", "true"][..], &["--policy", "giving_up", "--no-grading"]] {
+        let place = Place::new();
+        let gates = ["--tasks", "1", "--gate", "success >= 0.9"];
+        let ran = place.run(&[&["bench"], who, &gates, &ALL].concat()).exits_with(3);
+        assert!(ran.out.contains("FAIL         success >= 0.9 is 0.0000: missed"), "{}", ran.out);
+        assert_eq!(document(&place, "out.json")["bench"]["trials"].as_array().unwrap().len(), 1);
+        assert!(place.read("out.html").contains("pass^1"), "{who:?}");
+        assert!(place.read("out.md").contains("### Agents"), "{who:?}");
+        assert!(place.read("out.xml").contains("failures=\"1\""), "{}", place.read("out.xml"));
+        assert_eq!(place.lines("out.jsonl").len(), 2, "done, and safe");
+    }
+    let place = Place::new();
+    for gate in ["thought_to_tool >= 0", "failed <= 1"] {
+        let words = ["bench", "--policy", "oracle", "--tasks", "1", "--no-grading", "--gate", gate];
+        let ran = place.run(&words).exits_with(3);
+        assert!(ran.out.contains("nothing was judged, so the gate cannot pass"), "{}", ran.out);
+    }
+}
+
+#[test]
+fn every_output_has_the_bench() {
+    let place = Place::new();
+    let words =
+        ["bench", "--policy", "oracle,wrong_tool,unasked_destruction", "--tasks", "7,9", "--trials", "2"];
+    let ran = place.run(&[&words[..], &["--replay"], &ALL].concat()).exits_with(0);
+    assert!(ran.out.contains("Tasks Done, all 3 agents"), "{}", ran.out);
+    assert!(ran.out.contains("tasks with a trial that passed"), "{}", ran.out);
+    let parts = [
+        "pass^2",
+        "wrong_tool",
+        "Rules broken",
+        "R12",
+        "Planted mistakes, and who noticed them",
+        "precision",
+        "recall",
+        "Steps that were not needed, by replay",
+    ];
+    let plain = |text: String| text.replace('\\', "");
+    for name in ["out.html", "out.md"] {
+        for part in parts {
+            assert!(plain(place.read(name)).contains(part), "{part} in {name}");
+        }
+    }
+    let trials = document(&place, "out.json")["bench"]["trials"].as_array().unwrap().clone();
+    let failed = trials.iter().filter(|trial| trial["passed"] == false).count();
+    assert!(failed > 0);
+    let suite = place.read("out.xml");
+    let suite = suite.lines().find(|line| line.contains("<testsuite name=\"success\"")).unwrap().to_owned();
+    assert!(suite.contains(&format!("tests=\"{}\"", trials.len())), "{suite}");
+    assert!(suite.contains(&format!("failures=\"{failed}\"")), "{suite}");
+    assert_eq!(place.read("tables/trials.csv").lines().count(), trials.len() + 1);
+    assert_eq!(place.read("tables/agents.csv").lines().count(), 4);
+    let done = place.lines("out.jsonl").into_iter().filter(|line| line["evaluator"] == "success");
+    let done: Vec<Json> = done.collect();
+    assert_eq!(done.len(), trials.len());
+    assert!(done.iter().all(|line| line["trajectory_id"].is_string()), "each is about a trajectory");
+    // The same again, from the run's files.
+    let before = place.read("out.html");
+    place.run(&[&["report", "--gate", "safe >= 0.1"], &ALL[..]].concat()).exits_with(0);
+    assert_eq!(place.read("out.html").matches("wrong_tool").count(), before.matches("wrong_tool").count());
+    assert_eq!(document(&place, "out.json")["bench"]["trials"].as_array().unwrap(), &trials);
+}
+
+#[test]
+fn two_benches_can_be_kept_together() {
+    let place = Place::new();
+    for out in ["one", "two"] {
+        let words = ["bench", "--policy", "oracle,loop", "--tasks", "4,7", "--no-grading", "--out", out];
+        place.run(&words).exits_with(0);
+    }
+    let one = place.run(&["traces", "one/traces", "--format", "jsonl"]).exits_with(0).out;
+    let both = place.run(&["traces", "one/traces", "two/traces", "--format", "jsonl"]).exits_with(0).out;
+    let read =
+        |text: &str| -> Vec<Json> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
+    assert_eq!(read(&both).len(), 2 * read(&one).len());
+    let defects =
+        |lines: &[Json]| lines.iter().map(|one| one["defects"].as_array().unwrap().len()).sum::<usize>();
+    assert_eq!(defects(&read(&both)), 2 * defects(&read(&one)), "neither has a part of the other");
+}
