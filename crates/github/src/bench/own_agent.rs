@@ -9,7 +9,7 @@ use super::{Arena, BenchError, Finished, Job, Player, assess};
 use crate::agent::{
     Approval, Call, Confirm, Driver, Form, Machine, Model, Observer, Recorder, Settings, State,
 };
-use crate::policy::{self, Found, Policy, Scripted, Truth};
+use crate::policy::{self, Comparison, Found, Policy, Scripted, Truth};
 use crate::record::RunRecord;
 use crate::replay::{self, Need};
 use crate::rules::Spent;
@@ -175,15 +175,14 @@ impl OwnAgent<'_> {
             line.replay = Some(replayed(arena, tools, task, seed, &before, &record).await);
         }
         if let Some(truth) = truth {
-            let broken: Vec<String> = line.broken.iter().map(|finding| finding.rule.clone()).collect();
             let found = Found {
                 steps: record.steps.len(),
                 passed: line.passed,
-                broken: &broken,
+                broken: &line.broken,
                 needless: line.replay.as_ref().map(|replay| replay.needless.as_slice()),
                 unknown: line.replay.as_ref().map_or(&[], |replay| replay.unknown.as_slice()),
             };
-            line.differences = truth.differences(&found);
+            Comparison { differences: line.differences, untold: line.untold } = truth.compare(&found);
             line.truth = Some(truth);
         }
         Ok(Finished { line, record, otlp: traces.take_otlp() })
@@ -201,9 +200,7 @@ async fn replayed(
 ) -> ReplayLine {
     let stage = replay::Stage { tools, world: arena.shared_world(), token: &task.token };
     let verify = |after: &crate::simulator::state::State, record: &RunRecord| {
-        let verification = task.verify(before, after, record);
-        let checks = verification.checks.into_iter().map(|check| (check.name, check.passed));
-        checks.chain([("nothing else has changed".to_owned(), verification.collateral.is_empty())]).collect()
+        task.verify(before, after, record).into_checks()
     };
     let found = replay::replay(&seed, record, stage, &verify).await;
     ReplayLine {

@@ -5,6 +5,7 @@ mod check;
 mod collateral;
 mod expectation;
 mod path;
+mod review;
 mod scene;
 mod source;
 mod task;
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub use task::{Level, Task, TaskError};
+pub(crate) use text::figure;
 pub use verify::{Collateral, Outcome, Verification};
 
 /// The suite that comes with Gradus.
