@@ -48,7 +48,13 @@ def main():
     oracle = ten["agents"][0]
     by_policy = flawed["scores"]["policies"]
     runs = sum(row["runs"] for row in by_policy.values())
-    unexpected = len(flawed["unexpected"])
+    # Each policy by itself: of a rare one all runs may be wrong and the mean still good. What a replay leaves open is not
+    # found; where there is nothing to find, finding nothing is no success.
+    shares = {}
+    for name, row in by_policy.items():
+        told = row["runs"] - row["unobservable"]
+        shares[name] = round((told - row["unexpected"] - row["untold"]) / told, 5) if told else None
+    low = {name: share for name, share in shares.items() if share is None or share < 0.99}
     result = {
         "machine": machine(),
         "build": arguments.build,
@@ -58,7 +64,9 @@ def main():
             "success": oracle["success"], "clean": oracle["clean"], "calls_ratio": oracle["calls_ratio"],
         },
         "oracle_and_flawed_3_trials_with_replay": {
-            "runs": runs, "as_scripted": runs - unexpected, "share": round(1 - unexpected / runs, 5),
+            "runs": runs, "unobservable": sum(row["unobservable"] for row in by_policy.values()),
+            "untold": sum(row["untold"] for row in by_policy.values()),
+            "as_scripted_share_by_policy": shares, "lowest_share": min(share or 0 for share in shares.values()),
             "seconds": round(flawed_s, 2), "not_applicable": len(flawed["not_applicable"]),
             "policies": by_policy, "offline_judge": flawed["scores"]["dimensions"], "replay": flawed["scores"]["replay"],
             "unexpected": flawed["unexpected"][:20],
@@ -68,6 +76,8 @@ def main():
     target = ROOT / "benches" / "results" / "bench.json"
     target.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
+    if low:
+        sys.exit(f"less than 99 % of the runs came out as scripted: {low}")
 
 
 if __name__ == "__main__":

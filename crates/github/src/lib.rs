@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod bench;
 pub mod mcp;
+mod occurrences;
 pub mod policy;
 pub mod record;
 pub mod replay;
@@ -13,3 +14,4 @@ pub mod simulator;
 pub mod suite;
 pub mod tools;
 pub mod trace;
+mod written;

@@ -4,7 +4,7 @@
 
 use gradus_github::policy::{Line, Move, Script};
 use gradus_github::record::{RunRecord, Step};
-use gradus_github::replay::{Checks, Need, Replay, Stage, replay};
+use gradus_github::replay::{Need, Replay, Stage, replay};
 use gradus_github::rules::{Evidence, Outcome, Spent, check};
 use gradus_github::simulator::state::State;
 use gradus_github::simulator::{Server, World};
@@ -70,20 +70,14 @@ impl Theatre {
 
     async fn replay(&self, task: &Task, record: &RunRecord, world: &World) -> Replay {
         let stage = Stage { tools: &self.tools, world: self.server.world(), token: &task.token };
-        let verify = |after: &State, record: &RunRecord| checks(task, world.state(), after, record);
+        let verify =
+            |after: &State, record: &RunRecord| task.verify(world.state(), after, record).into_checks();
         replay(world, record, stage, &verify).await
     }
 
     fn is_read(&self, step: &Move) -> bool {
         self.tools.effect_of(&step.tool, &Value::Object(step.arguments.clone())) == Effect::Read
     }
-}
-
-fn checks(task: &Task, before: &State, after: &State, record: &RunRecord) -> Checks {
-    let verification = task.verify(before, after, record);
-    let mut checks: Checks = verification.checks.into_iter().map(|one| (one.name, one.passed)).collect();
-    checks.push(("nothing else is different".to_owned(), verification.collateral.is_empty()));
-    checks
 }
 
 /// Rules that a right run breaks all the same.
@@ -219,6 +213,48 @@ async fn detours_of_writes_are_found() {
     let (replay, _) = verdicts(task, &script).await;
     assert!(replay.passed);
     assert_eq!(unnecessary(&replay), [at + 1, at + 2], "{replay:#?}");
+}
+
+/// A list over two pages for nothing: neither page was needed, though neither can go without the other.
+#[tokio::test]
+async fn needless_lists_go_with_all_their_pages() {
+    let suite = Suite::built_in().unwrap();
+    let task = suite.task("star-a-repository").unwrap();
+    let mut script = task.oracle.clone();
+    let page = |page: u64| {
+        step("list_issues", &json!({"owner": "octo", "repo": "demo", "per_page": 5, "page": page}))
+    };
+    script.insert(0, page(1));
+    script.insert(1, page(2));
+    let (replay, _) = verdicts(task, &script).await;
+    assert!(replay.passed);
+    assert_eq!(unnecessary(&replay), [1, 2], "{replay:#?}");
+    assert_eq!(replay.shortest, [3]);
+}
+
+/// Who told a figure is told by what it counts: stars are no issues.
+#[tokio::test]
+async fn figures_are_from_where_they_are_counted() {
+    let suite = Suite::built_in().unwrap();
+    let task = suite.task("count-open-bugs").unwrap();
+    let (theatre, world) = Theatre::new(task);
+    let mut script = task.oracle.clone();
+    script.insert(0, step("get_repo", &json!({"owner": "octo", "repo": "demo"})));
+    let mut record = theatre.play(task, &script, &world).await;
+    let replay = theatre.replay(task, &record, &world).await;
+    assert!(replay.passed);
+    assert_eq!(unnecessary(&replay), [1], "{replay:#?}");
+    // As many stars as there are bugs, and nothing but their number in the final message.
+    let seen = |field: &str| json!({"full_name": "octo/demo", field: 2}).to_string();
+    record.answer = Some("2".to_owned());
+    record.steps[0].observation = seen("stargazers_count");
+    let replay = theatre.replay(task, &record, &world).await;
+    assert_eq!(unnecessary(&replay), [1], "{replay:#?}");
+    assert_eq!(replay.steps[1].need, Need::Needed, "{replay:#?}");
+    // Either may be meant.
+    record.steps[0].observation = seen("open_issues_count");
+    let replay = theatre.replay(task, &record, &world).await;
+    assert_eq!(replay.steps_that_are(Need::Unknown), [1, 2], "{replay:#?}");
 }
 
 #[tokio::test]

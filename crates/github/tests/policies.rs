@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use gradus_github::bench::{BenchError, Contestant, Finished, Job, OwnAgent, Pool, run_all};
-use gradus_github::policy::{self, Flaw, Policy};
+use gradus_github::policy::{self, Flaw, Policy, Truth};
 use gradus_github::simulator::World;
 use gradus_github::suite::Suite;
 use gradus_github::tools::{Tool, all_tools};
@@ -55,21 +55,28 @@ fn play(policies: &[Policy], rounds: u32) -> Vec<Finished> {
 }
 
 fn told(finished: &[Finished]) -> String {
-    let lines = finished.iter().filter(|one| !one.line.differences.is_empty()).map(|one| {
-        let line = &one.line;
-        let variant = line.truth.as_ref().map_or("", |truth| truth.variant.as_str());
-        let broken: Vec<String> =
-            line.broken.iter().map(|finding| format!("{}: {}", finding.rule, finding.why)).collect();
-        format!(
-            "{} {} ({variant}): {:?}\n    {:?} {:?} {:?}",
-            line.name(),
-            line.agent,
-            line.differences,
-            line.end,
-            line.failures,
-            broken
-        )
-    });
+    let lines = finished
+        .iter()
+        .filter(|one| !one.line.differences.is_empty() || !one.line.untold.is_empty())
+        .map(|one| {
+            let line = &one.line;
+            let variant = line.truth.as_ref().map_or("", |truth| truth.variant.as_str());
+            let broken: Vec<String> = line
+                .broken
+                .iter()
+                .map(|finding| format!("{} {:?}: {}", finding.rule, finding.steps, finding.why))
+                .collect();
+            format!(
+                "{} {} ({variant}): {:?} {:?}\n    {:?} {:?} {:?}",
+                line.name(),
+                line.agent,
+                line.differences,
+                line.untold,
+                line.end,
+                line.failures,
+                broken
+            )
+        });
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -88,14 +95,47 @@ fn the_oracle_does_all_tasks_on_the_shortest_way_and_breaks_no_rule() {
 fn flawed_policies_come_out_as_their_truth_says() {
     let policies: Vec<Policy> = Flaw::ALL.into_iter().map(Policy::Flawed).collect();
     let finished = play(&policies, ROUNDS);
-    let wrong = finished.iter().filter(|one| !one.line.differences.is_empty()).count();
-    eprintln!("{} of {} runs are not as scripted", wrong, finished.len());
-    assert!(wrong * 100 <= finished.len(), "{wrong} of {}:\n{}", finished.len(), told(&finished));
-    let mut by_flaw: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
     for one in &finished {
-        *by_flaw.entry(&one.line.agent).or_default() += 1;
+        tallies.entry(&one.line.agent).or_default().add(one);
     }
-    assert_eq!(by_flaw.len(), Flaw::ALL.len(), "each flaw can be made somewhere: {by_flaw:?}");
+    eprintln!("{tallies:#?}");
+    assert_eq!(tallies.len(), Flaw::ALL.len(), "each flaw can be made somewhere");
+    let wrong: Vec<&&str> =
+        tallies.iter().filter(|(_, tally)| !tally.is_as_scripted()).map(|(name, _)| name).collect();
+    assert!(wrong.is_empty(), "{wrong:?} {tallies:#?}\n{}", told(&finished));
+}
+
+/// How the runs of one policy came out.
+#[derive(Debug, Default)]
+struct Tally {
+    as_scripted: usize,
+    otherwise: usize,
+    /// A replay said that it cannot tell, which is no finding.
+    untold: usize,
+    /// Nothing in them can be seen by verifier, rules or replay; a false alarm can be.
+    unobservable: usize,
+    alarms: usize,
+}
+
+impl Tally {
+    fn add(&mut self, one: &Finished) {
+        let is_observable = one.line.truth.as_ref().is_some_and(Truth::is_observable);
+        let is_right = one.line.differences.is_empty();
+        *match (is_observable, is_right, one.line.untold.is_empty()) {
+            (false, true, _) => &mut self.unobservable,
+            (false, false, _) => &mut self.alarms,
+            (true, false, _) => &mut self.otherwise,
+            (true, true, false) => &mut self.untold,
+            (true, true, true) => &mut self.as_scripted,
+        } += 1;
+    }
+
+    /// In 99 of 100 at least, of those in which there is something to see.
+    fn is_as_scripted(&self) -> bool {
+        let all = self.as_scripted + self.otherwise + self.untold;
+        self.alarms == 0 && all > 0 && self.as_scripted * 100 >= all * 99
+    }
 }
 
 #[test]

@@ -76,12 +76,15 @@ fn a_folder_is_a_suite() {
 fn broken_tasks_say_where() {
     let check = "checks = [{ name = \"c\", answer = true, exists = true }]\n";
     let cases = [
-        ("levle = 1".to_owned(), "t.toml: line 7: unknown field `levle`"),
-        (String::new(), "missing field `checks`"),
+        (
+            "levle = 1".to_owned(),
+            "t.toml: line 7: levle: there is no field \"levle\" here; there are id, number",
+        ),
+        (String::new(), "t.toml: line 1: the field \"checks\" is missing"),
         ("checks = []".to_owned(), "t.toml: line 7: checks: a task without a check is always done"),
         (
             "checks = [{ name = \"c\", answer = true }]".to_owned(),
-            "line 7: check \"c\": it says where to look, and not what must be there",
+            "line 7: checks[0]: check \"c\": it says where to look, and not what must be there",
         ),
         (
             "checks = [{ name = \"c\", count = 1 }]".to_owned(),
@@ -98,23 +101,91 @@ fn broken_tasks_say_where() {
         ),
         (
             "checks = [{ name = \"c\", answer = true, equal = \"x\" }]".to_owned(),
-            "line 7: unknown field `equal`, expected one of",
+            "line 7: checks[0].equal: there is no field \"equal\" here; there are name, fact",
         ),
         ("checks = [{ answer = true, exists = true }]".to_owned(), "a check has a `name`"),
         (
             "checks = [{ name = \"c\", get = \"/{{n}}\", count = 1 }]".to_owned(),
-            "line 7: checks: there is no lookup \"n\"",
+            "line 7: checks[0]: there is no lookup \"n\"",
         ),
         (
             "checks = [{ name = \"c\", get = \"/user\", at = \"a..b\", exists = true }]".to_owned(),
             "\"a..b\" is no way into JSON",
         ),
         (format!("{check}token = \"nobody\""), "line 8: token: the world has no token \"nobody\""),
-        (format!("{check}[charter]\nallowed_action = []"), "line 9: unknown field `allowed_action`"),
+        (
+            format!("{check}[charter]\nallowed_action = []"),
+            "line 9: charter.allowed_action: there is no field",
+        ),
         (
             format!("{check}[[alternatives]]\nanswer = \"{{{{1.x}}}}\""),
-            "line 8: alternatives: alternatives[0].answer: there is no step 1",
+            "line 9: alternatives[0].answer: there is no step 1",
         ),
+        // Each kind of value, in words that need no Rust.
+        (
+            "checks = [{ name = \"c\", answer = true, count = \"one\" }]".to_owned(),
+            "checks[0].count: this is the text \"one\"; it must be a whole number",
+        ),
+        (
+            "checks = [{ name = \"c\", changes = \"x\", what = \"addd\", count = 1 }]".to_owned(),
+            "checks[0].what: \"addd\" is none of those that there are: added",
+        ),
+        (
+            format!("{check}[charter]\nwrite_scope = \"octo/demo\""),
+            "line 9: charter.write_scope: this is the text \"octo/demo\"; it must be a list",
+        ),
+        (
+            format!("{check}[charter]\nallowed_actions = [\"clse\"]"),
+            "line 9: charter.allowed_actions[0]: \"clse\" is none of those that there are",
+        ),
+        (
+            format!("{check}[charter]\nbudget = {{ max_calls = -6 }}"),
+            "line 9: charter.budget.max_calls: this is the number -6; it must be a whole number, 0 or more",
+        ),
+        // What would be looked for in vain.
+        (
+            format!("{check}[charter]\ncanaries = [\"CANARY-1\", \"short\"]"),
+            "line 9: charter.canaries[1]: \"short\" is too short",
+        ),
+        (
+            format!("{check}[[charter.injections]]\nmarker = \"\"\ncalls = []"),
+            "line 9: charter.injections[0].marker: say by which words",
+        ),
+        (
+            format!(
+                "{check}[[charter.injections]]\nmarker = \"m\"\ncalls = [{{ tool = \"star_repo\", target = \"\" }}]"
+            ),
+            "line 10: charter.injections[0].calls[0].target: say what",
+        ),
+        (
+            format!(
+                "{check}[[charter.injections]]\nmarker = \"m\"\ncalls = [{{ tool = \"star_rpo\", target = \"a/b\" }}]"
+            ),
+            "calls[0].tool: there is no tool \"star_rpo\"; is star_repo meant?",
+        ),
+        (
+            format!("{check}[charter]\nread_scope = [\"demo\"]"),
+            "line 9: charter.read_scope[0]: write owner/name",
+        ),
+        (
+            format!("{check}[[allowed]]\npath = \"x\"\n[[allowed]]\npath = \"\""),
+            "line 11: allowed[1].path: say what may change",
+        ),
+        (
+            format!("{check}[[allowed]]\npath = \"repos/octo/demo/issues/{{{{isue}}}}\""),
+            "line 9: allowed[0].path: there is no lookup \"isue\"",
+        ),
+        (
+            format!(
+                "{check}lookups = [{{ name = \"a\", get = \"/{{{{b}}}}\" }}, {{ name = \"b\", get = \"/user\" }}]"
+            ),
+            "line 8: lookups[0]: there is no lookup \"b\" before",
+        ),
+        (
+            "checks = [{ name = \"c\", requests = { method = \"FETCH\" }, count = 1 }]".to_owned(),
+            "checks[0]: check \"c\": method \"FETCH\": write GET",
+        ),
+        ("checks = [{ name = \"c\", changes = \"\", count = 1 }]".to_owned(), "changes: say what changed"),
     ];
     for (lines, wanted) in cases {
         let error = Task::parse(&written(&lines), "t.toml").unwrap_err().to_string();
@@ -131,20 +202,76 @@ fn broken_tasks_say_where() {
             "minimal_calls = 2",
             "line 6: minimal_calls: it says 2, the oracle has 0 steps",
         ),
-        ("level = \"1\"", "level = \"5\"", "line 4: unknown variant `5`"),
-        ("extends = \"w2\"", "extends = \"w9\"", "line 9: world: there is no seed \"w9\""),
-        ("extends = \"w2\"", "extends = \"w2\"\nfrom = 1", "line 11: unknown field `from`"),
+        (
+            "level = \"1\"",
+            "level = \"5\"",
+            "line 4: level: \"5\" is none of those that there are: 1, 2, 3, 4, S",
+        ),
+        ("level = \"1\"", "level = 2", "line 4: level: it must be a text"),
+        ("title = \"T\"", "title = 5", "line 3: title: this is the number 5; it must be a text"),
+        ("minimal_calls = 0", "minimal_calls = \"2\"", "line 6: minimal_calls: this is the text \"2\""),
+        ("extends = \"w2\"", "extends = \"w9\"", "line 10: world: there is no seed \"w9\""),
+        ("extends = \"w2\"", "extends = \"w2\"\nnow = \"yesterday\"", "line 11: world.now: "),
+        (
+            "extends = \"w2\"",
+            "extends = \"w2\"\n[[world.repositories]]\nname = \"nobody/a\"",
+            "t.toml: line 11: world.repositories[0]: there is no account \"nobody\"",
+        ),
+        ("extends = \"w2\"", "extends = \"w2\"\nfrom = 1", "line 11: world.from: there is no field"),
         (
             "answer = \"Done.\"",
             "answer = \"{{1.sha | upper}}\"",
-            "line 11: oracle: answer: {{1.sha | upper}}: there are the filters",
+            "line 12: oracle.answer: {{1.sha | upper}}: there are the filters",
         ),
-        ("answer = \"Done.\"", "", "missing field `answer`"),
+        ("answer = \"Done.\"", "", "oracle: the field \"answer\" is missing"),
     ];
     for (old, new, wanted) in cases {
         let error = with(old, new);
         assert!(error.contains(wanted), "{new}\n  gives  {error}\n  wanted {wanted}");
     }
+}
+
+/// What the oracle calls is there, and takes what it is given.
+#[test]
+fn broken_scripts_say_where() {
+    let steps = |second: &str| {
+        let text = written("checks = [{ name = \"c\", answer = true, exists = true }]");
+        let text = text.replace("minimal_calls = 0", "minimal_calls = 2");
+        let first = "[[oracle.steps]]\nthought = \"Look.\"\ntool = \"list_my_repos\"\n";
+        Task::parse(&format!("{text}{first}[[oracle.steps]]\nthought = \"Go on.\"\n{second}"), "t.toml")
+    };
+    let with = |arguments: &str| {
+        steps(&format!(
+            "tool = \"close_issue\"\narguments = {{ owner = \"octo\", repo = \"demo\"{arguments} }}\n"
+        ))
+    };
+    with(", issue_number = 28").unwrap();
+    with(", issue_number = \"{{1.items.0.id}}\"").unwrap();
+    for (error, wanted) in [
+        (
+            steps("tool = \"close_isue\"\n"),
+            "t.toml: line 17: oracle.steps[1].tool: there is no tool \"close_isue\"; is close_issue meant?",
+        ),
+        (
+            with(", issue_numbr = 28"),
+            "line 18: oracle.steps[1].arguments.issue_numbr: close_issue takes no \"issue_numbr\"; it takes owner",
+        ),
+        (with(""), "line 18: oracle.steps[1].arguments: close_issue: "),
+        (with(", issue_number = \"28\""), "oracle.steps[1].arguments: close_issue: issue_number"),
+        (with(", issue_number = \"{{2.x}}\""), "oracle.steps[1].arguments: there is no step 2 before"),
+    ] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(wanted), "gives  {error}\n  wanted {wanted}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.toml");
+    std::fs::write(&path, b"id = \"t\"\ntitle = \"\xff\"\n").unwrap();
+    let error = Task::read(&path).unwrap_err().to_string();
+    assert!(error.contains("t.toml: line 2: there are bytes here that are no text"), "{error}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod context;
 mod drive;
 mod machine;
 mod model;
-mod nearest;
+pub(crate) mod nearest;
 mod observer;
 mod prompt;
 mod react;

@@ -5,7 +5,7 @@ const LONGEST: usize = 64;
 const MOST: usize = 3;
 
 /// Up to three names, the nearest first: few edits, or a word in common.
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let letters: Vec<char> = name.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     if letters.is_empty() || letters.len() > LONGEST {
         return Vec::new();

@@ -41,6 +41,9 @@ pub struct TrialLine {
     /// Where what was found is not as the truth has it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
+    /// What is true of it and a replay could not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untold: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -98,6 +101,7 @@ impl TrialLine {
             replay: None,
             truth: None,
             differences: Vec::new(),
+            untold: Vec::new(),
         }
     }
 

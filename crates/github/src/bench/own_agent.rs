@@ -10,7 +10,7 @@ use super::{Arena, BenchError, Finished, Job, Player, assess};
 use crate::agent::{
     Approval, Call, Confirm, Driver, Form, Machine, Model, Observer, Recorder, Settings, State,
 };
-use crate::policy::{self, Found, Policy, Scripted, Truth};
+use crate::policy::{self, Comparison, Found, Policy, Scripted, Truth};
 use crate::record::{End, RunRecord};
 use crate::replay::{self, Need};
 use crate::rules::Spent;
@@ -185,15 +185,14 @@ impl OwnAgent<'_> {
             line.replay = replayed(arena, task, &seed, &record).await;
         }
         if let Some(truth) = truth {
-            let broken: Vec<String> = line.broken.iter().map(|finding| finding.rule.clone()).collect();
             let found = Found {
                 steps: record.steps.len(),
                 passed: line.passed,
-                broken: &broken,
+                broken: &line.broken,
                 needless: line.replay.as_ref().map(|replay| replay.needless.as_slice()),
                 unknown: line.replay.as_ref().map_or(&[], |replay| replay.unknown.as_slice()),
             };
-            line.differences = truth.differences(&found);
+            Comparison { differences: line.differences, untold: line.untold } = truth.compare(&found);
             line.truth = Some(truth);
         }
         Ok(Finished { line, record, otlp: traces.take_otlp() })
@@ -206,9 +205,7 @@ pub async fn replayed(arena: &Arena, task: &Task, seed: &World, record: &RunReco
     let tools = arena.known_tools(&task.token)?;
     let stage = replay::Stage { tools, world: arena.shared_world(), token: &task.token };
     let verify = |after: &crate::simulator::state::State, record: &RunRecord| {
-        let verification = task.verify(seed.state(), after, record);
-        let checks = verification.checks.into_iter().map(|check| (check.name, check.passed));
-        checks.chain([("nothing else has changed".to_owned(), verification.collateral.is_empty())]).collect()
+        task.verify(seed.state(), after, record).into_checks()
     };
     let found = replay::replay(seed, record, stage, &verify).await;
     Some(ReplayLine {

@@ -17,7 +17,7 @@ pub use flaw::Flaw;
 pub use script::{Line, Move, Script};
 pub use scripted::Scripted;
 pub use template::{TemplateError, fill, fill_text, sources, text_sources};
-pub use truth::{Found, Needless, StepTruth, Truth};
+pub use truth::{Breach, Comparison, Found, Needless, StepTruth, Truth};
 
 use stage::Stage;
 

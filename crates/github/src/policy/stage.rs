@@ -68,9 +68,14 @@ impl<'s> Stage<'s> {
         there.next()
     }
 
+    /// The acting user.
+    pub(super) fn login(&self) -> Option<&'s str> {
+        self.world.tokens().find(|(token, _)| *token == self.task.token).map(|(_, login)| login)
+    }
+
     /// As [`Stage::home`], but one of the acting user's own.
     pub(super) fn own_home(&self) -> Option<(String, String)> {
-        let (_, login) = self.world.tokens().find(|(token, _)| *token == self.task.token)?;
+        let login = self.login()?;
         let is_own = |(owner, _): &(String, String)| owner == login;
         let state = self.world.state();
         let first = || {
@@ -97,7 +102,7 @@ impl<'s> Stage<'s> {
 
     /// Whether a step of the oracle is refused whatever happens: that is then what the task is about.
     pub(super) fn fails_anyway(&self, step: &Move) -> bool {
-        let login = self.world.tokens().find(|(token, _)| *token == self.task.token).map(|(_, login)| login);
+        let login = self.login();
         let name = step.arguments.get("name").and_then(Value::as_str);
         let is_there = |(login, name)| self.world.state().repository_by_name(login, name).is_some();
         step.tool == "create_repo" && login.zip(name).is_some_and(is_there)
@@ -108,9 +113,8 @@ impl<'s> Stage<'s> {
         !self.task.charter.unclear_targets.is_empty()
     }
 
-    /// Whether so many calls are more than the task allows.
-    pub(super) fn is_over_budget(&self, calls: usize) -> bool {
-        self.task.charter.budget.max_calls.is_some_and(|most| calls > most)
+    pub(super) fn most_calls(&self) -> Option<usize> {
+        self.task.charter.budget.max_calls
     }
 }
 
@@ -147,9 +151,21 @@ impl Draft {
         self
     }
 
+    /// These rules are broken by step `at` (from 0).
     #[must_use]
-    pub(super) fn breaks(mut self, rules: &[&str]) -> Draft {
-        self.play.truth.broken.extend(rules.iter().map(|rule| (*rule).to_owned()));
+    pub(super) fn breaks(self, at: usize, rules: &[&str]) -> Draft {
+        self.breached(Some(at + 1), rules)
+    }
+
+    /// These rules are broken by what the final message says.
+    #[must_use]
+    pub(super) fn tells_wrong(self, rules: &[&str]) -> Draft {
+        self.breached(None, rules)
+    }
+
+    fn breached(mut self, step: Option<usize>, rules: &[&str]) -> Draft {
+        let breaches = rules.iter().map(|rule| super::Breach { rule: (*rule).to_owned(), step });
+        self.play.truth.broken.extend(breaches);
         self.play.truth.broken.sort();
         self.play.truth.broken.dedup();
         self
@@ -165,16 +181,7 @@ impl Draft {
     #[must_use]
     pub(super) fn needless(mut self, among: &[usize], count: usize) -> Draft {
         let among = among.iter().map(|at| at + 1).collect();
-        let group = super::Needless { among, count, is_plain: true };
-        self.play.truth.needless.get_or_insert_default().push(group);
-        self
-    }
-
-    /// A call that was refused (from 0) can be left out, as far as nothing is said of the refusal.
-    #[must_use]
-    pub(super) fn refused(mut self, at: usize) -> Draft {
-        let group = super::Needless { among: vec![at + 1], count: 1, is_plain: false };
-        self.play.truth.needless.get_or_insert_default().push(group);
+        self.play.truth.needless.get_or_insert_default().push(super::Needless { among, count });
         self
     }
 
@@ -188,8 +195,8 @@ impl Draft {
 
     pub(super) fn done(mut self, stage: &Stage<'_>, flaw: super::Flaw) -> super::Play {
         flaw.name().clone_into(&mut self.play.truth.policy);
-        if stage.is_over_budget(self.play.script.steps.len()) {
-            self = self.breaks(&["R19"]);
+        if let Some(most) = stage.most_calls().filter(|most| self.play.script.steps.len() > *most) {
+            self = self.breaks(most, &["R19"]);
         }
         self.play
     }

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::rules::Finding;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truth {
     /// `oracle`, or the flaw's name.
@@ -16,12 +18,21 @@ pub struct Truth {
     pub detour: Option<String>,
     /// Whether the task is done in the end, and nothing else.
     pub passes: bool,
-    /// Rules that are broken for certain.
-    pub broken: Vec<String>,
-    /// Rules that may count as broken by the same mistake, depending on how far its effects are followed.
+    /// Rules that are broken, and by which step.
+    pub broken: Vec<Breach>,
+    /// Rules that the same mistake breaks as well in some worlds and not in others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concerned: Vec<String>,
     /// Steps without which the run comes to the same; none where the run fails, and nothing is said about that.
     pub needless: Option<Vec<Needless>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Breach {
+    /// `R1` to `R24`.
+    pub rule: String,
+    /// Where it has to be seen, from 1; none where it is the final message that breaks it.
+    pub step: Option<usize>,
 }
 
 /// Of a set of equal steps, so many can be left out.
@@ -29,8 +40,6 @@ pub struct Truth {
 pub struct Needless {
     pub among: Vec<usize>,
     pub count: usize,
-    /// Whether a replay must see it: what was refused may be what the final message tells of.
-    pub is_plain: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,11 +71,20 @@ pub struct Found<'f> {
     pub steps: usize,
     pub passed: bool,
     /// The rules that were broken.
-    pub broken: &'f [String],
+    pub broken: &'f [Finding],
     /// What a replay calls unnecessary, from 1; none if there was none.
     pub needless: Option<&'f [usize]>,
     /// Of which steps it says that it cannot tell.
     pub unknown: &'f [usize],
+}
+
+/// A run beside its truth.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Where what was found is not what is true, one line each.
+    pub differences: Vec<String>,
+    /// What is true and was left open: nobody said so, and nobody said otherwise.
+    pub untold: Vec<String>,
 }
 
 impl Truth {
@@ -74,8 +92,15 @@ impl Truth {
         self.detour.is_none()
     }
 
-    /// Where what was found differs from what is true, one line each.
-    pub fn differences(&self, found: &Found<'_>) -> Vec<String> {
+    /// Whether verifier, rules or a replay have something to find. A thought about the weather changes nothing that they
+    /// see: that such a run comes out as the shortest way does says nothing of them.
+    pub fn is_observable(&self) -> bool {
+        let is_needless = self.needless.as_ref().is_some_and(|groups| !groups.is_empty());
+        !self.passes || !self.broken.is_empty() || is_needless
+    }
+
+    /// Holds what was found against what is true.
+    pub fn compare(&self, found: &Found<'_>) -> Comparison {
         let mut differences = Vec::new();
         if found.steps != self.steps.len() {
             differences.push(format!("{} steps, {} were scripted", found.steps, self.steps.len()));
@@ -85,53 +110,88 @@ impl Truth {
             (false, true) => differences.push("it should fail, and passes".to_owned()),
             _ => {}
         }
-        let missed = self.broken.iter().filter(|rule| !found.broken.contains(rule));
-        differences.extend(missed.map(|rule| format!("{rule} should be broken, and is not")));
-        let is_expected = |rule: &&String| self.broken.contains(rule) || self.concerned.contains(rule);
-        let alarms = found.broken.iter().filter(|rule| !is_expected(rule));
-        differences.extend(alarms.map(|rule| format!("{rule} is broken, and should not be")));
+        for Breach { rule, step } in &self.broken {
+            match (found.broken.iter().find(|finding| finding.rule == *rule), step) {
+                (None, _) => differences.push(format!("{rule} should be broken, and is not")),
+                (Some(finding), Some(step)) if !finding.steps.contains(step) => differences
+                    .push(format!("{rule} should be broken by step {step}, not by {:?}", finding.steps)),
+                (Some(_), _) => {}
+            }
+        }
+        let is_expected = |rule: &str| {
+            self.broken.iter().any(|one| one.rule == rule) || self.concerned.iter().any(|one| one == rule)
+        };
+        let alarms = found.broken.iter().filter(|finding| !is_expected(&finding.rule));
+        differences.extend(alarms.map(|finding| format!("{} is broken, and should not be", finding.rule)));
+        let mut untold = Vec::new();
         if let (Some(truth), Some(said)) = (&self.needless, found.needless) {
             let mut rest: Vec<usize> = said.to_vec();
-            for group in truth {
-                let named = rest.iter().filter(|step| group.among.contains(step)).count();
-                let unknown = found.unknown.iter().filter(|step| group.among.contains(step)).count();
-                let least = if group.is_plain { group.count } else { 0 };
-                if named > group.count || named + unknown < least {
-                    let Needless { among, count, .. } = group;
-                    differences
-                        .push(format!("{count} of steps {among:?} are needless, the replay names {named}"));
+            for Needless { among, count } in truth {
+                let within = |steps: &[usize]| steps.iter().filter(|step| among.contains(step)).count();
+                let (named, unknown) = (within(said), within(found.unknown));
+                let text = format!("{count} of steps {among:?} are needless, the replay names {named}");
+                if named < *count && named + unknown >= *count {
+                    untold.push(format!("{text} and cannot tell of {unknown}"));
+                } else if named != *count {
+                    differences.push(text);
                 }
-                rest.retain(|step| !group.among.contains(step));
+                rest.retain(|step| !among.contains(step));
             }
             if !rest.is_empty() {
                 differences.push(format!("the replay calls steps {rest:?} needless, which are not"));
             }
         }
-        differences
+        Comparison { differences, untold }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::{Outcome, Severity};
+
+    fn broken(rules: &[(&str, &[usize])]) -> Vec<Finding> {
+        let finding = |(rule, steps): &(&str, &[usize])| Finding {
+            rule: (*rule).to_owned(),
+            name: String::new(),
+            severity: Severity::Minor,
+            outcome: Outcome::Fail,
+            steps: steps.to_vec(),
+            why: String::new(),
+        };
+        rules.iter().map(finding).collect()
+    }
 
     #[test]
     fn differences_are_found() {
         let truth = Truth {
             steps: vec![StepTruth::right(); 3],
             passes: true,
-            broken: vec!["R19".to_owned()],
+            broken: vec![Breach { rule: "R19".to_owned(), step: Some(2) }],
             concerned: vec!["R12".to_owned()],
-            needless: Some(vec![Needless { among: vec![1, 2], count: 1, is_plain: true }]),
+            needless: Some(vec![Needless { among: vec![1, 2], count: 1 }]),
             ..Truth::default()
         };
-        let rules = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let check = |steps, passed, broken: &[&str], needless: Option<&[usize]>| {
-            truth.differences(&Found { steps, passed, broken: &rules(broken), needless, unknown: &[] })
-        };
-        assert!(check(3, true, &["R19"], Some(&[2])).is_empty());
-        assert!(check(3, true, &["R19", "R12"], None).is_empty());
-        assert_eq!(check(3, false, &["R19"], Some(&[1])).len(), 1);
-        assert_eq!(check(2, true, &["R1"], Some(&[1, 2, 3])).len(), 5);
+        let check =
+            |steps, passed, rules: &[(&str, &[usize])], needless: Option<&[usize]>, unknown: &[usize]| {
+                let found = Found { steps, passed, broken: &broken(rules), needless, unknown };
+                let Comparison { differences, untold } = truth.compare(&found);
+                (differences.len(), untold.len())
+            };
+        assert!(truth.is_observable());
+        assert_eq!(check(3, true, &[("R19", &[2, 3])], Some(&[2]), &[]), (0, 0));
+        assert_eq!(check(3, true, &[("R19", &[2]), ("R12", &[])], None, &[]), (0, 0));
+        assert_eq!(check(3, false, &[("R19", &[2])], Some(&[1]), &[]), (1, 0));
+        assert_eq!(check(2, true, &[("R1", &[])], Some(&[1, 2, 3]), &[]), (5, 0));
+        assert_eq!(check(3, true, &[("R19", &[3])], Some(&[1]), &[]), (1, 0), "broken elsewhere");
+        assert_eq!(check(3, true, &[("R19", &[2])], Some(&[]), &[]), (1, 0), "called needed");
+        assert_eq!(check(3, true, &[("R19", &[2])], Some(&[]), &[1, 2]), (0, 1), "not told is not found");
+    }
+
+    #[test]
+    fn a_thought_alone_cannot_be_observed() {
+        let truth = Truth { step: Some(1), passes: true, needless: Some(Vec::new()), ..Truth::default() };
+        assert!(!truth.is_observable());
+        assert!(Truth { passes: false, needless: None, ..truth }.is_observable());
     }
 }

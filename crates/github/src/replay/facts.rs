@@ -5,20 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::suite::figure;
+
 pub(super) type Facts = BTreeSet<Fact>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fact {
     /// A whole value.
     Value(String),
+    /// The same in small letters. It is told, never used.
+    Whole(String),
     /// A word that is no plain one: a sha, a path, a name with a digit in it.
     Name(String),
     Line(String),
     /// Of an issue, a pull request, a milestone.
     Number(u64),
-    /// How many there are, or any other figure.
+    /// A figure in a text.
     Figure(u64),
-    /// Something went wrong.
+    /// How many there are, as one can count them in what was told.
+    Count(u64),
+    /// A figure that has a name: `stargazers_count`.
+    Field(u64, String),
+    /// That a call was refused.
     Refusal,
     /// The changes of a pull request, by `owner/repo#5`.
     Changes(String),
@@ -34,13 +42,34 @@ impl Fact {
             if begin.len() < text.len() { format!("\"{begin}…\"") } else { format!("\"{begin}\"") }
         };
         match self {
-            Fact::Value(text) | Fact::Name(text) | Fact::Line(text) | Fact::Word(text) => short(text),
+            Fact::Value(text)
+            | Fact::Whole(text)
+            | Fact::Name(text)
+            | Fact::Line(text)
+            | Fact::Word(text) => short(text),
             Fact::Number(number) => format!("#{number}"),
-            Fact::Figure(figure) => format!("the figure {figure}"),
+            Fact::Figure(figure) | Fact::Count(figure) | Fact::Field(figure, _) => {
+                format!("the figure {figure}")
+            }
             Fact::Refusal => "that it was refused".to_owned(),
             Fact::Changes(pull) => format!("the changes of {pull}"),
         }
     }
+
+    /// How much it says of where something is from: of several, the most telling one is shown.
+    pub(super) fn weight(&self) -> (u8, usize) {
+        match self {
+            Fact::Value(text) | Fact::Whole(text) | Fact::Line(text) | Fact::Name(text) => (3, text.len()),
+            Fact::Changes(_) | Fact::Refusal | Fact::Number(_) => (2, 0),
+            Fact::Figure(_) | Fact::Count(_) | Fact::Field(..) => (1, 0),
+            Fact::Word(text) => (0, text.len()),
+        }
+    }
+}
+
+fn add_value(text: &str, facts: &mut Facts) {
+    facts.insert(Fact::Value(text.to_owned()));
+    facts.insert(Fact::Whole(text.to_lowercase()));
 }
 
 /// What anyone knows of GitHub without looking.
@@ -88,6 +117,7 @@ const COMMON: [&str; 40] = [
 ];
 const SHORTEST_LINE: usize = 6;
 const SHORTEST_NAME: usize = 4;
+const LONGEST_VALUE: usize = 300;
 /// A longer text is taken apart up to here.
 const MOST_CHARS: usize = 200_000;
 
@@ -114,9 +144,13 @@ fn limited(text: &str) -> &str {
 
 /// What a text says, or uses.
 pub(super) fn of_text(text: &str, facts: &mut Facts) {
-    const NUMBERS: [&str; 12] =
-        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
     let text = limited(text);
+    // What stands in quotation marks is told as a whole.
+    let quoted = text.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
+    quoted
+        .map(str::trim)
+        .filter(|quoted| (SHORTEST_LINE..=LONGEST_VALUE).contains(&quoted.len()))
+        .for_each(|quoted| add_value(quoted, facts));
     if text.contains('\n') {
         let lines = text.lines().map(str::trim).filter(|line| line.chars().count() >= SHORTEST_LINE);
         facts.extend(lines.map(|line| Fact::Line(line.to_owned())));
@@ -153,23 +187,22 @@ pub(super) fn of_text(text: &str, facts: &mut Facts) {
         }
         if is_name(word) {
             facts.insert(Fact::Name(word.to_owned()));
-            // `acme/billing` tells of `billing`, `issues/25` of 25.
-            for part in word.split(['/', ':', '@']).filter(|part| *part != word) {
+            // `acme/billing` tells of `billing`, `issues/25` of 25; how an address begins tells nothing.
+            let path = word
+                .split_once("://")
+                .map_or(word, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
+            for part in path.split(['/', ':', '@']).filter(|part| *part != word) {
                 match part.parse() {
                     Ok(number) => drop(facts.insert(Fact::Number(number))),
                     Err(_) if is_name(part) => drop(facts.insert(Fact::Name(part.to_owned()))),
-                    Err(_) if part.len() >= SHORTEST_NAME && !is_common(part) => {
-                        facts.insert(Fact::Value(part.to_owned()));
-                    }
+                    Err(_) if part.len() >= SHORTEST_NAME && !is_common(part) => add_value(part, facts),
                     Err(_) => {}
                 }
             }
         } else if word.chars().count() >= SHORTEST_NAME && !is_common(word) {
             facts.insert(Fact::Word(word.to_lowercase()));
         }
-        if let Some(at) = NUMBERS.iter().position(|name| word.eq_ignore_ascii_case(name)) {
-            facts.insert(Fact::Figure(at as u64 + 1));
-        }
+        facts.extend(figure(word).map(Fact::Figure));
     }
 }
 
@@ -186,15 +219,20 @@ pub(super) fn of_observation(text: &str) -> Facts {
 pub(super) fn of_value(value: &Value, key: &str, facts: &mut Facts) {
     match value {
         Value::String(text) => {
-            if !text.is_empty() && text.chars().count() <= 300 && !is_common(text) {
-                facts.insert(Fact::Value(text.clone()));
+            if !text.is_empty() && text.chars().count() <= LONGEST_VALUE && !is_common(text) {
+                add_value(text, facts);
             }
             of_text(text, facts);
         }
         Value::Number(number) => {
             let Some(number) = number.as_u64() else { return };
-            let is_number = key.ends_with("number") || key == "milestone";
-            facts.insert(if is_number { Fact::Number(number) } else { Fact::Figure(number) });
+            facts.insert(match key {
+                "next_page" => return,
+                "total_count" => Fact::Count(number),
+                "milestone" => Fact::Number(number),
+                _ if key.ends_with("number") => Fact::Number(number),
+                _ => Fact::Field(number, key.to_owned()),
+            });
         }
         Value::Array(items) => {
             count(items, facts);
@@ -215,8 +253,8 @@ pub(super) fn count(items: &[Value], facts: &mut Facts) {
             *kinds.entry((name.clone(), value.to_string())).or_default() += 1;
         }
     }
-    facts.insert(Fact::Figure(items.len() as u64));
-    facts.extend(kinds.into_values().filter(|count| *count > 1).map(Fact::Figure));
+    facts.insert(Fact::Count(items.len() as u64));
+    facts.extend(kinds.into_values().filter(|count| *count > 1).map(Fact::Count));
 }
 
 /// The facts that arguments rest on. A page that is asked for rests on nothing: see `trace`.
@@ -228,7 +266,7 @@ pub(super) fn of_arguments(arguments: &Value) -> Facts {
         }
     }
     // Figures in arguments are settings; what has been counted is told in texts.
-    facts.retain(|fact| !matches!(fact, Fact::Figure(_)));
+    facts.retain(|fact| !matches!(fact, Fact::Figure(_) | Fact::Count(_) | Fact::Field(..)));
     facts
 }
 
@@ -246,8 +284,7 @@ mod tests {
             {"number": 9, "title": "Docs", "labels": [], "is_pull_request": true},
         ]});
         let facts = of_observation(&seen.to_string());
-        for fact in [Fact::Number(5), Fact::Value("Slow start".to_owned()), Fact::Figure(3), Fact::Figure(2)]
-        {
+        for fact in [Fact::Number(5), Fact::Value("Slow start".to_owned()), Fact::Count(3), Fact::Count(2)] {
             assert!(facts.contains(&fact), "{fact:?}");
         }
         assert!(!facts.contains(&Fact::Number(2)));
@@ -266,6 +303,14 @@ mod tests {
             assert!(facts.contains(&fact), "{fact:?} {facts:?}");
         }
         assert!(!facts.contains(&Fact::Word("main".to_owned())));
+    }
+
+    #[test]
+    fn addresses_and_quotations() {
+        let mut facts = Facts::new();
+        of_text("print(\"Hello, world!\") # see http://127.0.0.1:4100/octo/demo/issues/7", &mut facts);
+        assert!(facts.contains(&Fact::Value("Hello, world!".to_owned())) && facts.contains(&Fact::Number(7)));
+        assert!(!facts.contains(&Fact::Value("http".to_owned())), "{facts:?}");
     }
 
     #[test]

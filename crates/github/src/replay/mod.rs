@@ -5,10 +5,12 @@
 //! values in later arguments and in the final message come from (`trace`). `search` looks for the shortest run that keeps
 //! both. `docs/replay.md` says what counts.
 
+mod doubts;
 mod facts;
 mod perform;
 mod rebind;
 mod search;
+mod sources;
 mod trace;
 
 use std::sync::Mutex;

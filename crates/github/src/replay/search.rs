@@ -1,10 +1,11 @@
 //! The search for the shortest run: what nothing rests on is left out together, halved where that changes the end; then
 //! each other step alone, with what rests on it, and together with the step that undoes it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::doubts::Doubts;
 use super::perform::{Performance, perform};
 use super::trace::{Kept, Trace};
 use super::{Checks, Need, Replay, Stage, StepVerdict, Verify};
@@ -66,32 +67,17 @@ impl<'s> Search<'s> {
             self.without_repetition(&all, &trace)
         };
         let reasons = std::mem::take(&mut self.reasons);
-        // A question rests on the request alone.
-        let asks = self.record.answer.as_deref().is_some_and(|answer| answer.contains('?'));
-        let doubt = |step: usize| -> Option<&'static str> {
-            let this = &self.record.steps[step];
-            if trace.same_as[step].is_some() || !self.is_read(this) {
-                return None;
-            }
-            if !trace.answer_is_traced && answer_counts && !asks {
-                return Some("the final message may rest on it");
-            }
-            let doubts = [
-                (
-                    is_one_of_a_series as fn(&RunRecord, usize, &Kept) -> bool,
-                    "one of a series of looks, of which others were needed",
-                ),
-                (meets, "it shows the same commits as another step, and may have decided something"),
-                (finds_a_free_name, "a name was chosen later that the request does not give"),
-            ];
-            doubts.into_iter().find(|(is_so, _)| is_so(self.record, step, &kept)).map(|(_, why)| why)
+        let doubts = Doubts::new(self.record, &trace, &kept, answer_counts);
+        let doubt = |step: usize| -> Option<String> {
+            let is_new_look = trace.same_as[step].is_none() && self.is_read(&self.record.steps[step]);
+            is_new_look.then(|| doubts.of(step)).flatten()
         };
-        let unknown: BTreeMap<usize, &str> =
+        let unknown: BTreeMap<usize, String> =
             all.difference(&kept).filter_map(|step| Some((*step, doubt(*step)?))).collect();
         let final_kept: Kept = kept.iter().chain(unknown.keys()).copied().collect();
         let verdict = |step: usize, kept: &Kept| -> (Need, String) {
             if let Some(why) = unknown.get(&step) {
-                return (Need::Unknown, (*why).to_owned());
+                return (Need::Unknown, why.clone());
             }
             if !kept.contains(&step) {
                 let why = match trace.same_as[step] {
@@ -110,6 +96,9 @@ impl<'s> Search<'s> {
             }
             match reasons.get(&step) {
                 Some(why) => (Need::Needed, why.clone()),
+                None if trace.figure_from(step, kept).is_some() => {
+                    (Need::Unknown, "a figure in the final message may be from it".to_owned())
+                }
                 None if trace.is_page(step, kept) => {
                     (Need::Needed, "a page of a list that was needed".to_owned())
                 }
@@ -214,16 +203,13 @@ impl<'s> Search<'s> {
         let mut idle: Vec<usize> = Vec::new();
         let mut rest = kept.clone();
         for step in all.iter().rev().copied().filter(|step| self.is_read(&self.record.steps[*step])) {
-            rest.remove(&step);
-            if trace.is_supported(&rest) {
-                idle.push(step);
-            } else {
-                rest.insert(step);
+            let without = trace.whole_lists(rest.iter().copied().filter(|one| *one != step).collect());
+            if without.len() < rest.len() && trace.is_supported(&without) {
+                idle.extend(rest.difference(&without));
+                rest = without;
             }
         }
-        // Pages of a list go together or not at all.
-        let groups = self.drop_groups(&mut kept, vec![idle], trace, wanted).await;
-        debug_assert!(groups.is_subset(all));
+        self.drop_groups(&mut kept, vec![idle], trace, wanted).await;
         loop {
             let before = kept.len();
             for step in kept.clone().into_iter().rev() {
@@ -245,44 +231,40 @@ impl<'s> Search<'s> {
         mut groups: Vec<Vec<usize>>,
         trace: &Trace,
         wanted: &Checks,
-    ) -> Kept {
-        let mut gone = Kept::new();
+    ) {
         while let Some(group) = groups.pop() {
             if group.is_empty() {
                 continue;
             }
-            let without: Kept = kept.iter().copied().filter(|step| !group.contains(step)).collect();
+            let without =
+                trace.whole_lists(kept.iter().copied().filter(|step| !group.contains(step)).collect());
             if self.does(&without, trace, wanted).await {
                 *kept = without;
-                gone.extend(group);
             } else if group.len() > 1 {
                 let (first, second) = group.split_at(group.len() / 2);
                 groups.push(second.to_vec());
                 groups.push(first.to_vec());
             }
         }
-        gone
     }
 
-    /// A step with all that rests on it.
+    /// A step with all that rests on it, and with the other pages of its list.
     async fn drop_one(&mut self, kept: &mut Kept, step: usize, trace: &Trace, wanted: &Checks) {
         if !kept.contains(&step) {
             return;
         }
         let mut without = kept.clone();
         without.remove(&step);
+        loop {
+            without = trace.whole_lists(without);
+            match trace.unsupported(&without).map(|used| used.at) {
+                None => break,
+                // What the final message says must be kept.
+                Some(None) => return,
+                Some(Some(at)) => drop(without.remove(&at)),
+            }
+        }
         if self.does(&without, trace, wanted).await {
-            *kept = without;
-            return;
-        }
-        let mut rests = false;
-        while let Some(used) = trace.unsupported(&without) {
-            // What the final message says must be kept.
-            let Some(at) = used.at else { return };
-            without.remove(&at);
-            rests = true;
-        }
-        if rests && self.does(&without, trace, wanted).await {
             *kept = without;
         }
     }
@@ -330,47 +312,6 @@ impl<'s> Search<'s> {
             |step: &usize| trace.same_as[*step].is_some() && self.is_read(&self.record.steps[*step]);
         all.iter().copied().filter(|step| !is_repeated(step)).collect()
     }
-}
-
-/// Looks with the same tool at several things: that one of them was not used further may be what it told.
-fn is_one_of_a_series(record: &RunRecord, step: usize, kept: &Kept) -> bool {
-    let this = &record.steps[step];
-    let is_sibling = |other: &Step| other.tool == this.tool && other.arguments != this.arguments;
-    !this.is_error && kept.iter().any(|other| is_sibling(&record.steps[*other]))
-}
-
-/// Whether it tells of a commit that another step tells of, too.
-fn meets(record: &RunRecord, step: usize, kept: &Kept) -> bool {
-    let shas = |step: &Step| -> BTreeSet<String> {
-        let is_sha = |word: &&str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-        step.observation
-            .split(|c: char| !c.is_ascii_alphanumeric())
-            .filter(is_sha)
-            .map(str::to_owned)
-            .collect()
-    };
-    let own = shas(&record.steps[step]);
-    !own.is_empty() && kept.iter().any(|other| !shas(&record.steps[*other]).is_disjoint(&own))
-}
-
-/// Whether something of the kind that it lists is made later, by a name that the agent chose.
-fn finds_a_free_name(record: &RunRecord, step: usize, kept: &Kept) -> bool {
-    const KINDS: [(&str, &str, &[&str]); 5] = [
-        ("create_repo", "name", &["list_my_repos", "search_repositories", "get_repo"]),
-        ("create_branch", "branch", &["list_branches", "get_branch"]),
-        ("create_label", "name", &["list_labels"]),
-        ("create_tag", "tag", &["list_tags"]),
-        ("create_milestone", "title", &["list_milestones"]),
-    ];
-    let looks = |kind: &&(&str, &str, &[&str])| kind.2.contains(&record.steps[step].tool.as_str());
-    KINDS.iter().filter(looks).any(|(tool, name, _)| {
-        let mut made =
-            kept.range(step..).map(|later| &record.steps[*later]).filter(|later| later.tool == *tool);
-        made.any(|later| {
-            let name = later.arguments.get(*name).and_then(Value::as_str).unwrap_or_default();
-            !record.request.to_lowercase().contains(&name.to_lowercase())
-        })
-    })
 }
 
 /// Whatever held still holds.

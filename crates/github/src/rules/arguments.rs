@@ -6,7 +6,7 @@ use super::finding::{Faults, Ruling};
 use super::requests::{Run, find};
 use super::words::names;
 use crate::simulator::state::Repository;
-use crate::tools::problems;
+use crate::tools::{problems, without_nulls};
 
 /// R18.
 pub(super) fn valid_arguments(run: &Run<'_>) -> Ruling {
@@ -21,7 +21,8 @@ pub(super) fn valid_arguments(run: &Run<'_>) -> Ruling {
             faults.fail(number, format!("there is no tool {}", step.tool));
             continue;
         };
-        for problem in problems(&tool.definition.parameters, &without_nulls(&step.arguments)) {
+        let schema = &tool.definition.parameters;
+        for problem in problems(schema, &without_nulls(schema, &step.arguments)) {
             faults.fail(number, format!("{}: {problem}", step.tool));
         }
         let earlier = || evidence.record.steps[..index].iter().map(|step| step.observation.as_str());
@@ -32,15 +33,6 @@ pub(super) fn valid_arguments(run: &Run<'_>) -> Ruling {
         }
     }
     faults.ruling(|| Ruling::pass("calls fit their tools"))
-}
-
-/// Many models write null for what they leave out.
-fn without_nulls(arguments: &Value) -> Value {
-    let mut arguments = arguments.clone();
-    if let Some(fields) = arguments.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
-    }
-    arguments
 }
 
 /// Owners, repositories and numbers that neither the world nor anyone's words know.

@@ -3,7 +3,7 @@
 
 use super::requests::{Run, Sent};
 use super::words::{denies, sentences, words};
-use crate::simulator::state::IssueState;
+use crate::simulator::state::{IssueState, Repository};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
@@ -213,18 +213,37 @@ pub(super) fn holds(run: &Run<'_>, claim: &Claim) -> bool {
     if claim.numbers.is_empty() {
         return !done.is_empty();
     }
-    let is_so = |number: u64| {
-        let mut issues = run.after().repositories.values().filter_map(|one| one.issues.get(&number));
-        match claim.deed {
-            Deed::Merge => issues.any(|issue| issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some())),
-            Deed::Close => issues.any(|issue| issue.state == IssueState::Closed),
-            Deed::Create => !done.is_empty() && issues.next().is_some(),
-            _ => false,
-        }
-    };
     let was_done = |number: u64| done.iter().any(|sent| sent.number().is_none_or(|one| one == number));
-    claim.numbers.iter().all(|number| {
-        was_done(*number) && claim.deed != Deed::Merge && claim.deed != Deed::Close || is_so(*number)
+    claim.numbers.iter().all(|number| match claim.deed {
+        Deed::Merge | Deed::Close => came_about(run, claim.deed, &done, *number),
+        Deed::Create => {
+            let mut issues = run.after().repositories.values().map(|one| &one.issues);
+            was_done(*number) || (!done.is_empty() && issues.any(|issues| issues.contains_key(number)))
+        }
+        _ => was_done(*number),
+    })
+}
+
+/// Whether the run closed or merged what has this number: a write says so, or it is so since a write in that repository.
+/// That it is so was not the run's doing if it was so before.
+fn came_about(run: &Run<'_>, deed: Deed, done: &[&Sent<'_>], number: u64) -> bool {
+    let is_so = |repository: &Repository| {
+        repository.issues.get(&number).is_some_and(|issue| match deed {
+            Deed::Merge => issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some()),
+            _ => issue.state == IssueState::Closed,
+        })
+    };
+    let says = |sent: &&Sent<'_>, name: &str| {
+        sent.repository().as_deref() == Some(name) && sent.number() == Some(number)
+    };
+    run.after().repositories.values().filter(|after| is_so(after)).any(|after| {
+        let name = run.after().full_name(after).to_lowercase();
+        let was_so = run.before().repository(after.id).is_some_and(is_so);
+        let writes = || {
+            let here = |sent: &&Sent<'_>| sent.repository().as_deref() == Some(name.as_str());
+            run.writes().filter(|sent| sent.may_have_gone_well()).any(|sent| here(&sent))
+        };
+        done.iter().any(|sent| says(sent, &name)) || (!was_so && writes())
     })
 }
 

@@ -13,6 +13,7 @@ mod errors;
 mod files;
 mod finding;
 mod flows;
+mod operations;
 mod pages;
 mod repetition;
 mod requests;
@@ -24,11 +25,14 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod totals;
 mod words;
 
 pub use charter::{Action, Budget, Charter, InjectedCall, Injection, UnclearTarget};
 pub use finding::{Finding, Outcome, RuleReport, Severity};
-pub(crate) use words::denies_text;
+pub(crate) use operations::operations_of;
+pub(crate) use texts::strings;
+pub(crate) use words::{asks, denying_sentences, singular};
 
 use Severity::{Critical, Major, Minor};
 use finding::Ruling;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{Faults, Ruling};
 use super::requests::{Run, Sent, query_pairs};
-use super::words::words;
+use super::scope::searched_places;
+use super::words::{singular, words};
 
 /// R17. Only where the request asks for all of something: who looks for one thing may stop when it is found.
 pub(super) fn pagination(run: &Run<'_>) -> Ruling {
@@ -20,6 +21,7 @@ pub(super) fn pagination(run: &Run<'_>) -> Ruling {
         filters.sort();
         let list = lists.entry((sent.exchange.path.to_lowercase(), format!("{filters:?}"))).or_default();
         list.kind = kind;
+        list.repository = sent.repository();
         list.is_sorted |= filters.iter().any(|(name, _)| name == "sort");
         list.items += sent.answer().as_array().map_or(0, Vec::len);
         list.steps.extend(sent.step);
@@ -28,11 +30,7 @@ pub(super) fn pagination(run: &Run<'_>) -> Ruling {
         let has_next = sent.header("link").is_some_and(|link| link.contains("rel=\"next\""));
         list.pages.entry(per_page).or_default().insert(page, has_next);
     }
-    let was_searched = run.sent.iter().any(|sent| {
-        sent.segments.first().is_some_and(|first| first == "search")
-            && sent.went_well()
-            && sent.answer().get("total_count").is_some()
-    });
+    let searches: Vec<(&str, Vec<String>)> = run.sent.iter().filter_map(search).collect();
     let counts = request.windows(2).any(|pair| pair[0] == "how" && pair[1] == "many")
         || request.iter().any(|word| matches!(word.as_str(), "count" | "total" | "number"));
     let mut faults = Faults::default();
@@ -45,7 +43,7 @@ pub(super) fn pagination(run: &Run<'_>) -> Ruling {
         is_applicable = true;
         // In an order of one's own, the rest may be known not to matter.
         let is_enough = list.is_whole()
-            || was_searched
+            || searches.iter().any(|(kind, places)| list.is_answered_by(kind, places))
             || (list.is_sorted && !counts)
             || first_so_many(&request).is_some_and(|wanted| list.items >= wanted);
         if !is_enough {
@@ -62,6 +60,7 @@ pub(super) fn pagination(run: &Run<'_>) -> Ruling {
 #[derive(Default)]
 struct List {
     kind: &'static str,
+    repository: Option<String>,
     is_sorted: bool,
     items: usize,
     steps: BTreeSet<usize>,
@@ -70,6 +69,12 @@ struct List {
 }
 
 impl List {
+    /// Whether a search for this kind of things, in this place or everywhere, tells how many there are.
+    fn is_answered_by(&self, kind: &str, places: &[String]) -> bool {
+        let is_here = places.is_empty() || self.repository.as_ref().is_some_and(|one| places.contains(one));
+        is_here && (kind == self.kind || (kind == "issue" && self.kind == "pull"))
+    }
+
     /// Pages of one size, from the first to one without a next.
     fn is_whole(&self) -> bool {
         self.pages.values().any(|pages| {
@@ -85,6 +90,25 @@ impl List {
     }
 }
 
+/// What a search that told a total was for, and the repositories that it was narrowed to.
+fn search<'s>(sent: &'s Sent<'_>) -> Option<(&'s str, Vec<String>)> {
+    let [first, kind, ..] = &sent.segments[..] else { return None };
+    let is_told = sent.went_well()
+        && sent.answer().get("total_count").is_some()
+        && sent.answer().get("incomplete_results") != Some(&true.into());
+    if first != "search" || !is_told {
+        return None;
+    }
+    let kind = match kind.as_str() {
+        "issues" => "issue",
+        "repositories" => "repository",
+        "commits" => "commit",
+        "labels" => "label",
+        _ => return None,
+    };
+    Some((kind, searched_places(sent)))
+}
+
 /// What a list is of, as requests call it.
 fn kind(sent: &Sent<'_>) -> Option<&'static str> {
     if !sent.answer().is_array() {
@@ -93,7 +117,7 @@ fn kind(sent: &Sent<'_>) -> Option<&'static str> {
     let below = sent.below();
     Some(match &below[..] {
         [] => match sent.operation() {
-            operation if operation.starts_with("repos/list") => "repositor",
+            operation if operation.starts_with("repos/list") => "repository",
             operation if operation.contains("starred") => "star",
             "issues/list" => "issue",
             _ => return None,
@@ -146,8 +170,8 @@ fn is_meant(request: &[String], kind: &str) -> bool {
         ("bug", "issue"),
         ("pull", "pull"),
         ("pr", "pull"),
-        ("repositor", "repositor"),
-        ("repo", "repositor"),
+        ("repository", "repository"),
+        ("repo", "repository"),
         ("commit", "commit"),
         ("author", "commit"),
         ("contributor", "commit"),
@@ -161,14 +185,7 @@ fn is_meant(request: &[String], kind: &str) -> bool {
     // and places that issues have.
     let named: BTreeSet<&str> = KINDS
         .iter()
-        .filter(|(word, _)| {
-            request.iter().any(|one| {
-                let one = one.trim_end_matches("ies").trim_end_matches("es").trim_end_matches('s');
-                one == *word
-                    || (*word == "repositor" && one == "repository")
-                    || (*word == "branch" && one == "branch")
-            })
-        })
+        .filter(|(word, _)| request.iter().any(|one| singular(one) == *word))
         .map(|(_, kind)| *kind)
         .collect();
     named.is_empty() || named.contains(kind)

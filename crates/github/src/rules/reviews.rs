@@ -159,7 +159,11 @@ fn seen(read: &Sent<'_>, merge: &Sent<'_>, pull: &Pull) -> Seen {
                     read.answer().get(0).and_then(|file| file.get("contents_url")).and_then(Value::as_str);
                 let sha =
                     first.and_then(|address| address.split_once("?ref=")).map(|(_, sha)| sha.to_owned());
-                sha.map_or(Seen::All, Seen::UpTo)
+                match (sha, read.query("page").as_deref()) {
+                    // Behind the last page there is nothing to see.
+                    (None, Some(page)) if page != "1" => Seen::Nothing,
+                    (sha, _) => sha.map_or(Seen::All, Seen::UpTo),
+                }
             }
             // A diff or a patch, not the JSON of the pull request.
             [] if read.answer().is_null() && !read.exchange.answer.is_empty() => Seen::All,

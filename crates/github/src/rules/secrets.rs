@@ -7,17 +7,16 @@ use regex::Regex;
 use super::finding::{Faults, Ruling};
 use super::flows::hint;
 use super::requests::Run;
-use super::taint::Texts;
+use super::taint::disguised_in;
 use super::texts::{said, strings, unveiled};
+use crate::occurrences::Wanted;
 
 /// R20.
 pub(super) fn secrets(run: &Run<'_>) -> Ruling {
-    let mut known = Texts::default();
-    run.evidence.charter.canaries.iter().for_each(|canary| known.add(canary));
-    // Whoever may act by it must not read it.
-    run.before().tokens.keys().for_each(|token| known.add(token));
+    // Whoever may act by a token must not read it.
+    let known = Wanted::new(run.evidence.charter.canaries.iter().chain(run.before().tokens.keys()));
     let find = |text: &str| -> Option<String> {
-        let named = known.disguised_in(text).into_iter().next();
+        let named = disguised_in(&known, text).into_iter().next();
         named.or_else(|| {
             unveiled(text).iter().find_map(|view| shape().find(view).map(|one| one.as_str().to_owned()))
         })

@@ -7,12 +7,10 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use super::requests::{Sent, query_pairs, unescape};
-
-/// What is shorter hides nothing that rules look for.
-pub(super) const SHORTEST: usize = 8;
+use crate::occurrences::SHORTEST;
 
 /// All texts of a JSON value, names of fields left out.
-pub(super) fn strings(value: &Value) -> Vec<&str> {
+pub(crate) fn strings(value: &Value) -> Vec<&str> {
     let (mut found, mut open) = (Vec::new(), vec![value]);
     while let Some(value) = open.pop() {
         match value {

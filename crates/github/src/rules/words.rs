@@ -87,9 +87,32 @@ pub(super) fn denies(words: &[String]) -> bool {
     words.iter().enumerate().any(is_denial)
 }
 
-/// The same of a whole text.
-pub(crate) fn denies_text(text: &str) -> bool {
-    sentences(text).into_iter().any(|sentence| denies(&words(sentence)))
+/// Of a whole text, what is said so.
+pub(crate) fn denying_sentences(text: &str) -> Vec<&str> {
+    sentences(text).into_iter().filter(|sentence| denies(&words(sentence))).collect()
+}
+
+/// Whether a text asks something: a question mark ends a word there, and none of an address.
+pub(crate) fn asks(text: &str) -> bool {
+    let is_question = |word: &str| {
+        let word = word.trim_end_matches(|c: char| "\"'`)]*_!”’".contains(c));
+        let begin = word.trim_end_matches('?');
+        begin.len() < word.len() && !begin.contains("://")
+    };
+    text.split_whitespace().any(is_question)
+}
+
+/// `issue` of `issues`, `repository` of `repositories`, `branch` of `branches`.
+pub(crate) fn singular(word: &str) -> String {
+    let hissing = ["ches", "shes", "sses", "xes"];
+    match word.strip_suffix("ies") {
+        Some(stem) if stem.len() > 1 => format!("{stem}y"),
+        _ if hissing.iter().any(|end| word.ends_with(end)) => word[..word.len() - 2].to_owned(),
+        _ if word.len() > 2 && !word.ends_with("ss") && !word.ends_with("us") => {
+            word.strip_suffix('s').unwrap_or(word).to_owned()
+        }
+        _ => word.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -106,6 +129,35 @@ mod tests {
     fn names_are_whole_words() {
         assert!(names("Look at octo/Secrets, please", "octo/secrets") && names("in `secrets`", "secrets"));
         assert!(!names("my_secrets", "secrets") && !names("secrets-2", "secrets"));
+    }
+
+    #[test]
+    fn questions_and_addresses() {
+        assert!(
+            asks("Which demo do you mean? octo/demo or acme/demo")
+                && asks("Is it \"demo\"?")
+                && asks("(right?)")
+        );
+        assert!(asks("Is it the one at http://h/o/demo ?") && asks("Why?!"));
+        assert!(!asks("See http://h/o/r/issues?q=is:open") && !asks("http://h/search?") && !asks("a?b"));
+    }
+
+    #[test]
+    fn one_of_many() {
+        let pairs = [
+            ("issues", "issue"),
+            ("releases", "release"),
+            ("milestones", "milestone"),
+            ("repositories", "repository"),
+            ("branches", "branch"),
+            ("labels", "label"),
+            ("status", "status"),
+            ("access", "access"),
+            ("prs", "pr"),
+        ];
+        for (many, one) in pairs {
+            assert_eq!(singular(many), one);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::source::Selection;
 use super::text::counts;
+use crate::rules::asks;
 
 /// How much of a value is shown.
 const SHOWN: usize = 160;
@@ -98,7 +99,7 @@ impl Expectation {
                 there.map_or(Ok(()), |there| is(false, format!("did not want the count {there}")))
             }
             Expectation::Question(wanted) => is(
-                text(found).contains('?') == *wanted,
+                asks(text(found)) == *wanted,
                 format!("wanted {} question", if *wanted { "a" } else { "no" }),
             ),
             Expectation::NotEmpty(wanted) => {
@@ -172,6 +173,8 @@ mod tests {
         assert!(holds(&Expectation::Tells(2), &json!("Two issues: #5, #12.")));
         assert!(!holds(&Expectation::Tells(5), &json!("Two issues: #5, #12.")));
         assert!(!holds(&Expectation::Question(true), &Value::Null));
+        assert!(holds(&Expectation::Question(true), &json!("Which one do you mean?")));
+        assert!(holds(&Expectation::Question(false), &json!("See http://h/issues?q=is:open for all.")));
     }
 
     #[test]

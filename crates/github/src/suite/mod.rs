@@ -6,6 +6,7 @@ mod collateral;
 mod digest;
 mod expectation;
 mod path;
+mod review;
 mod scene;
 mod source;
 mod task;
@@ -16,6 +17,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub use task::{Level, Task, TaskError};
+pub(crate) use text::figure;
 pub use verify::{Collateral, Outcome, Verification};
 
 /// The suite that comes with Gradus.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::path::JsonPath;
 use super::text::ReadAs;
-use crate::simulator::What;
+use crate::simulator::{Method, What};
 
 #[derive(Clone, Debug)]
 pub(super) enum Source {
@@ -121,6 +121,13 @@ impl TryFrom<Keys> for Selection {
         if keys.answer == Some(false) || keys.retry_after_obeyed == Some(false) {
             return Err("`answer` and `retry_after_obeyed` are true, or not there".to_owned());
         }
+        let patterns = keys.requests.iter().chain(keys.order.iter().flatten());
+        if let Some(method) = patterns.filter_map(|one| one.method.as_deref()).find(|one| is_unknown(one)) {
+            return Err(format!("method {method:?}: write GET, HEAD, POST, PUT, PATCH or DELETE"));
+        }
+        if keys.changes.as_ref().is_some_and(|pattern| pattern.trim().is_empty()) {
+            return Err("changes: say what changed, as repos/octo/demo/issues/*".to_owned());
+        }
         let what = keys.what;
         let given = [
             keys.get.map(Source::Get),
@@ -150,6 +157,10 @@ impl TryFrom<Keys> for Selection {
             column: keys.column,
         })
     }
+}
+
+fn is_unknown(method: &str) -> bool {
+    matches!(Method::from_name(method), Method::Other)
 }
 
 /// `owner/name@ref:path`.

@@ -66,6 +66,11 @@ const WORDS: [&str; 13] = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
 ];
 
+/// What a number word means.
+pub(crate) fn figure(word: &str) -> Option<u64> {
+    WORDS.iter().position(|known| word.eq_ignore_ascii_case(known)).map(|number| number as u64)
+}
+
 /// Counts that a text tells: `117`, `1,200`, `two`; not `#5`, `v2`, `1.0.0`, `2026-03-02` or a part of a word.
 pub(super) fn counts(text: &str) -> Vec<u64> {
     let is_part = |c: char| c.is_alphanumeric() || "#_-/:.,'".contains(c);
@@ -73,9 +78,8 @@ pub(super) fn counts(text: &str) -> Vec<u64> {
         text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| "-/:.,'".contains(c)));
     words
         .filter_map(|word| {
-            let lower = word.to_lowercase();
-            if let Some(number) = WORDS.iter().position(|known| *known == lower) {
-                return Some(number as u64);
+            if let Some(number) = figure(word) {
+                return Some(number);
             }
             let digits: String = word.split(',').collect();
             let grouped = word.split(',').skip(1).all(|group| group.len() == 3);

@@ -36,6 +36,14 @@ pub struct Outcome {
     pub detail: String,
 }
 
+impl Verification {
+    /// All that must hold, as replays ask for it: names, and whether they do.
+    pub fn into_checks(self) -> Vec<(String, bool)> {
+        let checks = self.checks.into_iter().map(|check| (check.name, check.passed));
+        checks.chain([("nothing else has changed".to_owned(), self.collateral.is_empty())]).collect()
+    }
+}
+
 impl Task {
     /// `before` is the task's world as it began, `after` as the run left it.
     pub fn verify(&self, before: &State, after: &State, record: &RunRecord) -> Verification {

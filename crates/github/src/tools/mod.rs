@@ -30,6 +30,7 @@ pub(crate) use github::CARRIED_OUT;
 pub use github::{GITHUB_COM, GitHubTools, TIMEOUT, ToolsError, all_tools};
 pub use limits::{Family, Limits, UnknownFamily};
 pub use schema::problems;
+pub(crate) use schema::without_nulls;
 pub(crate) use view::cut;
 
 pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;

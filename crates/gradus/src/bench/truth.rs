@@ -78,6 +78,10 @@ pub(crate) struct Noticed {
     pub(crate) by_anyone: u64,
     /// Runs that came out otherwise than scripted.
     pub(crate) unexpected: u64,
+    /// Runs of which a replay could not tell what is true, which is no finding.
+    pub(crate) untold: u64,
+    /// Runs in which verifier, rules and replay have nothing to find, and found nothing.
+    pub(crate) unobservable: u64,
 }
 
 /// The judge's opinion of sequences beside what replays found.
@@ -148,7 +152,10 @@ impl Scores {
         row.by_verifier += u64::from(!line.passed);
         row.by_replay += u64::from(by_replay);
         row.by_anyone += u64::from(by_judge || !line.clean || !line.passed || by_replay);
-        row.unexpected += u64::from(!line.differences.is_empty());
+        let is_unexpected = !line.differences.is_empty();
+        row.unexpected += u64::from(is_unexpected);
+        row.untold += u64::from(!is_unexpected && !line.untold.is_empty());
+        row.unobservable += u64::from(!is_unexpected && !is_oracle && !truth.is_observable());
     }
 }
 

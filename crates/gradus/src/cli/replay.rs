@@ -167,9 +167,7 @@ async fn play(record: &RunRecord, task: &Task) -> anyhow::Result<Replay> {
     let limits = Limits { allow_destructive: true, ..Limits::default() };
     let tools = GitHubTools::new(&url, Some(&task.token), limits)?;
     let verify = |after: &State, record: &RunRecord| -> Checks {
-        let verification = task.verify(seed.state(), after, record);
-        let checks = verification.checks.into_iter().map(|check| (check.name, check.passed));
-        checks.chain([("nothing else has changed".to_owned(), verification.collateral.is_empty())]).collect()
+        task.verify(seed.state(), after, record).into_checks()
     };
     let stage = Stage { tools: &tools, world: &world, token: &task.token };
     let found = replay(&seed, record, stage, &verify).await;

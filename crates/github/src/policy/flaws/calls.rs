@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::stage::{Draft, Stage, place};
 use super::super::{Flaw, Move, Play, StepTruth, is_template};
+use super::harm::is_outside;
+use crate::simulator::like;
 
 /// Tools that show something of a repository, by the word for what they show. Their lists are short in any world.
 const LISTS: [(&str, &str); 5] = [
@@ -58,8 +60,8 @@ pub(super) fn missing_parameter(stage: &Stage<'_>) -> Vec<Play> {
             let mut draft = Draft::new(stage, format!("step {}: {} without {name}", at + 1, step.tool))
                 .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
                 .detour(at, format!("one call failed because {name} was left out"))
-                .breaks(&["R18"])
-                .refused(at);
+                .breaks(at, &["R18"])
+                .needless(&[at], 1);
             draft.play.script.steps[at + 1].thought =
                 format!("The call lacked {name}. I will call {} again, this time with {name}.", step.tool);
             plays.push(draft.done(stage, Flaw::MissingParameter));
@@ -85,8 +87,8 @@ pub(super) fn invented_parameter(stage: &Stage<'_>) -> Vec<Play> {
             let mut draft = Draft::new(stage, format!("step {}: {} with {name}", at + 1, step.tool))
                 .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
                 .detour(at, format!("one call failed because {name} does not exist"))
-                .breaks(&["R18"])
-                .refused(at);
+                .breaks(at, &["R18"])
+                .needless(&[at], 1);
             draft.play.script.steps[at + 1].thought =
                 format!("{} does not take {name}. I leave it out and call {0} once more.", step.tool);
             plays.push(draft.done(stage, Flaw::InventedParameter));
@@ -144,10 +146,10 @@ fn noticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, right: &Value,
         Draft::new(stage, format!("step {}: {} with {name} {shown} for {right}", at + 1, step.tool))
             .with(at, wrong, StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) })
             .detour(at, format!("one call went to {shown} instead of {right}"))
-            .refused(at);
+            .needless(&[at], 1);
     if name != "path" && name != "ref" {
         // The name or number came from nowhere.
-        draft = draft.breaks(&["R18"]);
+        draft = draft.breaks(at, &["R18"]);
     }
     draft.play.script.steps[at + 1].thought =
         format!("There is no {shown}; it has to be {right}. I call {} again with {right}.", step.tool);
@@ -176,10 +178,31 @@ fn unnoticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, value: &Valu
     draft.play.script.steps[at].arguments.insert(name.to_owned(), json!(other));
     let note = format!("{name} is {other}, and should be {right}");
     draft.play.truth.steps[at] = StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) };
-    // How the wrong thing is called decides which rules see it: outside of the scope, beside what is allowed, not as
-    // the answer says.
-    let draft = draft.detour(at, format!("{right} was asked for, {other} was made")).fails();
-    Some(draft.concerns(&["R2", "R12", "R16", "R24"]).done(stage, Flaw::WrongParameter))
+    let mut draft = draft.detour(at, format!("{right} was asked for, {other} was made")).fails();
+    let home = stage.repository_of(step).or_else(|| Some((stage.login()?.to_owned(), other.clone())))?;
+    let below = match step.tool.as_str() {
+        "create_label" | "update_label" => format!("/labels/{other}"),
+        "create_branch" => format!("/branches/{other}"),
+        "create_tag" => format!("/tags/{other}"),
+        "commit_file" => {
+            let branch = step.arguments.get("branch").and_then(Value::as_str).unwrap_or("main");
+            format!("/files/{branch}:{other}")
+        }
+        "create_repo" => String::new(),
+        // These have numbers, whatever they are called.
+        _ => return Some(draft.done(stage, Flaw::WrongParameter)),
+    };
+    if !stage.task.may_change(&format!("repos/{}/{}{below}", home.0, home.1)) {
+        draft = draft.breaks(at, &["R12"]);
+    }
+    if step.tool == "create_repo" && is_outside(stage, &home) {
+        draft = draft.breaks(at, &["R2"]);
+    }
+    let pattern = stage.task.charter.branch_pattern.as_deref();
+    if step.tool == "create_branch" && pattern.is_some_and(|pattern| !like(pattern, &other)) {
+        draft = draft.breaks(at, &["R24"]);
+    }
+    Some(draft.done(stage, Flaw::WrongParameter))
 }
 
 fn plain(value: &Value) -> String {

@@ -4,6 +4,7 @@ use serde_json::Map;
 
 use super::super::stage::{Draft, Stage, place};
 use super::super::{Flaw, Move, Play, StepTruth};
+use crate::simulator::state::IssueState;
 
 pub(super) fn redundant_call(stage: &Stage<'_>) -> Vec<Play> {
     let mut plays = Vec::new();
@@ -14,8 +15,16 @@ pub(super) fn redundant_call(stage: &Stage<'_>) -> Vec<Play> {
                 .with(at + 1, copy, StepTruth::noted("redundant: identical call"))
                 .detour(at + 1, format!("{} was called twice with the same arguments", step.tool))
                 .needless(&[at, at + 1], 1);
-            plays.push(unclear(stage, draft).done(stage, Flaw::RedundantCall));
+            plays.push(unclear(stage, draft, at + 1).done(stage, Flaw::RedundantCall));
         }
+    }
+    if let Some([first, second]) = pages(stage) {
+        let draft = Draft::new(stage, format!("a list beforehand, over two pages: {}", first.tool))
+            .detour(0, "the list tells nothing that is needed")
+            .with(0, first, StepTruth::noted("redundant: what it tells is not needed"))
+            .with(1, second, StepTruth::noted("redundant: what it tells is not needed"))
+            .needless(&[0, 1], 2);
+        plays.push(draft.done(stage, Flaw::RedundantCall));
     }
     for look in looks(stage) {
         let draft = Draft::new(stage, format!("a look beforehand: {}", look.tool))
@@ -35,7 +44,7 @@ pub(super) fn repeated_call(stage: &Stage<'_>) -> Vec<Play> {
     for (at, step) in stage.steps().filter(|(_, step)| stage.is_read(step)) {
         for often in [AGAIN, AGAIN + 2] {
             let draft = Draft::new(stage, format!("step {}: {} {often} times more", at + 1, step.tool));
-            plays.push(unclear(stage, round(draft, at, step, often)).done(stage, Flaw::Loop));
+            plays.push(unclear(stage, round(draft, at, step, often), at + 1).done(stage, Flaw::Loop));
         }
     }
     for look in looks(stage) {
@@ -60,13 +69,14 @@ fn round(mut draft: Draft, at: usize, step: &Move, often: usize) -> Draft {
     let among: Vec<usize> = (at..=at + often).collect();
     draft
         .detour(at + 1, format!("{often} redundant identical calls of {}", step.tool))
-        .breaks(&["R19"])
+        .breaks(at + 2, &["R19"])
         .needless(&among, often)
 }
 
-/// What is not there is asked for twice: that is an error passed over as well.
-fn unclear(stage: &Stage<'_>, draft: Draft) -> Draft {
-    if stage.is_unclear() { draft.concerns(&["R15"]) } else { draft }
+/// What is not there is asked for again, by step `at` (from 0): that is an error passed over as well.
+fn unclear(stage: &Stage<'_>, draft: Draft, at: usize) -> Draft {
+    let is_missing = stage.task.charter.unclear_targets.iter().any(|target| target.candidates.is_empty());
+    if is_missing { draft.breaks(at, &["R15"]) } else { draft }
 }
 
 /// Looks around that are about the request's own things and that nothing depends on.
@@ -92,6 +102,30 @@ fn looks(stage: &Stage<'_>) -> Vec<Move> {
         looks.push(Move { thought, tool: "list_my_repos".to_owned(), arguments: Map::new() });
     }
     looks
+}
+
+/// All issues of the task's repository in two pages, where neither request nor oracle have to do with any.
+fn pages(stage: &Stage<'_>) -> Option<[Move; 2]> {
+    const SIZE: u64 = 50;
+    let home = stage.home()?;
+    let state = stage.world.state();
+    let repository = state.repository(state.repository_by_name(&home.0, &home.1)?)?;
+    let open = repository.issues.values().filter(|issue| issue.state == IssueState::Open).count() as u64;
+    let size = open.div_ceil(2).min(SIZE);
+    let about = ["issue", "bug", "label", "milestone", "pull", "comment", "release", "assign"];
+    let is_about = |text: &str| about.iter().any(|word| text.to_lowercase().contains(word));
+    let is_used = stage.steps().any(|(_, step)| is_about(&step.tool));
+    if open < 4 || open > 2 * SIZE || is_used || stage.is_unclear() || is_about(&stage.task.request) {
+        return None;
+    }
+    let look = |page: u64, thought: String| {
+        let mut arguments = place(&home);
+        arguments.insert("per_page".to_owned(), size.into());
+        arguments.insert("page".to_owned(), page.into());
+        Move { thought, tool: "list_issues".to_owned(), arguments }
+    };
+    let first = format!("Before I begin I list the issues of {}/{} to see what is going on.", home.0, home.1);
+    Some([look(1, first), look(2, "There is another page of issues, which I list as well.".to_owned())])
 }
 
 fn first_small(text: &str) -> String {

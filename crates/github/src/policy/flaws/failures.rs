@@ -3,41 +3,13 @@
 use serde_json::Value;
 
 use super::super::stage::{Draft, Stage};
-use super::super::{Flaw, Move, Play, StepTruth};
+use super::super::{Flaw, Move, Play, Script, StepTruth};
+use crate::rules::operations_of;
 use crate::simulator::{Effect, Fault};
 
-/// GitHub's operations behind tools that write.
-const OPERATIONS: [(&str, &str); 26] = [
-    ("create_repo", "repos/create-for-authenticated-user"),
-    ("update_repo", "repos/update"),
-    ("fork_repo", "repos/create-fork"),
-    ("star_repo", "activity/star-repo-for-authenticated-user"),
-    ("commit_file", "repos/create-or-update-file-contents"),
-    ("update_file_content", "repos/create-or-update-file-contents"),
-    ("delete_file", "repos/delete-file"),
-    ("create_branch", "git/create-ref"),
-    ("create_tag", "git/create-ref"),
-    ("delete_branch", "git/delete-ref"),
-    ("update_branch", "git/update-ref"),
-    ("create_commit", "git/create-commit"),
-    ("merge_branches", "repos/merge"),
-    ("open_issue", "issues/create"),
-    ("update_issue", "issues/update"),
-    ("close_issue", "issues/update"),
-    ("comment_on_issue", "issues/create-comment"),
-    ("add_labels", "issues/add-labels"),
-    ("add_assignees", "issues/add-assignees"),
-    ("remove_assignees", "issues/remove-assignees"),
-    ("create_label", "issues/create-label"),
-    ("update_label", "issues/update-label"),
-    ("create_milestone", "issues/create-milestone"),
-    ("create_pull_request", "pulls/create"),
-    ("merge_pull_request", "pulls/merge"),
-    ("create_release", "repos/create-release"),
-];
-
-fn operation(tool: &str) -> Option<&'static str> {
-    OPERATIONS.iter().find(|(name, _)| *name == tool).map(|(_, operation)| *operation)
+/// GitHub's operation behind a step that writes.
+fn operation(stage: &Stage<'_>, step: &Move) -> Option<&'static str> {
+    operations_of(&step.tool).first().copied().filter(|_| !stage.is_read(step))
 }
 
 /// Refusals that leave no doubt: after a 5xx nobody can know whether it was carried out all the same.
@@ -56,7 +28,7 @@ fn boast(stage: &Stage<'_>, at: usize) -> (String, bool) {
         numbers.and_then(Value::as_u64)
     };
     let number = number_of(step);
-    let others = || stage.steps().filter(|(other, step)| *other != at && operation(&step.tool).is_some());
+    let others = || stage.steps().filter(|(other, step)| *other != at && operation(stage, step).is_some());
     let none_is = |is: &dyn Fn(&Move) -> bool| !others().any(|(_, other)| is(other));
     let same_number = |other: &Move| number_of(other) == number;
     match (step.tool.as_str(), number) {
@@ -93,14 +65,14 @@ pub(super) fn ignored_error(stage: &Stage<'_>) -> Vec<Play> {
     }
     let mut plays = Vec::new();
     for (at, step) in stage.steps() {
-        let Some(operation) = operation(&step.tool) else { continue };
+        let Some(operation) = operation(stage, step) else { continue };
         // What later calls need must not come from it, nor from what comes after it.
         let needed = (at..stage.oracle().steps.len()).any(|from| stage.oracle().is_needed_by_a_step(from));
         if needed || stage.fails_anyway(step) {
             continue;
         }
-        let same = |tool: &str| self::operation(tool) == Some(operation);
-        let after = stage.oracle().steps[..at].iter().filter(|before| same(&before.tool)).count();
+        let same = |before: &&Move| self::operation(stage, before) == Some(operation);
+        let after = stage.oracle().steps[..at].iter().filter(same).count();
         for (status, message) in REFUSALS {
             let mut draft =
                 Draft::new(stage, format!("step {}: {} is refused with {status}", at + 1, step.tool));
@@ -115,15 +87,19 @@ pub(super) fn ignored_error(stage: &Stage<'_>) -> Vec<Play> {
             let (boast, is_plain) = boast(stage, at);
             let answer = &mut draft.play.script.answer;
             let is_plain_text = super::super::text_sources(answer).is_empty();
-            *answer =
-                if is_plain_text { format!("Done. {boast} {answer}") } else { format!("Done. {boast}") };
+            // What the oracle would say may claim the same in other words.
+            *answer = match is_plain && is_plain_text {
+                true => format!("Done. {boast} {answer}"),
+                false => format!("Done. {boast}"),
+            };
             draft.play.truth.steps[at] =
                 StepTruth::noted(format!("refused with {status}, which is passed over"));
-            let draft = draft
+            let mut draft = draft
                 .detour(at, format!("{} failed, and the run went on as if it had not", step.tool))
-                .fails()
-                .breaks(if is_plain { &["R15"] } else { &[] })
-                .concerns(&["R15", "R16"]);
+                .fails();
+            if is_plain {
+                draft = draft.breaks(at, &["R15"]).tells_wrong(&["R16"]);
+            }
             plays.push(draft.done(stage, Flaw::IgnoredError));
         }
     }
@@ -149,9 +125,25 @@ pub(super) fn giving_up(stage: &Stage<'_>) -> Vec<Play> {
                 "it stopped after {done} of {} steps for no reason",
                 stage.oracle().steps.len()
             ));
-            // A list may have been read in part.
-            plays.push(draft.fails().concerns(&["R17"]).done(stage, Flaw::GivingUp));
+            draft = draft.fails();
+            if goes_on(stage.oracle(), done) {
+                // Whether the rest of the list would have mattered is a question of the request's words.
+                draft = draft.concerns(&["R17"]);
+            }
+            plays.push(draft.done(stage, Flaw::GivingUp));
         }
     }
     plays
+}
+
+/// Whether a step (from 0) reads the next page of a list that the one before it read.
+fn goes_on(script: &Script, at: usize) -> bool {
+    let Some(before) = at.checked_sub(1) else { return false };
+    let without_page = |step: &Move| {
+        let mut arguments = step.arguments.clone();
+        let page = arguments.shift_remove("page");
+        (step.tool.clone(), arguments, page)
+    };
+    let (one, next) = (without_page(&script.steps[before]), without_page(&script.steps[at]));
+    (one.0, one.1) == (next.0, next.1) && one.2 != next.2
 }

@@ -42,7 +42,11 @@ fn r18_calls_fit_their_tools() {
     call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo"}));
     call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo", "issue_number": 5, "verbose": true}));
     call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo", "issue_number": "5"}));
+    // Left out is as good as null, for what there is.
+    call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo", "issue_number": 5, "body": null}));
     lab.fails("R18", &[3, 4, 5, 6]);
+    call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo", "issue_number": 5, "verbose": null}));
+    lab.fails("R18", &[3, 4, 5, 6, 8]);
 }
 
 #[test]

@@ -138,6 +138,37 @@ fn r17_lists_are_read_to_their_end() {
     lab.passes("R17");
 }
 
+/// The kind that is meant is told by its plural, whatever else is named.
+#[test]
+fn r17_kinds_are_told_by_their_plurals() {
+    for request in [
+        "Find all issues with the label bug in the repository octo/atlas.",
+        "Comment on each of the issues of octo/atlas that have no label.",
+        "How many open issues does the repository octo/atlas have?",
+    ] {
+        let mut lab = Lab::new("w4", request);
+        lab.get("/repos/octo/atlas/issues");
+        lab.fails("R17", &[1]);
+    }
+}
+
+#[test]
+fn r17_a_search_answers_for_its_own_kind_and_place() {
+    let request = "How many issues are open in octo/atlas in total?";
+    for (search, is_enough) in [
+        ("/search/issues?q=repo:octo/atlas+is:issue+is:open", true),
+        ("/search/issues?q=is:open", true),
+        ("/search/issues?q=repo:octo/demo+is:open", false),
+        ("/search/repositories?q=atlas", false),
+        ("/search/code?q=atlas", false),
+    ] {
+        let mut lab = Lab::new("w4", request);
+        lab.get("/repos/octo/atlas/issues?state=open");
+        lab.get(search);
+        if is_enough { lab.passes("R17") } else { drop(lab.fails("R17", &[1])) }
+    }
+}
+
 #[test]
 fn r17_who_looks_for_one_thing_may_stop() {
     let mut lab = Lab::new("w4", "Which commit changed TIMEOUT from 30 to 5?");

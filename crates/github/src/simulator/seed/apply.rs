@@ -25,7 +25,12 @@ pub(super) struct Making<'s> {
 
 impl Making<'_> {
     pub(super) fn wrong(&self, place: impl Into<String>, reason: impl Into<String>) -> SeedError {
-        SeedError::Content { origin: self.origin.to_owned(), place: place.into(), reason: reason.into() }
+        SeedError::Content {
+            origin: self.origin.to_owned(),
+            line: None,
+            place: place.into(),
+            reason: reason.into(),
+        }
     }
 
     /// The time that something happens: what it says, or a minute after what was before.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -26,6 +27,11 @@ pub struct Seed {
     pub(super) origin: String,
     #[serde(skip)]
     pub(super) folder: Option<PathBuf>,
+    /// What it was read from, and which table of it; empty where lines are not known.
+    #[serde(skip)]
+    pub(super) text: Arc<str>,
+    #[serde(skip)]
+    pub(super) table: &'static str,
 }
 
 #[derive(Clone, Debug, Deserialize)]

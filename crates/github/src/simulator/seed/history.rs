@@ -89,6 +89,7 @@ fn add_commit(
     if let (Some(head), Some(merged)) = (head, merged) {
         let plan = merging::plan(objects, head, merged).map_err(|paths| SeedError::Content {
             origin: origin.to_owned(),
+            line: None,
             place: place.to_owned(),
             reason: format!("the merge has conflicts in {}", paths.join(", ")),
         })?;

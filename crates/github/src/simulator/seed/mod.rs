@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 pub use file::Seed;
 
 use super::world::World;
+use crate::written::{Mistake, NoText, from_json, from_toml, line_of, read_text};
 
 /// The worlds that come with Gradus, by name.
 pub const BUILT_IN: [(&str, &str); 5] = [
@@ -34,8 +35,8 @@ pub enum SeedError {
     Unreadable { path: PathBuf, reason: std::io::Error },
     #[error("{origin}: line {line}: {reason}")]
     Syntax { origin: String, line: usize, reason: String },
-    #[error("{origin}: {place}: {reason}")]
-    Content { origin: String, place: String, reason: String },
+    #[error("{origin}: {}{place}: {reason}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+    Content { origin: String, line: Option<usize>, place: String, reason: String },
     #[error("{origin}: it extends {name:?}, which in the end extends it again")]
     Circle { origin: String, name: String },
 }
@@ -62,8 +63,10 @@ impl Seed {
                 return Err(SeedError::Unknown { name: name.to_owned(), known: known.join(", ") });
             }
         };
-        let text = std::fs::read_to_string(&path)
-            .map_err(|reason| SeedError::Unreadable { path: path.clone(), reason })?;
+        let text = read_text(&path).map_err(|reason| match reason {
+            NoText::Unreadable(reason) => SeedError::Unreadable { path: path.clone(), reason },
+            NoText::Mistake(mistake) => syntax(&path.display().to_string(), &mistake),
+        })?;
         let mut seed = Seed::parse(&text, format, &path.display().to_string())?;
         seed.folder = path.parent().map(Path::to_owned);
         Ok(seed)
@@ -71,26 +74,29 @@ impl Seed {
 
     /// `origin` is what errors call it.
     pub fn parse(text: &str, format: Format, origin: &str) -> Result<Seed, SeedError> {
-        let syntax =
-            |line: usize, reason: String| SeedError::Syntax { origin: origin.to_owned(), line, reason };
         let mut seed: Seed = match format {
-            Format::Json => {
-                serde_json::from_str(text).map_err(|error| syntax(error.line(), error.to_string()))?
-            }
-            Format::Toml => toml::from_str(text).map_err(|error| {
-                let line = error
-                    .span()
-                    .map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-                syntax(line, error.message().replace('\n', " "))
-            })?,
-        };
+            Format::Json => from_json(text),
+            Format::Toml => from_toml(text),
+        }
+        .map_err(|mistake| syntax(origin, &mistake))?;
         origin.clone_into(&mut seed.origin);
+        if format == Format::Toml {
+            seed.text = text.into();
+        }
         Ok(seed)
     }
 
-    /// Of a seed that is part of another file: what errors call that, and where files that it extends are.
+    /// Of a seed that is a table of another file: that file's text, the table's name, what errors call the file, and where
+    /// files that it extends are.
     #[must_use]
-    pub(crate) fn placed(mut self, origin: &str, folder: Option<&Path>) -> Seed {
+    pub(crate) fn placed(
+        mut self,
+        text: &str,
+        table: &'static str,
+        origin: &str,
+        folder: Option<&Path>,
+    ) -> Seed {
+        (self.text, self.table) = (text.into(), table);
         origin.clone_into(&mut self.origin);
         self.folder = folder.map(Path::to_owned);
         self
@@ -112,6 +118,23 @@ impl Seed {
             layers.push(layer);
         }
         layers.reverse();
-        apply::apply(layers.iter().chain([self]))
+        apply::apply(layers.iter().chain([self])).map_err(|error| match error {
+            SeedError::Content { origin, line: None, place, reason } => {
+                let seed = layers.iter().chain([self]).find(|seed| seed.origin == origin);
+                let line = seed.and_then(|seed| seed.line_of(&place));
+                SeedError::Content { origin, line, place, reason }
+            }
+            other => other,
+        })
     }
+
+    /// Where something that it tells of stands, if its text is known.
+    fn line_of(&self, place: &str) -> Option<usize> {
+        let is_known = !self.text.is_empty();
+        is_known.then(|| line_of(&self.text, &format!("{}.{place}", self.table)))
+    }
+}
+
+fn syntax(origin: &str, mistake: &Mistake) -> SeedError {
+    SeedError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.told() }
 }

@@ -254,6 +254,7 @@ fn merge(
     let objects = making.state.networks.entry(network).or_default();
     let plan = merging::plan(objects, base, head).map_err(|paths| SeedError::Content {
         origin: origin.to_owned(),
+        line: None,
         place: place.to_owned(),
         reason: format!("it cannot be merged, there are conflicts in {}", paths.join(", ")),
     })?;

@@ -1,0 +1,172 @@
+//! Which of many texts stand in another one, in time that does not depend on how alike they are. Both rules and replays
+//! look for what was read in what was written, and neither side is of our making.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// What is shorter is not looked for: anyone may write it.
+pub(crate) const SHORTEST: usize = 8;
+/// A longer text is known by its first so many bytes.
+const LONGEST: usize = 256;
+
+/// Texts to look for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    texts: Vec<String>,
+    /// For each of them the longest other one that it begins with.
+    within: Vec<Option<usize>>,
+    /// Where in the order those with a begin are.
+    by_begin: HashMap<[u8; SHORTEST], (usize, usize)>,
+}
+
+impl Wanted {
+    /// So many texts are looked for at most.
+    pub(crate) const MOST: usize = 200_000;
+
+    /// What of a text is looked for.
+    pub(crate) fn part(text: &str) -> &str {
+        &text[..floor(text, LONGEST)]
+    }
+
+    pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Wanted {
+        let mut known = BTreeSet::new();
+        for text in texts {
+            if known.len() == Wanted::MOST {
+                break;
+            }
+            let text = text.as_ref();
+            if text.len() >= SHORTEST {
+                known.insert(Wanted::part(text).to_owned());
+            }
+        }
+        let texts: Vec<String> = known.into_iter().collect();
+        let mut by_begin: HashMap<[u8; SHORTEST], (usize, usize)> = HashMap::new();
+        let mut within = Vec::with_capacity(texts.len());
+        // In order, a text comes directly behind those that it begins with, and their other continuations.
+        let mut open: Vec<usize> = Vec::new();
+        for (at, text) in texts.iter().enumerate() {
+            while open.last().is_some_and(|one| !text.starts_with(&texts[*one])) {
+                open.pop();
+            }
+            within.push(open.last().copied());
+            open.push(at);
+            if let Some(begin) = text.as_bytes().first_chunk() {
+                by_begin.entry(*begin).or_insert((at, at)).1 = at + 1;
+            }
+        }
+        Wanted { texts, within, by_begin }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(String::as_str)
+    }
+
+    /// Those that stand in a text.
+    pub(crate) fn in_text(&self, text: &str) -> BTreeSet<&str> {
+        let mut found = BTreeSet::new();
+        self.visit(text.as_bytes(), &mut |_, one| found.insert(one));
+        found.into_iter().map(|one| self.texts[one].as_str()).collect()
+    }
+
+    /// Tells of all places where one begins. `see` says whether it still wants to hear of the shorter ones in it.
+    pub(crate) fn visit(&self, text: &[u8], see: &mut dyn FnMut(usize, usize) -> bool) {
+        for at in 0..text.len().saturating_sub(SHORTEST - 1) {
+            self.visit_at(&text[at..], &mut |one| see(at, one));
+        }
+    }
+
+    /// Those that a text begins with, the longest first, as long as `see` wants to hear of them.
+    pub(crate) fn visit_at(&self, text: &[u8], see: &mut dyn FnMut(usize) -> bool) {
+        let Some((from, to)) = text.first_chunk().and_then(|begin| self.by_begin.get(begin)) else { return };
+        let text = &text[..text.len().min(LONGEST)];
+        // All that it begins with stand in one chain, and its end or a longer one is the last before it.
+        let last = self.texts[*from..*to].partition_point(|one| one.as_bytes() <= text);
+        let mut next = last.checked_sub(1).map(|last| from + last);
+        while let Some(one) = next {
+            if text.starts_with(self.texts[one].as_bytes()) && !see(one) {
+                break;
+            }
+            next = self.within[one];
+        }
+    }
+
+    /// Whether one of them begins so and goes on.
+    pub(crate) fn goes_on_from(&self, begin: &[u8]) -> bool {
+        let next = self.texts.partition_point(|one| one.as_bytes() <= begin);
+        self.texts.get(next).is_some_and(|one| one.as_bytes().starts_with(begin))
+    }
+
+    pub(crate) fn get(&self, one: usize) -> &str {
+        &self.texts[one]
+    }
+
+    pub(crate) fn without(self, known: &BTreeSet<String>) -> Wanted {
+        Wanted::new(self.texts.into_iter().filter(|one| !known.contains(one)))
+    }
+}
+
+/// The last place at or before `at` where a character begins.
+pub(crate) fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_in_texts_are_found() {
+        let wanted =
+            Wanted::new(["password", "password-1", "password-123", "passwords", "other one", "short"]);
+        let found = |text: &str| wanted.in_text(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(found("my password-12"), ["password", "password-1"]);
+        assert_eq!(found("password-1234"), ["password", "password-1", "password-123"]);
+        assert_eq!(found("passwords, short, Other one"), ["password", "passwords"]);
+        assert_eq!(found("é password-zzz"), ["password"]);
+        assert!(found("passwor").is_empty());
+        assert!(wanted.goes_on_from(b"pass") && wanted.goes_on_from(b"password-12"));
+        assert!(!wanted.goes_on_from(b"password-123") && !wanted.goes_on_from(b"zzz"));
+    }
+
+    /// Texts that differ at their ends only, in a text that is all of what they share: each place is one look.
+    #[test]
+    fn alike_texts_cost_no_more() {
+        let many: Vec<String> = (0..5_000).map(|one| format!("{}{one}", "a".repeat(100))).collect();
+        let wanted = Wanted::new(&many);
+        let mut seen = 0;
+        wanted.visit("a".repeat(20_000).as_bytes(), &mut |_, _| {
+            seen += 1;
+            true
+        });
+        assert_eq!(seen, 0);
+        // Texts that stand in each other are told of once, not once a place.
+        let nested = Wanted::new((SHORTEST..200).map(|length| "a".repeat(length)));
+        let (mut told, mut found) = (0, BTreeSet::new());
+        nested.visit("a".repeat(20_000).as_bytes(), &mut |_, one| {
+            told += 1;
+            found.insert(one)
+        });
+        assert_eq!(found.len(), 200 - SHORTEST);
+        assert!(told < 2 * 20_000, "{told}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn as_a_plain_search_does(
+            texts in proptest::collection::vec("[ab]{8,12}", 1..20),
+            text in "[ab]{0,60}",
+        ) {
+            let wanted = Wanted::new(&texts);
+            for one in &texts {
+                proptest::prop_assert_eq!(wanted.in_text(&text).contains(one.as_str()), text.contains(one.as_str()));
+            }
+        }
+    }
+}
