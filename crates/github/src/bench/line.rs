@@ -33,6 +33,9 @@ pub struct TrialLine {
     pub minimal_calls: usize,
     pub end: End,
     pub spending: Spending,
+    /// Requests with spans that the receiver did not take.
+    #[serde(default)]
+    pub refused_exports: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayLine>,
     /// Of scripted runs.
@@ -98,6 +101,7 @@ impl TrialLine {
             minimal_calls: task.minimal_calls,
             end: record.end.clone(),
             spending,
+            refused_exports: 0,
             replay: None,
             truth: None,
             differences: Vec::new(),

@@ -69,7 +69,7 @@ impl Player for OwnAgent<'_> {
             match contestant {
                 Contestant::Model { model, price } => {
                     let settings = settings(job, self.form.unwrap_or_default());
-                    self.run(arena, job, *model, settings, *price, None, Vec::new()).await
+                    self.run(arena, job, *model, settings, *price, None).await
                 }
                 Contestant::Policy(policy) => {
                     let offered = offered(arena, job)?;
@@ -83,7 +83,7 @@ impl Player for OwnAgent<'_> {
                     // A script needs no window.
                     settings.context_tokens = usize::MAX >> 8;
                     let model = Scripted::new(policy.name(), play.script);
-                    self.run(arena, job, &model, settings, None, Some(play.truth), play.faults).await
+                    self.run(arena, job, &model, settings, None, Some((play.truth, play.faults))).await
                 }
             }
         })
@@ -124,8 +124,7 @@ impl OwnAgent<'_> {
         model: &dyn Model,
         settings: Settings,
         price: Option<Price>,
-        truth: Option<Truth>,
-        faults: Vec<Fault>,
+        planted: Option<(Truth, Vec<Fault>)>,
     ) -> Result<Finished, BenchError> {
         let task = job.task;
         let name = self.contestants[job.contestant].name();
@@ -173,7 +172,8 @@ impl OwnAgent<'_> {
         };
         let mut record = recorder.into_record(&task.id, job.trial, exchanges);
         name.clone_into(&mut record.agent);
-        record.faults = faults;
+        let (truth, faults) = planted.unzip();
+        record.faults = faults.unwrap_or_default();
         let spent = Spent {
             tokens: Some(usage.prompt + usage.completion),
             seconds: Some(spending.seconds),

@@ -78,6 +78,7 @@ impl ForeignAgent {
         let begun = Instant::now();
         let ended = self.run(arena.url(), &receiver, job).await;
         let seconds = begun.elapsed().as_secs_f64();
+        let refused_exports = receiver.refused();
         receiver.stop().await;
         let (exchanges, after) = {
             let world = arena.world();
@@ -126,6 +127,7 @@ impl ForeignAgent {
         let session = session.unwrap_or_else(|| format!("{}/{}/{}", self.bench, task.id, job.trial));
         let mut line =
             TrialLine::new(task, &self.command, &session, &record, &verification, &rules, spending);
+        line.refused_exports = refused_exports;
         if self.replays {
             arena.tools(&task.token)?;
             line.replay = replayed(arena, task, &seed, &record).await;

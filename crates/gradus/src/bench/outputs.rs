@@ -84,7 +84,7 @@ impl BenchReport {
         trials.write_record(COLUMNS)?;
         for line in self.lines() {
             let end = serde_json::to_value(&line.end)?;
-            let end = end.as_str().map_or_else(|| end["failed"].as_str().unwrap_or_default(), |end| end);
+            let end = end.as_str().unwrap_or_else(|| end["failed"].as_str().unwrap_or_default());
             let rules: Vec<&str> = line.broken.iter().map(|one| one.rule.as_ref()).collect();
             let needless = line.replay.as_ref().map(|replay| replay.needless.len().to_string());
             let row = [

@@ -81,8 +81,17 @@ impl BenchReport {
         };
         let unpriced: Vec<String> =
             self.agents.iter().filter(unpriced).map(|agent| printable_line(&agent.agent)).collect();
-        let note = (!unpriced.is_empty())
-            .then(|| format!("No price is known for {}; --prices FILE gives it.", unpriced.join(", ")));
+        let mut notes = Vec::new();
+        if !unpriced.is_empty() {
+            notes.push(format!("No price is known for {}; --prices FILE gives it.", unpriced.join(", ")));
+        }
+        let refused: u64 = self.lines().iter().map(|line| line.refused_exports).sum();
+        if refused > 0 {
+            notes.push(format!(
+                "{refused} requests with spans were refused: they were no OTLP, and what was in them is not judged."
+            ));
+        }
+        let note = (!notes.is_empty()).then(|| notes.join(" "));
         Table { title: "Agents", note, columns, rows: self.agents.iter().map(row).collect() }
     }
 

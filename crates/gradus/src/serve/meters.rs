@@ -22,6 +22,8 @@ type Counters = Family<Labels, Counter>;
 #[derive(Debug, Default)]
 pub(super) struct Meters {
     requests: Counters,
+    /// Requests with records that were not taken.
+    refused: AtomicU64,
     records: Counters,
     bytes: Counters,
     outcomes: Counters,
@@ -49,6 +51,11 @@ impl Meters {
             ("status", status.to_string()),
         ];
         self.requests.get_or_create(&labels).inc();
+        self.refused.fetch_add(u64::from(status >= 400), Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     pub(super) fn received(&self, signal: Signal, bytes: usize, rejected: &Rejected) {

@@ -153,6 +153,11 @@ impl Running {
         Running::start(settings, reloadable, store).await
     }
 
+    /// So many requests with records were not taken so far.
+    pub(crate) fn refused(&self) -> u64 {
+        self.server.meters.refused()
+    }
+
     /// Finishes what is under way, and lets go of the store.
     pub(crate) async fn stop(self) {
         tracing::info!("going down: finishing what is under way");

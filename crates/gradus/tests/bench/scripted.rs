@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::document;
-use crate::place::Place;
+use crate::place::{Place, Ran};
 
 #[test]
 fn the_oracle_does_what_is_asked_for() {
@@ -224,7 +224,10 @@ fn the_demo_needs_nothing() {
     let place = Place::new();
     // A file of the user's own has no say in it.
     place.write("gradus.toml", "[judge]\nname = \"gpt-4o\"\nbase_url = \"http://127.0.0.1:9\"\n");
-    let ran = place.run(&["demo"]).exits_with(0);
+    // Nor has a proxy that is not there.
+    let mut command = place.command(&["demo"]);
+    command.env("http_proxy", "http://127.0.0.1:1").env_remove("no_proxy").env_remove("NO_PROXY");
+    let ran = Ran::of(command.output().unwrap()).exits_with(0);
     for part in [
         "Played and traced",
         "Planted mistakes",
