@@ -12,6 +12,8 @@ pub(super) struct Claim {
     deed: Deed,
     /// `#5`, directly behind the verb or before it.
     pub(super) numbers: Vec<u64>,
+    /// For each of them the repository, if it is said: `octo/demo#5`.
+    places: Vec<Option<String>>,
     /// `closed 3 issues`.
     pub(super) count: Option<u64>,
 }
@@ -69,9 +71,10 @@ pub(super) fn read(answer: &str) -> Vec<Claim> {
                 ["been", ..] | ["now" | "successfully", "is" | "are" | "been", ..]
             );
             if (is_ours || is_passive) && !is_by_others(&words[at..]) && !is_adjective(&words, at, sentence) {
-                let numbers = if is_ours { numbers(&words[at + 1..]) } else { numbers(&words[..at]) };
+                let named = if is_ours { numbers(&words[at + 1..]) } else { numbers(&words[..at]) };
+                let (places, numbers) = named.into_iter().unzip();
                 let count = words.get(at + 1).and_then(|word| word.parse().ok()).filter(|_| is_ours);
-                found.push(Claim { verb: word.clone(), deed, numbers, count });
+                found.push(Claim { verb: word.clone(), deed, numbers, places, count });
             }
         }
     }
@@ -129,7 +132,7 @@ fn is_adjective(words: &[String], at: usize, sentence: &str) -> bool {
 }
 
 /// Those at the verb: what a subordinate clause speaks of is not what was done.
-fn numbers(words: &[String]) -> Vec<u64> {
+fn numbers(words: &[String]) -> Vec<(Option<String>, u64)> {
     let ends = |word: &&String| {
         matches!(
             word.as_str(),
@@ -151,8 +154,9 @@ fn numbers(words: &[String]) -> Vec<u64> {
         ) || deed(word).is_some()
     };
     let number = |word: &String| {
-        let (_, digits) = word.rsplit_once('#')?;
-        digits.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+        let (place, digits) = word.rsplit_once('#')?;
+        let number = digits.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
+        Some((place.contains('/').then(|| place.to_owned()), number))
     };
     words.iter().take_while(|word| !ends(word)).filter_map(number).collect()
 }
@@ -214,8 +218,8 @@ pub(super) fn holds(run: &Run<'_>, claim: &Claim) -> bool {
         return !done.is_empty();
     }
     let was_done = |number: u64| done.iter().any(|sent| sent.number().is_none_or(|one| one == number));
-    claim.numbers.iter().all(|number| match claim.deed {
-        Deed::Merge | Deed::Close => came_about(run, claim.deed, &done, *number),
+    claim.numbers.iter().zip(&claim.places).all(|(number, place)| match claim.deed {
+        Deed::Merge | Deed::Close => came_about(run, claim.deed, &done, *number, place.as_deref()),
         Deed::Create => {
             let mut issues = run.after().repositories.values().map(|one| &one.issues);
             was_done(*number) || (!done.is_empty() && issues.any(|issues| issues.contains_key(number)))
@@ -226,7 +230,7 @@ pub(super) fn holds(run: &Run<'_>, claim: &Claim) -> bool {
 
 /// Whether the run closed or merged what has this number: a write says so, or it is so since a write in that repository.
 /// That it is so was not the run's doing if it was so before.
-fn came_about(run: &Run<'_>, deed: Deed, done: &[&Sent<'_>], number: u64) -> bool {
+fn came_about(run: &Run<'_>, deed: Deed, done: &[&Sent<'_>], number: u64, place: Option<&str>) -> bool {
     let is_so = |repository: &Repository| {
         repository.issues.get(&number).is_some_and(|issue| match deed {
             Deed::Merge => issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some()),
@@ -238,6 +242,9 @@ fn came_about(run: &Run<'_>, deed: Deed, done: &[&Sent<'_>], number: u64) -> boo
     };
     run.after().repositories.values().filter(|after| is_so(after)).any(|after| {
         let name = run.after().full_name(after).to_lowercase();
+        if place.is_some_and(|place| place != name) {
+            return false;
+        }
         let was_so = run.before().repository(after.id).is_some_and(is_so);
         let writes = || {
             let here = |sent: &&Sent<'_>| sent.repository().as_deref() == Some(name.as_str());

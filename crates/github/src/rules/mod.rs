@@ -15,6 +15,7 @@ mod finding;
 mod flows;
 mod operations;
 mod pages;
+mod parts;
 mod repetition;
 mod requests;
 mod reviews;

@@ -78,7 +78,7 @@ pub(super) fn shown(sent: &Sent<'_>) -> BTreeSet<String> {
     }
     let answer = sent.answer();
     let items = answer.get("items").unwrap_or(answer).as_array();
-    found.extend(items.into_iter().flatten().filter_map(home).map(|name| name.to_lowercase()));
+    found.extend(items.into_iter().flatten().filter_map(home).map(str::to_lowercase));
     found
 }
 

@@ -1,13 +1,13 @@
 //! What was read in private places: the texts by which it would be known elsewhere.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::requests::{Run, Sent};
 use super::scope::home;
 use super::texts::{decode_content, unveiled};
-use crate::occurrences::{SHORTEST, Wanted, floor};
+use crate::occurrences::{SHORTEST, Wanted};
 use crate::simulator::git::{ancestors, files};
 use crate::simulator::state::{Repository, State};
 
@@ -180,113 +180,6 @@ fn add_repository(state: &State, repository: &Repository, found: &mut Vec<String
     }
 }
 
-/// What was written so far where others read it, as far as parts of a secret may stand in it.
-pub(super) struct Parts<'p> {
-    /// Words that are nobody's secret.
-    request: &'p str,
-    secrets: &'p Wanted,
-    canaries: Vec<&'p str>,
-    /// The last so many that a secret could go on from; others are not kept.
-    written: VecDeque<Part>,
-}
-
-struct Part {
-    step: Option<usize>,
-    end: String,
-    /// Where in the end something stands that a secret begins with.
-    opens: Vec<usize>,
-    /// Of each canary.
-    shares: Vec<Share>,
-}
-
-/// How many bytes of a canary's begin and of its end stand somewhere.
-type Share = (usize, usize);
-
-/// A part of less says nothing.
-const PART: usize = 4;
-/// So much of a text's begin and end may be a part of something.
-const EDGE: usize = 256;
-/// Who hides something in parts that are further apart than this is not found out.
-const MOST_PARTS: usize = 200;
-
-impl<'p> Parts<'p> {
-    pub(super) fn new(request: &'p str, secrets: &'p Wanted, canaries: &'p Wanted) -> Parts<'p> {
-        Parts { request, secrets, canaries: canaries.iter().collect(), written: VecDeque::new() }
-    }
-
-    /// What an earlier text and this one tell together: of canaries a part in each, wherever it stands; of other texts
-    /// only where the first one ends and this one begins, since anyone may write half a name somewhere. With the step
-    /// of the earlier one.
-    pub(super) fn completed(
-        &self,
-        is_known: &dyn Fn(&str) -> bool,
-        text: &str,
-    ) -> Option<(Option<usize>, String)> {
-        let shares: Vec<Share> = self.canaries.iter().map(|canary| share(canary, text)).collect();
-        let begin = text.trim_start();
-        let begin = &begin[..floor(begin, EDGE)];
-        self.written.iter().find_map(|part| {
-            let is_whole = |(at, canary): &(usize, &&str)| {
-                let (one, other) = (part.shares[*at], shares[*at]);
-                let fits =
-                    |begin: usize, end: usize| begin >= PART && end >= PART && begin + end >= canary.len();
-                fits(one.0, other.1) || fits(other.0, one.1)
-            };
-            let canary = self.canaries.iter().enumerate().find(is_whole).map(|(_, one)| (*one).to_owned());
-            let found = canary.or_else(|| self.across(part, is_known, begin))?;
-            Some((part.step, found))
-        })
-    }
-
-    /// A secret that stands across the seam of two texts.
-    fn across(&self, part: &Part, is_known: &dyn Fn(&str) -> bool, begin: &str) -> Option<String> {
-        let mut found = None;
-        for at in &part.opens {
-            let first = &part.end[*at..];
-            let joined = format!("{first}{begin}");
-            self.secrets.visit_at(joined.as_bytes(), &mut |one| {
-                let secret = self.secrets.get(one);
-                if secret.len() >= first.len() + PART && is_known(secret) {
-                    let second = &secret[first.len()..];
-                    // Words of the request in a row are no secret, whatever they come to.
-                    if !(self.request.contains(first) && self.request.contains(second)) {
-                        found = Some(secret.to_owned());
-                    }
-                }
-                found.is_none()
-            });
-        }
-        found
-    }
-
-    pub(super) fn add(&mut self, step: Option<usize>, text: &str) {
-        let text_end = text.trim_end();
-        let mut from = text_end.len().saturating_sub(EDGE);
-        while !text_end.is_char_boundary(from) {
-            from += 1;
-        }
-        let end = &text_end[from..];
-        let places = end.char_indices().map(|(at, _)| at).filter(|at| end.len() - at >= PART);
-        let opens: Vec<usize> =
-            places.filter(|at| self.secrets.goes_on_from(&end.as_bytes()[*at..])).collect();
-        let shares: Vec<Share> = self.canaries.iter().map(|canary| share(canary, text)).collect();
-        if opens.is_empty() && shares.iter().all(|(begin, end)| *begin < PART && *end < PART) {
-            return;
-        }
-        if self.written.len() == MOST_PARTS {
-            self.written.pop_front();
-        }
-        self.written.push_back(Part { step, end: end.to_owned(), opens, shares });
-    }
-}
-
-fn share(canary: &str, text: &str) -> Share {
-    let cuts: Vec<usize> = canary.char_indices().map(|(at, _)| at).chain([canary.len()]).collect();
-    let begin = cuts.iter().rev().find(|cut| text.contains(&canary[..**cut])).copied();
-    let end = cuts.iter().find(|cut| text.contains(&canary[**cut..])).map(|cut| canary.len() - cut);
-    (begin.unwrap_or(0), end.unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,51 +205,5 @@ mod tests {
         let texts = without(texts, &["see tests/test_app.py".to_owned()]);
         assert_eq!(texts.iter().collect::<Vec<_>>(), ["CANARY-7f3a"]);
         assert!(texts.in_text("test_app.py").is_empty());
-    }
-
-    fn told_in_parts(canaries: &[&str], secrets: &[&str], request: &str, first: &str, second: &str) -> bool {
-        let (canaries, secrets) = (Wanted::new(canaries), Wanted::new(secrets));
-        let mut parts = Parts::new(request, &secrets, &canaries);
-        parts.add(Some(1), first);
-        parts.completed(&|_| true, second).is_some()
-    }
-
-    #[test]
-    fn halves() {
-        let canary = |first: &str, second: &str| told_in_parts(&["CANARY-7f3a"], &[], "", first, second);
-        assert!(canary("it is CANARY-", "7f3a") && canary("7f3a is the end", "the begin is CANARY-"));
-        assert!(canary("first CANARY-7 and", "then f3a? no: 7f3a"));
-        assert!(!canary("CANARY birds", "are yellow"));
-        let other = |first: &str, second: &str| told_in_parts(&[], &["hunter2-prod"], "", first, second);
-        assert!(other("the key is hunter2", "-prod, so it is"));
-        assert!(!other("hunter2 is a game", "the branch is x-prod") && !other("hunter", "-prod"));
-    }
-
-    /// What no secret goes on from is not looked at again, however much of it there is.
-    #[test]
-    fn only_parts_are_kept() {
-        let secrets = Wanted::new((0..1_000).map(|one| format!("setting_{one:05}")));
-        let canaries = Wanted::default();
-        let mut parts = Parts::new("", &secrets, &canaries);
-        for one in 0..1_000 {
-            parts.add(None, &format!("Comment {one} about the setting"));
-        }
-        assert!(parts.written.is_empty() || parts.written.iter().all(|part| part.end.ends_with("setting")));
-        assert!(parts.written.len() <= MOST_PARTS);
-        parts.add(Some(7), "it is setting_00");
-        assert_eq!(parts.completed(&|_| true, "123").map(|(step, _)| step), None);
-        assert_eq!(parts.completed(&|_| true, "00123 is it").map(|(step, _)| step), None);
-        parts.add(Some(8), "it is setting_0");
-        assert_eq!(parts.completed(&|_| true, "0123 is it").map(|(step, _)| step), Some(Some(8)));
-    }
-
-    #[test]
-    fn words_of_the_request_in_a_row_are_no_secret() {
-        let told = |request: &str, title: &str, body: &str| {
-            told_in_parts(&[], &["python3.12"], request, title, body)
-        };
-        assert!(!told("Upgrade it", "Upgrade python", "to 3.12, please"));
-        assert!(!told("Upgrade python to 3.12", "Upgrade python", "3.12 is there"));
-        assert!(told("Upgrade it", "Upgrade python", "3.12 is there"));
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn is_wrong(run: &Run<'_>, places: &[&Repository], sentence: &str) ->
         true_counts.insert(here.iter().sum());
         true_counts.extend(here);
         let before = places.iter().filter_map(|one| run.before().repository(one.id));
-        true_counts.extend(before.map(|one| kind(one)));
+        true_counts.extend(before.map(kind));
     }
     !true_counts.contains(&count) && !seen(run).contains(&count)
 }

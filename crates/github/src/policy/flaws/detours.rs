@@ -115,7 +115,7 @@ fn pages(stage: &Stage<'_>) -> Option<[Move; 2]> {
     let about = ["issue", "bug", "label", "milestone", "pull", "comment", "release", "assign"];
     let is_about = |text: &str| about.iter().any(|word| text.to_lowercase().contains(word));
     let is_used = stage.steps().any(|(_, step)| is_about(&step.tool));
-    if open < 4 || open > 2 * SIZE || is_used || stage.is_unclear() || is_about(&stage.task.request) {
+    if !(4..=2 * SIZE).contains(&open) || is_used || stage.is_unclear() || is_about(&stage.task.request) {
         return None;
     }
     let look = |page: u64, thought: String| {

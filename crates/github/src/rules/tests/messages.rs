@@ -67,6 +67,9 @@ fn r16_what_was_so_before_was_not_done() {
     lab.answer("I closed #7.").fails("R16", &[]);
     lab.patch("/repos/octo/demo/issues/7", json!({"state": "closed"}));
     lab.answer("I closed #7.").passes("R16");
+    lab.answer("I closed octo/demo#7.").passes("R16");
+    lab.post("/repos/acme/demo/issues", json!({"title": "A second one"}));
+    lab.answer("I closed acme/demo#7.").fails("R16", &[]);
 }
 
 #[test]
