@@ -182,12 +182,10 @@ fn called(line: &str) -> Option<(&str, ActionInput<'_>)> {
 }
 
 /// One object in the parentheses holds the arguments by name.
-fn named_arguments(mut arguments: Json) -> Json {
-    match arguments.get_mut("args").and_then(Json::as_array_mut).map(|args| args.as_mut_slice()) {
-        Some([only @ Json::Object(_)]) => {
-            let only = only.take();
-            if arguments.as_object().is_some_and(|object| object.len() == 1) { only } else { arguments }
-        }
+fn named_arguments(arguments: Json) -> Json {
+    let is_alone = arguments.as_object().is_some_and(|object| object.len() == 1);
+    match arguments.get("args").and_then(Json::as_array).map(Vec::as_slice) {
+        Some([only @ Json::Object(_)]) if is_alone => only.clone(),
         _ => arguments,
     }
 }
@@ -298,6 +296,8 @@ mod tests {
         }
         let ActionForm::Complete(calls) = read_action("find({\"q\": 1}, 2)", false) else { panic!() };
         assert_eq!(calls[0].1.json, Some(json!({"args": [{"q": 1}, 2]})));
+        let ActionForm::Complete(calls) = read_action("find({\"q\": 1}, page=2)", false) else { panic!() };
+        assert_eq!(calls[0].1.json, Some(json!({"page": 2, "args": [{"q": 1}]})));
         assert_eq!(name("I should think about it"), vec![]);
         assert_eq!(name("None"), vec![]);
     }
