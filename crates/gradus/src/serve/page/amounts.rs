@@ -115,7 +115,7 @@ fn facts(
     facts.extend(rank(latest, 0.5).map(|time| ("Took, median", time)));
     facts.extend(rank(latest, 0.95).map(|time| ("Took, 95 of 100 less than", time)));
     facts.push(("Tokens of agents", count(tokens)));
-    let cost = (costed > 0).then(|| number::usd(cost)).unwrap_or_else(|| "not recorded".to_owned());
+    let cost = if costed > 0 { number::usd(cost) } else { "not recorded".to_owned() };
     facts.push(("Cost of agents", cost));
     facts.extend(judging_usd.map(|cost| ("Cost of judging", number::usd(cost))));
     facts
