@@ -83,10 +83,11 @@ impl BenchReport {
             let own: Vec<&TrialLine> = lines.iter().filter(|line| line.agent == *agent).collect();
             (!own.is_empty()).then(|| AgentReport::of(agent, &own))
         });
-        let unexpected = lines.iter().filter(|line| !line.differences.is_empty());
-        let unexpected = unexpected.map(|line| {
+        let unexpected = lines.iter().filter_map(|line| {
+            let found: Vec<&str> = line.differences.iter().chain(&line.untold).map(String::as_str).collect();
             let variant = line.truth.as_ref().map_or("", |truth| truth.variant.as_str());
-            format!("{} ({}, {variant}): {}", line.name(), line.agent, line.differences.join("; "))
+            (!found.is_empty())
+                .then(|| format!("{} ({}, {variant}): {}", line.name(), line.agent, found.join("; ")))
         });
         BenchReport {
             suite: kept.suite.clone(),

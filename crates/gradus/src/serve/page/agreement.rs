@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::answer::{self, PageError};
-use super::verdict::place;
+use super::opened;
 use super::words::{about_step, labels, second, title};
 use super::{Choosable, Frame, choosable};
 use crate::output::html::charts::{Chart, IntervalBar, interval_bars};
@@ -214,10 +214,7 @@ fn chart(dimensions: &[Dimension]) -> Chart {
 fn disagreements(settings: &Reloadable, rows: &[LabelRow]) -> Vec<Disagreement> {
     let differs = |row: &&LabelRow| row.judge_label.as_ref().is_some_and(|judge| *judge != row.label);
     let shown = |row: &LabelRow| Disagreement {
-        href: Address::of(format!("/traces/{:032x}", row.trace_id))
-            .with("trajectory", Some(&row.trajectory_id))
-            .at(place(row.step))
-            .to_string(),
+        href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
         what: about_step(settings, &row.evaluator, row.step),
         judge: text::line(row.judge_label.as_deref().unwrap_or_default()),
         person: text::line(&row.label),

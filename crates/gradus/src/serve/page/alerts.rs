@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::Frame;
 use super::answer::{self, PageError};
-use super::opened::trace_id;
+use super::opened::{self, trace_id};
 use super::words::second;
 use crate::output::html::number::minute;
 use crate::output::html::text;
@@ -89,11 +89,9 @@ fn examples(body: &str) -> Vec<(String, String)> {
     let notice: Json = serde_json::from_str(body).unwrap_or_default();
     let example = |one: &Json| {
         let trace = one["trace_id"].as_str().filter(|id| trace_id(id).is_some())?;
-        let step = one["step_index"].as_u64().map(|step| format!("step-{step}")).unwrap_or_default();
-        let address = super::Address::of(format!("/traces/{trace}"))
-            .with("trajectory", one["trajectory_id"].as_str())
-            .at(step);
-        Some((address.to_string(), text::line(one["summary"].as_str().unwrap_or("a trace"))))
+        let step = one["step_index"].as_u64().and_then(|step| u32::try_from(step).ok());
+        let address = opened::step_address(trace, one["trajectory_id"].as_str(), step);
+        Some((address, text::line(one["summary"].as_str().unwrap_or("a trace"))))
     };
     notice["examples"].as_array().into_iter().flatten().filter_map(example).collect()
 }

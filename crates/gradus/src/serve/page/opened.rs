@@ -6,6 +6,7 @@ use gradus_eval::outcome::OutcomeLine;
 use gradus_store::{Annotation, AnnotationFilter, TraceRow};
 
 use super::address::Address;
+use super::verdict::place;
 use crate::serve::api::ApiError;
 use crate::serve::live::story_trajectories;
 use crate::serve::state::Server;
@@ -45,6 +46,11 @@ pub(super) const STEPS_OF_A_PAGE: usize = 200;
 pub(super) fn address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> Address {
     let step = step.filter(|step| *step as usize > STEPS_OF_A_PAGE).map(|step| step.to_string());
     Address::of(format!("/traces/{trace}")).with("trajectory", trajectory).with("step", step.as_deref())
+}
+
+/// Where one step of a trajectory is looked at, or the trajectory as a whole: on the page that has it.
+pub(super) fn step_address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> String {
+    address(trace, trajectory, step).at(place(step)).to_string()
 }
 
 /// Opens a trace at one of its trajectories, or at the first.

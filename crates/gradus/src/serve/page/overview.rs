@@ -15,9 +15,9 @@ use serde::Deserialize;
 use super::address::Address;
 use super::amounts::Amounts;
 use super::answer::{self, PageError};
+use super::opened;
 use super::over_time::{self, Range, Series, Time};
 use super::tools::Tools;
-use super::verdict::place;
 use super::words::{labels, title};
 use super::{Choosable, Frame, choosable};
 use crate::output::html::number::{self, count};
@@ -331,10 +331,7 @@ impl Task {
     fn of(row: &TaskRow) -> Task {
         Task {
             query: text::line(&row.query),
-            href: Address::of(format!("/traces/{:032x}", row.trace_id))
-                .with("trajectory", Some(&row.trajectory_id))
-                .at(place(row.step))
-                .to_string(),
+            href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
             wrong: format!("{} of {}", count(row.wrong), count(row.scored)),
             trajectories: count(row.trajectories),
         }

@@ -17,7 +17,7 @@ use super::fold::{self, Folded};
 use super::labels::Person;
 use super::opened::{self, Opened};
 use super::trace::StepView;
-use super::verdict::{Verdict, place};
+use super::verdict::Verdict;
 use super::words::title;
 use super::{Choosable, Frame, choosable};
 use crate::output::html::text;
@@ -194,10 +194,7 @@ impl Item {
             answer: fold(&trajectory.final_answer, "answer"),
             step: step.and_then(|number| shown_step(&opened, trajectory, number, &here, server)),
             steps: if step.is_none() { lines(trajectory) } else { Vec::new() },
-            trace: Address::of(format!("/traces/{trace}"))
-                .with("trajectory", Some(&found.trajectory_id))
-                .at(place(step))
-                .to_string(),
+            trace: opened::step_address(&trace, Some(&found.trajectory_id), step),
             skip: choice.address().with("after", Some(&found.place.to_string())).to_string(),
             verdict,
         }))

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::Frame;
 use super::address::Address;
 use super::answer::{self, PageError};
-use super::verdict::place;
+use super::opened;
 use super::words::{LiveRule, joined};
 use crate::output::html::number::minute;
 use crate::output::html::text;
@@ -151,9 +151,7 @@ pub(super) fn trajectory_address(
     step: Option<u32>,
 ) -> Result<Option<String>, ApiError> {
     let trace = server.store.trace_of_trajectory(id)?;
-    Ok(trace.map(|trace| {
-        Address::of(format!("/traces/{trace}")).with("trajectory", Some(id)).at(place(step)).to_string()
-    }))
+    Ok(trace.map(|trace| opened::step_address(&trace.to_string(), Some(id), step)))
 }
 
 pub(super) async fn one(
