@@ -151,13 +151,15 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// A finite number: what is none would spoil every sum that it gets into.
     pub fn as_f64(&self) -> Option<f64> {
-        match self {
+        let number = match self {
             Value::Int(number) => Some(*number as f64),
             Value::Double(number) => Some(*number),
             Value::Str(text) => text.parse().ok(),
             _ => None,
-        }
+        };
+        number.filter(|number| number.is_finite())
     }
 
     pub fn into_owned(self) -> Value<'static> {

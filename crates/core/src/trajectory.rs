@@ -98,6 +98,13 @@ pub struct Tokens {
     pub completion: u64,
 }
 
+impl Tokens {
+    /// Both together. What a trace says can be any number.
+    pub fn total(self) -> u64 {
+        self.prompt.saturating_add(self.completion)
+    }
+}
+
 /// Something missing or malformed that extraction met: never silent, never fatal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Defect {

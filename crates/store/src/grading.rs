@@ -98,6 +98,11 @@ struct Packed {
     body: Vec<u8>,
 }
 
+/// What one trajectory can have taken. Numbers come from traces and go into sums that many share: beyond this they are
+/// nobody's bill, and would overflow a day's sum for all.
+const MOST_TOKENS: u64 = 1 << 36;
+const MOST_USD: f64 = 1e9;
+
 /// Which version of a trajectory a verdict is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub(crate) [u8; 16]);
@@ -117,6 +122,8 @@ impl Store {
             let (digest, body) = (Digest::of(&record.json), compress(&record.json));
             record.json = Vec::new();
             record.words = words::distinct(&record.words);
+            record.tokens = record.tokens.min(MOST_TOKENS);
+            record.cost_usd = record.cost_usd.filter(|usd| (0.0..=MOST_USD).contains(usd));
             Packed { record, digest, body }
         };
         let pack = |story: AssembledStory| PackedStory {
@@ -332,7 +339,7 @@ fn insert_trajectory<'r>(
         record.steps,
         record.is_error,
         record.tools.join("\n"),
-        i64::try_from(record.tokens).unwrap_or(i64::MAX),
+        record.tokens,
         record.cost_usd,
         &digest.0[..],
         body,

@@ -29,7 +29,7 @@ impl<'r> UsageSums<'r> {
             trajectories: 1,
             errors: i64::from(record.is_error),
             steps: i64::from(record.steps),
-            tokens: i64::try_from(record.tokens).unwrap_or(i64::MAX),
+            tokens: i64::try_from(record.tokens).unwrap_or_default(),
             took_ns: took_ns(record.start_ns, record.end_ns),
             costed: i64::from(record.cost_usd.is_some()),
             cost_usd: record.cost_usd.unwrap_or(0.0),

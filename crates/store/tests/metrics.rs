@@ -10,6 +10,8 @@ use gradus_store::*;
 use lab::*;
 use proptest::prelude::*;
 
+const DAY_NS: i64 = 86_400_000_000_000;
+
 #[derive(Clone, Debug)]
 enum Act {
     /// The trajectories of a trace as they are from now on: name, version, agent, tool, scores.
@@ -147,7 +149,6 @@ fn assert_same(stored: &Sums, expected: &Sums) {
 
 /// The sums over hours and days, of a project and of all, by agent and for everybody, are those of five minutes.
 fn assert_long(lab: &Lab, expected: &Sums, trajectories: usize) {
-    const DAY_NS: i64 = 86_400_000_000_000;
     let mut projects: Vec<Option<String>> =
         lab.store.projects().unwrap().into_iter().map(|project| Some(project.name)).collect();
     projects.push(None);
@@ -349,6 +350,32 @@ fn names_and_usage_are_those_of_the_time_that_is_asked_for() {
     assert_eq!(seen, [(48, 2_000.0, 1, 0.5, 0), (72, 3_000.0, 1, 0.5, 1)]);
     let two = MetricFilter { agent: Some("a".to_owned()), model: Some("b".to_owned()), ..later };
     assert_eq!(lab.store.usage_periods(&two, 24 * HOUR_NS).unwrap(), None);
+}
+
+/// Numbers in traces are whatever somebody sends; one trajectory must not spoil what all share.
+#[test]
+fn absurd_numbers_stop_nothing() {
+    let lab = Lab::new();
+    lab.ingest(vec![chunk(1, "shop", 10, &[span(1)])], 1);
+    let absurd =
+        [(u64::MAX, Some(f64::NAN)), (u64::MAX, Some(f64::INFINITY)), (1, Some(-5.0)), (2, Some(0.5))];
+    let records = |skipped: usize| {
+        let record = |(n, (tokens, cost_usd)): (usize, (u64, Option<f64>))| TrajectoryRecord {
+            tokens,
+            cost_usd,
+            ..trajectory(&format!("t{n}"), 1, 7)
+        };
+        absurd.into_iter().enumerate().skip(skipped).map(record).collect::<Vec<_>>()
+    };
+    let story = lab.trace(1).story;
+    let usage = || lab.store.usage_periods(&MetricFilter::default(), DAY_NS).unwrap().unwrap()[0].1;
+    assert_eq!(lab.assemble(story, records(0), 2), 4);
+    assert_eq!((usage().trajectories, usage().costed, usage().cost_usd), (4, 1, 0.5));
+    assert!(usage().tokens > 3);
+    // They can be taken out again, and leave what the others took.
+    lab.assemble(story, records(2), 3);
+    assert_eq!((usage().trajectories, usage().tokens, usage().cost_usd), (2, 3, 0.5));
+    lab.assert_clean();
 }
 
 #[test]

@@ -116,11 +116,8 @@ impl ForeignAgent {
             cost_usd,
             seconds,
         };
-        let spent = Spent {
-            tokens: Some(tokens.prompt + tokens.completion).filter(|sum| *sum > 0),
-            seconds: Some(seconds),
-            cost_usd,
-        };
+        let spent =
+            Spent { tokens: Some(tokens.total()).filter(|sum| *sum > 0), seconds: Some(seconds), cost_usd };
         // Its tools are its own: rules that hold calls against schemas have nothing to say.
         let (verification, rules) = assess(task, &record, &before, &after, &[], spent);
         let session = trajectory.and_then(|one| one.session_id);

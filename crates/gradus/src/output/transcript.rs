@@ -57,11 +57,7 @@ fn head(trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     );
     add("start", trajectory.start.clone());
     let tokens = trajectory.tokens;
-    add(
-        "tokens",
-        (tokens.prompt + tokens.completion > 0)
-            .then(|| format!("{} in, {} out", tokens.prompt, tokens.completion)),
-    );
+    add("tokens", (tokens.total() > 0).then(|| format!("{} in, {} out", tokens.prompt, tokens.completion)));
     add("cost", trajectory.cost_usd.map(|cost| format!("${cost:.4}")));
     lines
 }

@@ -39,7 +39,7 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
         query: query[..query.floor_char_boundary(QUERY_BYTES)].to_owned(),
         steps: trajectory.steps.len() as u32,
         is_error: trajectory.is_error,
-        tokens: trajectory.tokens.prompt.saturating_add(trajectory.tokens.completion),
+        tokens: trajectory.tokens.total(),
         cost_usd: trajectory.cost_usd,
         tools,
         json,

@@ -361,7 +361,7 @@ fn facts(opened: &Opened, trajectory: &Trajectory) -> Vec<(&'static str, String)
     facts.push(("Steps", number::count(trajectory.steps.len() as u64)));
     facts.push(("Spans", whole(row.spans)));
     let tokens = trajectory.tokens;
-    if tokens.prompt + tokens.completion > 0 {
+    if tokens.total() > 0 {
         facts.push((
             "Tokens",
             format!("{} in, {} out", number::count(tokens.prompt), number::count(tokens.completion)),
@@ -423,7 +423,7 @@ impl StepView {
         if let (Some(start), Some(end)) = (time(&step.start), time(&step.end)) {
             facts.push(duration(end.saturating_sub(start)));
         }
-        let tokens = step.tokens.prompt + step.tokens.completion;
+        let tokens = step.tokens.total();
         if tokens > 0 {
             facts.push(format!("{} tokens", number::count(tokens)));
         }
