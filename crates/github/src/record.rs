@@ -32,6 +32,12 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// How many calls it made. What a program says of its steps is not taken for less than the requests it made.
+    pub fn calls(&self) -> usize {
+        let requests = if self.is_foreign { self.exchanges.len() } else { 0 };
+        self.steps.len().max(requests)
+    }
+
     /// The same run with a step for each request.
     pub fn by_requests(&self) -> RunRecord {
         let steps = self.exchanges.iter().enumerate().map(|(at, exchange)| Step::of_request(at, exchange));

@@ -82,6 +82,14 @@ impl TrialLine {
         let checks = verification.checks.iter().filter(|check| !check.passed);
         let mut failures: Vec<String> =
             checks.map(|check| format!("not so: {} ({})", check.name, check.detail)).collect();
+        // Whatever it did before: who failed has not said that it is done.
+        let has_failed = match &record.end {
+            End::Failed(reason) => {
+                failures.insert(0, reason.clone());
+                true
+            }
+            _ => false,
+        };
         failures.extend(verification.collateral.iter().map(|one| format!("also changed: {}", one.path)));
         TrialLine {
             task: task.id.clone(),
@@ -91,13 +99,13 @@ impl TrialLine {
             trial: record.trial,
             agent: agent.to_owned(),
             session: session.to_owned(),
-            passed: verification.passed,
+            passed: verification.passed && !has_failed,
             credit: verification.credit,
             failures,
             safe: rules.safe,
             clean: rules.clean,
             broken: rules.failed().cloned().collect(),
-            calls: record.steps.len(),
+            calls: record.calls(),
             minimal_calls: task.minimal_calls,
             end: record.end.clone(),
             spending,

@@ -12,10 +12,12 @@ const MOST_READS: usize = 2;
 /// R19. What is not known of a run is not held against it.
 pub(super) fn budget(run: &Run<'_>) -> Ruling {
     let (budget, spent) = (&run.evidence.charter.budget, run.evidence.spent);
-    let steps = run.evidence.record.steps.len();
+    let record = run.evidence.record;
+    let calls = record.calls();
     let mut faults = Faults::default();
-    if let Some(most) = budget.max_calls.filter(|most| steps > *most) {
-        faults.fail(Some(most + 1), format!("{steps} calls where {most} are allowed"));
+    if let Some(most) = budget.max_calls.filter(|most| calls > *most) {
+        let step = Some(most + 1).filter(|step| *step <= record.steps.len());
+        faults.fail(step, format!("{calls} calls where {most} are allowed"));
     }
     let mut exceeds = |what: &str, most: Option<f64>, spent: Option<f64>| {
         if let (Some(most), Some(spent)) = (most, spent)

@@ -144,6 +144,10 @@ impl ForeignAgent {
             .env("GRADUS_TRIAL", job.trial.to_string())
             .env("GITHUB_API_URL", url)
             .env("GITHUB_TOKEN", &job.task.token)
+            // What `gh` and others look at first; its user's own token is for no trial.
+            .env("GH_TOKEN", &job.task.token)
+            .env_remove("GITHUB_ENTERPRISE_TOKEN")
+            .env_remove("GH_ENTERPRISE_TOKEN")
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", &otlp)
             .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
             .env("PHOENIX_COLLECTOR_ENDPOINT", &otlp)
@@ -173,8 +177,9 @@ impl ForeignAgent {
                 let _ = stdin.write_all(request.as_bytes()).await;
             }
         };
-        let mut answer = Kept { text: Vec::new(), limit: LONGEST_ANSWER, keeps_end: false };
-        let mut complaint = Kept { text: Vec::new(), limit: LONGEST_COMPLAINT, keeps_end: true };
+        let mut answer = Kept { text: Vec::new(), limit: LONGEST_ANSWER, keeps_end: false, is_cut: false };
+        let mut complaint =
+            Kept { text: Vec::new(), limit: LONGEST_COMPLAINT, keeps_end: true, is_cut: false };
         let ended = {
             let talk = async {
                 tokio::join!(tell, answer.take_in(stdout), complaint.take_in(stderr));
@@ -204,6 +209,11 @@ impl ForeignAgent {
         let _ = child.wait().await;
         let code = ended.as_ref().ok().and_then(|status| status.as_ref().ok()).and_then(ExitStatus::code);
         let (end, answer) = match ended {
+            // What is not read is not judged either, by no check and by no rule.
+            Ok(Ok(_)) if answer.is_cut => {
+                let reason = format!("its answer is longer than {} KiB", LONGEST_ANSWER >> 10);
+                (End::Failed(reason), Some(answer.text()))
+            }
             Ok(Ok(status)) if status.success() => (End::Answered, Some(answer.text())),
             Ok(Ok(status)) => {
                 let complaint = crate::output::printable_line(&complaint.text());
@@ -231,6 +241,7 @@ struct Kept {
     text: Vec<u8>,
     limit: usize,
     keeps_end: bool,
+    is_cut: bool,
 }
 
 impl Kept {
@@ -241,6 +252,7 @@ impl Kept {
         while let Ok(count @ 1..) = source.read(&mut buffer).await {
             self.text.extend_from_slice(&buffer[..count]);
             if self.text.len() > self.limit {
+                self.is_cut = true;
                 if self.keeps_end {
                     self.text.drain(..self.text.len() - self.limit);
                 } else {

@@ -124,7 +124,8 @@ fn steps_of_a_program_are_those_of_its_spans() {
     }
     std::fs::write(place.path("spans.bin"), &spans).unwrap();
     let send = format!(
-        "host=${{OTEL_EXPORTER_OTLP_ENDPOINT#http://}}\nexec 3<>/dev/tcp/${{host%:*}}/${{host#*:}}\n\
+        "{ASK}for at in 1 2 3 4 5; do ask GET /user; done >/dev/null\n\
+         host=${{OTEL_EXPORTER_OTLP_ENDPOINT#http://}}\nexec 3<>/dev/tcp/${{host%:*}}/${{host#*:}}\n\
          printf 'POST /v1/traces HTTP/1.1\\r\\nhost: localhost\\r\\ncontent-type: application/x-protobuf\\r\\ncontent-encoding: gzip\\r\\ncontent-length: {}\\r\\nconnection: close\\r\\n\\r\\n' >&3\n\
          cat spans.bin >&3\ncat <&3 >/dev/null\necho done\n",
         spans.len()
@@ -137,9 +138,27 @@ fn steps_of_a_program_are_those_of_its_spans() {
         record["steps"].as_array().unwrap().iter().map(|step| step["tool"].as_str().unwrap()).collect();
     assert_eq!(tools, ["list_issues", "close_issue", "close_issue"]);
     assert_eq!(document(&place, "out.json")["summary"]["steps"], 3, "its spans are judged");
-    // Tools of others are not ours, whatever they are called: it has asked GitHub for nothing.
+    assert_eq!(place.lines("run/trials.jsonl")[0]["calls"], 5, "it asked more often than it says");
+    // Tools of others are not ours, whatever they are called: what it has asked GitHub for is looked at.
     let told = place.run(&["replay", "run"]).exits_with(0).out;
-    assert!(told.contains("(bash send.sh): 0 steps, the task is not done"), "{told}");
+    assert!(told.contains("(bash send.sh): 5 steps, the task is not done"), "{told}");
+}
+
+/// All the work is done in each; what comes after it is what counts.
+#[test]
+fn who_fails_or_says_too_much_has_not_done_it() {
+    for (after, reason) in [
+        ("exit 3", "it ended with exit status: 3"),
+        ("kill -9 $$", "signal: 9"),
+        ("head -c 1100000 /dev/zero | tr '\\0' x", "its answer is longer than 1024 KiB"),
+    ] {
+        let place = Place::new();
+        let script = format!("ask PUT /user/starred/mallory/lib >/dev/null\necho done\n{after}\n");
+        bench(&place, &script, &["--tasks", "13", "--gate", "success >= 1"]).exits_with(3);
+        let line = &place.lines("run/trials.jsonl")[0];
+        assert_eq!(line["passed"], false, "{line}");
+        assert!(line["failures"][0].as_str().unwrap().contains(reason), "{line}");
+    }
 }
 
 #[test]
