@@ -311,7 +311,7 @@ mod tests {
     fn long_values_are_traced_to_who_told_them() {
         let step = |observation: Value| Step { observation: observation.to_string(), ..Step::default() };
         // Less than 300 characters, and more than 256 bytes.
-        for count in [15, 20, 29] {
+        for count in [16, 20, 29] {
             let description = vec!["описание"; count].join(" ");
             let record = RunRecord {
                 request: "What is it about?".to_owned(),
