@@ -5,13 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 
 /// What is shorter is not looked for: anyone may write it.
 pub(crate) const SHORTEST: usize = 8;
-/// A longer text is known by its first so many bytes.
+/// A longer text is known by its first so many bytes, unless it is said otherwise.
 const LONGEST: usize = 256;
 
 /// Texts to look for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     texts: Vec<String>,
+    /// So many bytes has the longest at most.
+    longest: usize,
     /// For each of them the longest other one that it begins with.
     within: Vec<Option<usize>>,
     /// Where in the order those with a begin are.
@@ -28,6 +30,16 @@ impl Wanted {
     }
 
     pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Wanted {
+        Wanted::up_to(LONGEST, texts)
+    }
+
+    /// Texts that are known by all of them and not by how they begin; those with more bytes than this are left out.
+    pub(crate) fn whole<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, longest: usize) -> Wanted {
+        let texts = texts.into_iter().filter(|text| text.as_ref().len() <= longest);
+        Wanted::up_to(longest, texts)
+    }
+
+    fn up_to<T: AsRef<str>>(longest: usize, texts: impl IntoIterator<Item = T>) -> Wanted {
         let mut known = BTreeSet::new();
         for text in texts {
             if known.len() == Wanted::MOST {
@@ -35,7 +47,7 @@ impl Wanted {
             }
             let text = text.as_ref();
             if text.len() >= SHORTEST {
-                known.insert(Wanted::part(text).to_owned());
+                known.insert(text[..floor(text, longest)].to_owned());
             }
         }
         let texts: Vec<String> = known.into_iter().collect();
@@ -53,7 +65,7 @@ impl Wanted {
                 by_begin.entry(*begin).or_insert((at, at)).1 = at + 1;
             }
         }
-        Wanted { texts, within, by_begin }
+        Wanted { texts, longest, within, by_begin }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -81,7 +93,7 @@ impl Wanted {
     /// Those that a text begins with, the longest first, as long as `see` wants to hear of them.
     pub(crate) fn visit_at(&self, text: &[u8], see: &mut dyn FnMut(usize) -> bool) {
         let Some((from, to)) = text.first_chunk().and_then(|begin| self.by_begin.get(begin)) else { return };
-        let text = &text[..text.len().min(LONGEST)];
+        let text = &text[..text.len().min(self.longest)];
         // All that it begins with stand in one chain, and its end or a longer one is the last before it.
         let last = self.texts[*from..*to].partition_point(|one| one.as_bytes() <= text);
         let mut next = last.checked_sub(1).map(|last| from + last);
@@ -104,7 +116,7 @@ impl Wanted {
     }
 
     pub(crate) fn without(self, known: &BTreeSet<String>) -> Wanted {
-        Wanted::new(self.texts.into_iter().filter(|one| !known.contains(one)))
+        Wanted::up_to(self.longest, self.texts.into_iter().filter(|one| !known.contains(one)))
     }
 }
 
@@ -133,6 +145,16 @@ mod tests {
         assert!(found("passwor").is_empty());
         assert!(wanted.goes_on_from(b"pass") && wanted.goes_on_from(b"password-12"));
         assert!(!wanted.goes_on_from(b"password-123") && !wanted.goes_on_from(b"zzz"));
+    }
+
+    #[test]
+    fn a_whole_text_is_not_known_by_its_begin() {
+        let long = format!("{} the end", "д".repeat(200));
+        let other = format!("{} another end", "д".repeat(200));
+        let text = format!("it says: {long}.");
+        assert_eq!(Wanted::whole([&long, &other], 1_200).in_text(&text), BTreeSet::from([long.as_str()]));
+        assert!(Wanted::whole([&long], 100).is_empty(), "half of it is another one");
+        assert_eq!(Wanted::new([&long]).in_text(&other), BTreeSet::from([Wanted::part(&long)]));
     }
 
     /// Texts that differ at their ends only, in a text that is all of what they share: each place is one look.

@@ -56,6 +56,8 @@ pub struct BenchFolder {
 }
 
 const PARTS: [(&str, &str); 2] = [("records", "json"), ("traces", "bin")];
+/// What becomes `bench.json` once it is whole.
+const NEW_PLAN: &str = "bench.json.new";
 
 impl BenchFolder {
     /// Begins in this folder, or goes on in it: then the lines that are there are given back.
@@ -66,25 +68,22 @@ impl BenchFolder {
     ) -> Result<(BenchFolder, Vec<TrialLine>), FolderError> {
         let io = |reason| FolderError::File { path: path.to_owned(), reason };
         let about = path.join("bench.json");
-        let is_empty = match fs::read_dir(path) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) => return Err(io(error)),
-        };
-        if !is_empty && !about.is_file() {
+        if !about.is_file() && !is_free(path).map_err(io)? {
             return Err(FolderError::NotABench { path: path.to_owned() });
         }
         fs::create_dir_all(path).map_err(io)?;
         let lock = lock(path)?;
+        // Known for certain only now that nobody else is at work here.
+        let is_new = !about.is_file();
         let mut plan = plan.clone();
         let mut lines = Vec::new();
-        if !is_empty && earlier != Earlier::ThrowAway {
+        if !is_new && earlier != Earlier::ThrowAway {
             lines = read_lines(&path.join("trials.jsonl")).map_err(io)?;
             if earlier == Earlier::Refuse && !lines.is_empty() {
                 return Err(FolderError::Taken { path: path.to_owned(), trials: lines.len() });
             }
         }
-        if !is_empty && earlier == Earlier::GoOn {
+        if !is_new && earlier == Earlier::GoOn {
             let text = fs::read(&about).map_err(io)?;
             let found: Plan = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
             if let Some(difference) = plan.difference(&found) {
@@ -103,7 +102,7 @@ impl BenchFolder {
         for (part, _) in PARTS {
             fs::create_dir_all(path.join(part)).map_err(io)?;
         }
-        fs::write(&about, serde_json::to_vec_pretty(&plan).map_err(|error| io(error.into()))?).map_err(io)?;
+        write_plan(path, &about, &plan).map_err(io)?;
         let log = path.join("trials.jsonl");
         let mut log = OpenOptions::new().append(true).create(true).open(log).map_err(io)?;
         if earlier == Earlier::GoOn {
@@ -149,6 +148,41 @@ impl BenchFolder {
     }
 }
 
+/// Whether a bench can begin in a folder that has none: nothing is in it but what one leaves that was killed before it had
+/// written what it is.
+fn is_free(path: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
+        let is_ours = match name.to_str().unwrap_or_default() {
+            "lock" | "trials.jsonl" => kind.is_file() && entry.metadata()?.len() == 0,
+            NEW_PLAN => kind.is_file(),
+            part if PARTS.iter().any(|(one, _)| *one == part) => {
+                kind.is_dir() && fs::read_dir(entry.path())?.next().is_none()
+            }
+            _ => false,
+        };
+        if !is_ours {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whole or not at all.
+fn write_plan(folder: &Path, about: &Path, plan: &Plan) -> io::Result<()> {
+    let new = folder.join(NEW_PLAN);
+    let mut file = File::create(&new)?;
+    file.write_all(&serde_json::to_vec_pretty(plan)?)?;
+    file.sync_all()?;
+    fs::rename(new, about)
+}
+
 fn lock(path: &Path) -> Result<File, FolderError> {
     let io = |reason| FolderError::File { path: path.to_owned(), reason };
     let lock = File::create(path.join("lock")).map_err(io)?;
@@ -161,12 +195,14 @@ fn lock(path: &Path) -> Result<File, FolderError> {
 
 /// The lines of a log, without one that was cut off; of two for the same trial, the first.
 fn read_lines(path: &Path) -> io::Result<Vec<TrialLine>> {
-    let text = match fs::read_to_string(path) {
+    // The one that was cut off may end inside of a character.
+    let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let mut seen = BTreeSet::new();
+    let text = String::from_utf8_lossy(&text);
     let lines = text.lines().filter_map(|line| serde_json::from_str::<TrialLine>(line).ok());
     Ok(lines.filter(|line| seen.insert((line.task.clone(), line.trial))).collect())
 }
@@ -221,6 +257,36 @@ mod tests {
         fs::write(path.join("traces/task-0.bin"), "ours").expect("written");
         drop(BenchFolder::open(path, &plan(), Earlier::ThrowAway).expect("begun anew"));
         assert!(path.join("traces/keep.bin").is_file() && !path.join("traces/task-0.bin").exists());
+    }
+
+    #[test]
+    fn what_was_killed_before_it_began_is_no_hindrance() {
+        for earlier in [Earlier::Refuse, Earlier::GoOn, Earlier::ThrowAway] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path();
+            for name in ["lock", "trials.jsonl"] {
+                fs::write(path.join(name), "").expect("written");
+            }
+            fs::write(path.join("bench.json.new"), "{\"id\": ").expect("written");
+            fs::create_dir(path.join("records")).expect("made");
+            let (open, lines) = BenchFolder::open(path, &plan(), earlier).expect("begun");
+            assert!(lines.is_empty() && open.plan().id == "first", "{earlier:?}");
+            assert!(path.join("bench.json").is_file() && !path.join("bench.json.new").exists());
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("trials.jsonl"), "mine").expect("written");
+        let refused = BenchFolder::open(folder.path(), &plan(), Earlier::ThrowAway).map(|_| ());
+        assert!(matches!(refused, Err(FolderError::NotABench { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_line_may_end_inside_of_a_character() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = &folder.path().join("bench");
+        drop(BenchFolder::open(path, &plan(), Earlier::Refuse).expect("begun"));
+        fs::write(path.join("trials.jsonl"), b"{\"task\": \"\xd0").expect("written");
+        let (_, lines) = BenchFolder::open(path, &plan(), Earlier::GoOn).expect("gone on");
+        assert!(lines.is_empty());
     }
 
     #[test]

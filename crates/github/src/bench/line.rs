@@ -20,6 +20,10 @@ pub struct TrialLine {
     pub agent: String,
     /// What its traces call the session.
     pub session: String,
+    /// Which trajectory of its traces is meant. None where the session is enough: a program of others may call all its
+    /// sessions the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trajectory: Option<String>,
     pub passed: bool,
     /// From 0 to 1.
     pub credit: f64,
@@ -99,6 +103,7 @@ impl TrialLine {
             trial: record.trial,
             agent: agent.to_owned(),
             session: session.to_owned(),
+            trajectory: None,
             passed: verification.passed && !has_failed,
             credit: verification.credit,
             failures,

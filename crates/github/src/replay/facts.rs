@@ -118,6 +118,8 @@ const COMMON: [&str; 40] = [
 const SHORTEST_LINE: usize = 6;
 const SHORTEST_NAME: usize = 4;
 const LONGEST_VALUE: usize = 300;
+/// In bytes, of which a character has four at most, in small letters too.
+pub(super) const LONGEST_WHOLE: usize = 4 * LONGEST_VALUE;
 /// A longer text is taken apart up to here.
 const MOST_CHARS: usize = 200_000;
 

@@ -58,7 +58,8 @@ impl<'r> Sources<'r> {
             Fact::Whole(text) if !request.contains(text.as_str()) => Some(text.as_str()),
             _ => None,
         });
-        let values = Wanted::new(whole);
+        // A value that is cut would be another one, which nobody has told.
+        let values = Wanted::whole(whole, facts::LONGEST_WHOLE);
         let mut told_by: BTreeMap<Fact, Vec<usize>> = BTreeMap::new();
         for (index, facts) in told.into_iter().enumerate() {
             facts.into_iter().for_each(|fact| told_by.entry(fact).or_default().push(index));
@@ -300,4 +301,27 @@ fn pages(steps: &[Step]) -> Vec<Vec<Kept>> {
     }
     let several = lists.into_values().filter(|pages| pages.len() > 1);
     several.map(|pages| pages.into_values().collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_traced_to_who_told_them() {
+        let step = |observation: Value| Step { observation: observation.to_string(), ..Step::default() };
+        // Less than 300 characters, and more than 256 bytes.
+        for count in [16, 20, 29] {
+            let description = vec!["описание"; count].join(" ");
+            let record = RunRecord {
+                request: "What is it about?".to_owned(),
+                steps: vec![step(serde_json::json!({"description": description}))],
+                ..RunRecord::default()
+            };
+            let mut uses = Uses::default();
+            Sources::new(&record).add_quotations(None, &format!("It says: {description}."), &mut uses);
+            let found: Vec<_> = uses.into_iter().collect();
+            assert_eq!(found, [((None, Kept::from([0])), Fact::Whole(description))], "{count} words");
+        }
+    }
 }

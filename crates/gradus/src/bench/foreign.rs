@@ -120,10 +120,12 @@ impl ForeignAgent {
             Spent { tokens: Some(tokens.total()).filter(|sum| *sum > 0), seconds: Some(seconds), cost_usd };
         // Its tools are its own: rules that hold calls against schemas have nothing to say.
         let (verification, rules) = assess(task, &record, &before, &after, &[], spent);
-        let session = trajectory.and_then(|one| one.session_id);
-        let session = session.unwrap_or_else(|| format!("{}/{}/{}", self.bench, task.id, job.trial));
+        let (trajectory, session) = trajectory.map(|one| (one.trajectory_id, one.session_id)).unzip();
+        let session =
+            session.flatten().unwrap_or_else(|| format!("{}/{}/{}", self.bench, task.id, job.trial));
         let mut line =
             TrialLine::new(task, &self.command, &session, &record, &verification, &rules, spending);
+        line.trajectory = trajectory;
         line.refused_exports = refused_exports;
         if self.replays {
             arena.tools(&task.token)?;

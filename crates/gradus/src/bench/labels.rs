@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::io::{self, BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
 use gradus_github::bench::TrialLine;
-use gradus_github::policy::Truth;
+use gradus_github::policy::{Policy, Truth};
 use gradus_github::record::{End, RunRecord};
 use serde_json::{Value, json};
 
@@ -36,26 +36,48 @@ pub(crate) fn write_folder(
     fs::write(place.join("gold.json"), text)
 }
 
-/// Takes out what an earlier call has written here, and nothing else.
+/// Takes out what an earlier call has written here, and nothing else: labels that somebody made by hand may stand beside.
 pub(crate) fn clear_folder(folder: &Path) -> io::Result<()> {
-    for policy in fs::read_dir(folder)? {
-        let policy = policy?.path();
-        if !policy.is_dir() {
-            continue;
-        }
-        for run in fs::read_dir(&policy)? {
-            let run = run?.path();
-            if run.join("gold.json").is_file() {
-                for name in ["gold.json", "001.bin"] {
-                    fs::remove_file(run.join(name))?;
-                }
-                // Stays if something else is in it.
-                let _ = fs::remove_dir(&run);
+    for policy in folders(folder, |name| Policy::from_name(name).is_some())? {
+        for run in folders(&policy, is_trial)? {
+            if !run.join("gold.json").is_file() {
+                continue;
             }
+            for name in ["gold.json", "001.bin"] {
+                match fs::remove_file(run.join(name)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            // Stays if something else is in it.
+            let _ = fs::remove_dir(&run);
         }
         let _ = fs::remove_dir(&policy);
     }
     Ok(())
+}
+
+/// As [`TrialLine::name`] has it.
+fn is_trial(name: &str) -> bool {
+    let parts = name.rsplit_once('-');
+    parts.is_some_and(|(task, trial)| !task.is_empty() && trial.parse::<u32>().is_ok())
+}
+
+/// Those in a folder that are called so; none where there is no such folder.
+fn folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(&is_called) && entry.path().is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 fn gold(line: &TrialLine, truth: &Truth, record: &RunRecord) -> Value {

@@ -68,7 +68,7 @@ ask POST /_gradus/snapshots/seed/restore
     assert_eq!(record["exchanges"].as_array().unwrap().len(), 4, "all of it is in the log");
 }
 
-/// The world asks to be left alone for a second.
+/// The world asks to be left alone for some seconds.
 const LIMITED: &str = r#"id = "wait-and-star"
 number = 1
 title = "Wait"
@@ -100,9 +100,11 @@ arguments = { owner = "mallory", repo = "lib" }
 
 #[test]
 fn waiting_takes_real_time() {
-    for (pause, is_obeyed) in [("0", false), ("1.1", true)] {
+    // Whoever does not wait is too early however slow the machine is.
+    for (asked, pause, is_obeyed) in [("3600", "0", false), ("1", "1.1", true)] {
         let place = Place::new();
-        place.write("suite/wait.toml", LIMITED);
+        let limit = format!("retry_after_s = {asked} ");
+        place.write("suite/wait.toml", &LIMITED.replace("retry_after_s = 1 ", &limit));
         let script =
             format!("ask PUT /user/starred/mallory/lib\nsleep {pause}\nask PUT /user/starred/mallory/lib\n");
         bench(&place, &script, &["--suite", "suite", "--no-grading"]).exits_with(0);
@@ -161,6 +163,44 @@ fn who_fails_or_says_too_much_has_not_done_it() {
     }
 }
 
+/// A trial is what its traces show, not all that goes by the same name.
+#[test]
+fn sessions_of_the_same_name_are_several_trials() {
+    let place = Place::new();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+    let traces = ["a1", "b2"].map(|one| one.repeat(16));
+    for (trial, trace) in traces.iter().enumerate() {
+        let span = |id: &str, parent: &str, attributes: &[(&str, &str)]| {
+            let attributes: Vec<Json> = attributes
+                .iter()
+                .map(|(key, value)| serde_json::json!({"key": key, "value": {"stringValue": value}}))
+                .collect();
+            serde_json::json!({"traceId": trace, "spanId": id, "parentSpanId": parent, "name": "one", "kind": 1,
+                "startTimeUnixNano": now.to_string(), "endTimeUnixNano": (now + 1_000).to_string(),
+                "attributes": attributes})
+        };
+        let (kind, session) = ("openinference.span.kind", ("session.id", "always the same"));
+        let agent = [(kind, "AGENT"), session, ("input.value", "Read it."), ("output.value", "Done.")];
+        let tool = [(kind, "TOOL"), session, ("tool.name", "read"), ("output.value", "12")];
+        let spans =
+            [span("00000000000000a1", "", &agent), span("00000000000000a2", "00000000000000a1", &tool)];
+        let export = serde_json::json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]});
+        place.write(&format!("spans-{trial}.json"), &export.to_string());
+    }
+    let send = "file=spans-$GRADUS_TRIAL.json\nhost=${OTEL_EXPORTER_OTLP_ENDPOINT#http://}\n\
+        exec 3<>/dev/tcp/${host%:*}/${host#*:}\n\
+        printf 'POST /v1/traces HTTP/1.1\\r\\nhost: localhost\\r\\ncontent-type: application/json\\r\\ncontent-length: %s\\r\\nconnection: close\\r\\n\\r\\n' $(wc -c <$file) >&3\n\
+        cat $file >&3\ncat <&3 >/dev/null\necho done\n";
+    place.write("send.sh", send);
+    let words = ["bench", "--agent", "bash send.sh", "--tasks", "4", "--trials", "2", "--out", "run"];
+    place.run(&[&words[..], &["--jsonl", "out.jsonl"]].concat()).exits_with(0);
+    let lines = place.lines("out.jsonl");
+    let found = lines.iter().filter(|line| line["evaluator"] == "success");
+    let found: Vec<(Option<u64>, Option<&str>)> =
+        found.map(|line| (line["trial"].as_u64(), line["trajectory_id"].as_str())).collect();
+    assert_eq!(found, [(Some(0), Some(traces[0].as_str())), (Some(1), Some(traces[1].as_str()))]);
+}
+
 #[test]
 fn spans_that_are_refused_are_told() {
     let place = Place::new();
@@ -173,7 +213,6 @@ fn spans_that_are_refused_are_told() {
 fn a_program_that_hangs_is_ended_with_all_it_started() {
     let place = Place::new();
     place.write("hang.sh", "sleep 300 & echo $! > child; sleep 300\n");
-    let begun = std::time::Instant::now();
     let words = [
         "bench",
         "--agent",
@@ -187,15 +226,10 @@ fn a_program_that_hangs_is_ended_with_all_it_started() {
         "--no-grading",
     ];
     place.run(&words).exits_with(0);
-    assert!(begun.elapsed().as_secs() < 60);
     let line = &place.lines("run/trials.jsonl")[0];
     assert_eq!(line["passed"], false);
     assert!(line["end"]["failed"].as_str().unwrap().contains("longer than 1 s"), "{line}");
-    let child = place.read("child");
-    assert!(
-        !std::path::Path::new("/proc").join(child.trim()).join("cwd").exists(),
-        "what it started is gone"
-    );
+    eventually("the end of what it started", || !is_there(&place));
 }
 
 #[test]
@@ -204,14 +238,14 @@ fn what_a_program_leaves_behind_does_not_hold_it_up() {
     bench(&place, "sleep 300 & echo $! > child; echo hello", &["--tasks", "4", "--no-grading"]).exits_with(0);
     let record = document(&place, "run/records/read-a-file-0.json");
     assert_eq!((&record["answer"], &record["end"]), (&Json::from("hello"), &Json::from("answered")));
-    assert!(!is_there(&place), "what it started is gone");
+    eventually("the end of what it started", || !is_there(&place));
 }
 
 fn is_there(place: &Place) -> bool {
     std::path::Path::new("/proc").join(place.read("child").trim()).join("cwd").exists()
 }
 
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "still not: {what}");

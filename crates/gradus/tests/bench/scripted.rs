@@ -161,6 +161,26 @@ fn labels_of_other_runs_are_not_among_these() {
 }
 
 #[test]
+fn only_labels_of_ours_are_taken_out() {
+    let place = Place::new();
+    let mine = ["labels/langgraph-react/s03-1/gold.json", "labels/oracle/by hand/gold.json"];
+    for name in mine {
+        place.write(name, "mine");
+    }
+    // Its trace is gone already.
+    place.write("labels/loop/a-task-0/gold.json", "ours");
+    let words = ["bench", "--policy", "oracle", "--tasks", "7", "--no-grading", "--emit-labels", "labels"];
+    place.run(&[&words[..], &["--overwrite", "--gate", "luck >= 1"]].concat()).exits_with(2);
+    assert_eq!(place.read("labels/loop/a-task-0/gold.json"), "ours", "a slip costs nothing");
+    place.write("taken/mine.txt", "mine");
+    place.run(&[&words[..], &["--overwrite", "--out", "taken"]].concat()).exits_with(2);
+    assert_eq!(place.read("labels/loop/a-task-0/gold.json"), "ours", "nor does a folder that cannot be had");
+    place.run(&[&words[..], &["--overwrite"]].concat()).exits_with(0);
+    assert!(!place.path("labels/loop").exists());
+    assert!(mine.iter().all(|name| place.read(name) == "mine"));
+}
+
+#[test]
 fn a_replay_knows_what_was_planted() {
     let place = Place::new();
     let words = ["bench", "--policy", "ignored_error", "--tasks", "9", "--no-grading", "--out", "run"];

@@ -43,12 +43,19 @@ impl BenchAddition {
 impl Addition for BenchAddition {
     fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<Metric>> {
         let mut scores = Scores::default();
-        let by_session: HashMap<&str, &TrialLine> =
-            self.report.lines().iter().map(|line| (line.session.as_str(), line)).collect();
+        let (mut by_id, mut by_session): (HashMap<&str, &TrialLine>, HashMap<&str, &TrialLine>) =
+            (HashMap::new(), HashMap::new());
+        for line in self.report.lines() {
+            match &line.trajectory {
+                Some(id) => by_id.insert(id, line),
+                None => by_session.insert(&line.session, line),
+            };
+        }
         let mut trajectories: HashMap<String, String> = HashMap::new();
         reader.visit(|trajectory, outcomes| {
             let session = trajectory.session_id.as_deref().unwrap_or_default();
-            if let Some(line) = by_session.get(session) {
+            let line = by_id.get(trajectory.trajectory_id.as_str()).or_else(|| by_session.get(session));
+            if let Some(line) = line {
                 scores.add(line, trajectory, outcomes);
                 trajectories.insert(line.name(), trajectory.trajectory_id.clone());
             }

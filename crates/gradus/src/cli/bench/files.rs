@@ -11,11 +11,12 @@ use super::Arguments;
 use crate::bench::foreign::trajectories;
 use crate::bench::labels;
 
-/// Finds out whether all can be written before anything is played.
+fn cannot(path: &Path, error: &io::Error) -> String {
+    format!("{}: cannot be written: {error}", path.display())
+}
+
+/// Finds out whether all can be written before anything is played. Nothing is taken out yet: the call may still be refused.
 pub(super) fn prepare(arguments: &Arguments) -> Result<(), String> {
-    let cannot = |path: &Path, error: &dyn std::fmt::Display| {
-        format!("{}: cannot be written: {error}", path.display())
-    };
     if let Some(path) = &arguments.traces {
         refuse_stdout("--traces", path)?;
         File::options().append(true).create(true).open(path).map_err(|error| cannot(path, &error))?;
@@ -31,15 +32,23 @@ pub(super) fn prepare(arguments: &Arguments) -> Result<(), String> {
     }
     fs::create_dir_all(path).map_err(|error| cannot(path, &error))?;
     let is_empty = fs::read_dir(path).map_err(|error| cannot(path, &error))?.next().is_none();
-    if arguments.overwrite {
-        labels::clear_folder(path).map_err(|error| cannot(path, &error))?;
-    } else if !is_empty && !arguments.resume {
+    if !is_empty && !arguments.resume && !arguments.overwrite {
         return Err(format!(
             "--emit-labels: {} is not empty, and labels of other runs would be among these; name a new folder, or give --overwrite",
             path.display()
         ));
     }
     Ok(())
+}
+
+/// Takes out labels of an earlier call, if that is wanted.
+pub(super) fn clear(arguments: &Arguments) -> Result<(), String> {
+    match &arguments.emit_labels {
+        Some(path) if arguments.overwrite && !is_lines(path) => {
+            labels::clear_folder(path).map_err(|error| cannot(path, &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn refuse_stdout(option: &str, path: &Path) -> Result<(), String> {

@@ -63,6 +63,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Ok(opened) => opened,
         Err(error) => return Ok(refuse(&error.to_string())),
     };
+    if let Err(reason) = files::clear(arguments) {
+        return Ok(refuse(&reason));
+    }
     if planned.earlier == Earlier::GoOn && lines.is_empty() {
         complain(&format!("there is nothing to go on with; a bench begins in {}", folder.path().display()));
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gradus_github::bench::{
@@ -11,6 +12,7 @@ use gradus_github::bench::{
 use gradus_llm::{CallError, Failure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 use super::plan::{Planned, Who};
 use super::{Arguments, complain};
@@ -54,7 +56,7 @@ pub(super) fn play(
     let stop = Arc::new(AtomicBool::new(false));
     let programs = Programs::default();
     let hint = format!("--resume --out {} goes on from there", folder.path().display());
-    listen_for_interrupts(&stop, &programs, hint);
+    let listener = Listener::start(&stop, &programs, hint);
     let bar = bar(arguments.grading.quiet, jobs.len());
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let bench = folder.plan().id.clone();
@@ -107,6 +109,8 @@ pub(super) fn play(
         Ok(())
     };
     let done = run_each(pool, &jobs, player, &stop, &mut take);
+    // Whoever judges listens for itself, and reports what was judged by then.
+    drop(listener);
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
@@ -198,31 +202,57 @@ fn bar(quiet: bool, length: usize) -> Option<ProgressBar> {
 }
 
 /// The first Ctrl-C lets trials that are under way end; the second one ends the program, and so does what a system sends
-/// before it kills. Programs of others that are at work are ended with it.
-fn listen_for_interrupts(stop: &Arc<AtomicBool>, programs: &Programs, hint: String) {
-    let (stop, programs) = (Arc::clone(stop), programs.clone());
-    let listen = move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-        runtime.block_on(async {
-            let (Ok(mut pressed), Ok(mut terminate)) =
-                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-            else {
-                return;
-            };
-            loop {
-                let at_once = tokio::select! {
-                    _ = pressed.recv() => stop.swap(true, Ordering::Relaxed),
-                    _ = terminate.recv() => true,
-                };
-                if at_once {
-                    programs.end_all();
-                    complain(&format!("interrupted; {hint}"));
-                    std::process::exit(Exit::Interrupted as i32);
-                }
-                complain("finishing the trials that are under way; once more ends at once");
+/// before it kills. Programs of others that are at work are ended with it. Dropped, it listens no more.
+struct Listener {
+    /// Tells the thread to end when it is dropped.
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    fn start(stop: &Arc<AtomicBool>, programs: &Programs, hint: String) -> Listener {
+        let (stop, programs) = (Arc::clone(stop), programs.clone());
+        let (end, ended) = oneshot::channel();
+        let listen = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(listen(&stop, &programs, &hint, ended));
             }
-        });
+        };
+        // Without it Ctrl-C ends the program, and --resume goes on all the same.
+        let thread = std::thread::Builder::new().name("interrupts".to_owned()).spawn(listen);
+        Listener { end: Some(end), thread: thread.ok() }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn listen(stop: &AtomicBool, programs: &Programs, hint: &str, mut ended: oneshot::Receiver<()>) {
+    let (Ok(mut pressed), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
     };
-    // Without it Ctrl-C ends the program, and --resume goes on all the same.
-    let _ = std::thread::Builder::new().name("interrupts".to_owned()).spawn(listen);
+    loop {
+        let at_once = tokio::select! {
+            // What came before the end is not passed over.
+            biased;
+            _ = terminate.recv() => true,
+            _ = pressed.recv() => stop.swap(true, Ordering::Relaxed),
+            _ = &mut ended => return,
+        };
+        if at_once {
+            programs.end_all();
+            complain(&format!("interrupted; {hint}"));
+            std::process::exit(Exit::Interrupted as i32);
+        }
+        complain("finishing the trials that are under way; once more ends at once");
+    }
 }
