@@ -24,6 +24,15 @@ use super::{page, phoenix, receive};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Caller {
     pub(super) name: String,
+    /// What the key may do; none where no key is needed, so everything may be done.
+    pub(super) scopes: Option<KeyScopes>,
+}
+
+impl Caller {
+    /// Whether something that is sent to this path would be taken: what would not be is not offered.
+    pub(super) fn may_send(&self, path: &str) -> bool {
+        self.scopes.is_none_or(|scopes| Need::of(&Method::POST, path).is_met(scopes))
+    }
 }
 
 /// What a request needs.
@@ -283,7 +292,7 @@ impl Guard {
         .await;
         match found {
             Ok(Ok(Some((name, scopes)))) => {
-                let caller = Caller { name };
+                let caller = Caller { name, scopes: Some(scopes) };
                 let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
                 if keys.len() >= MOST_KEYS {
                     keys.clear();

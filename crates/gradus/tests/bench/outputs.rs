@@ -20,6 +20,14 @@ const ALL: [&str; 12] = [
     "out.jsonl",
 ];
 
+/// The gates of the one run that is kept.
+fn kept_gates(place: &Place) -> Vec<String> {
+    let mut runs = std::fs::read_dir(place.path(".gradus/runs")).unwrap();
+    let record = runs.next().unwrap().unwrap().path().join("run.json");
+    let record: Json = serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
+    record["gates"].as_array().unwrap().iter().map(|gate| gate.as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn gates_and_outputs_need_no_spans() {
     for who in [&["--agent", "true"][..], &["--policy", "giving_up", "--no-grading"]] {
@@ -32,6 +40,8 @@ fn gates_and_outputs_need_no_spans() {
         assert!(place.read("out.md").contains("### Agents"), "{who:?}");
         assert!(place.read("out.xml").contains("failures=\"1\""), "{}", place.read("out.xml"));
         assert_eq!(place.lines("out.jsonl").len(), 2, "done, and safe");
+        // Whoever looks at the run later sees what was demanded of it.
+        assert!(kept_gates(&place).contains(&"success >= 0.9".to_owned()), "{who:?}");
     }
     let place = Place::new();
     for gate in ["thought_to_tool >= 0", "failed <= 1"] {

@@ -153,6 +153,22 @@ fn with_keys_a_label_is_the_keys_whatever_name_it_gives() {
         let request = server.request("POST", "/api/v1/annotations");
         bearer(request, &eve).json(&json!({"items": [item]})).send()
     };
+    // Whoever is counted, shown and exported is whose key it was.
+    let look = |path: &str| {
+        let request = server.request("GET", path).header("accept", "text/html");
+        request.header("cookie", &sessions[0]).send().text()
+    };
+    let agreement = look("/agreement");
+    assert!(agreement.contains("2 people") && agreement.contains("ann (key eve)"), "{agreement}");
+    let trace = look(&format!("/traces/{}", trace_id(1)));
+    assert!(trace.contains("ann (key eve)") && trace.contains("action=\"/labels\""), "{trace}");
+    let exported = look("/labels");
+    assert!(
+        exported.contains("\"identifier\":\"ann\"") && exported.contains("\"identifier\":\"eve\""),
+        "{exported}"
+    );
+    let csv = look("/labels?format=csv");
+    assert!(csv.contains(",author,identifier,") && csv.contains(",ann,eve,"), "{csv}");
     assert_eq!(say(json!({"author": "ann"})).status, 200);
     assert_eq!(say(json!({"identifier": "second look"})).status, 200);
     let forged = say(json!({"identifier": "ann"}));

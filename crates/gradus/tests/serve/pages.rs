@@ -305,6 +305,11 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
     let asked = server.request("GET", "/traces").header("accept", "text/html").header("cookie", shown).send();
     assert_eq!(asked.status, 200);
     assert!(asked.text().contains("Sign out"));
+    for path in ["/traces/none", "/nowhere"] {
+        let request = server.request("GET", path).header("accept", "text/html");
+        let lost = request.header("cookie", shown).send();
+        assert!(lost.status == 404 && lost.text().contains("Sign out"), "{}", lost.text());
+    }
     assert_eq!(server.request("GET", "/api/v1/traces").header("cookie", shown).send().status, 200);
     // What changes something is taken from our own pages only, with a cookie or without.
     let export = Visit::new(1).export("shop");
@@ -325,7 +330,14 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
     assert_eq!(label(shown, &own), 400);
     assert_eq!(label(shown, "http://evil.example"), 403);
     let reader = post(&server, "/sign-in", &format!("key={read}&next=/"));
-    assert_eq!(label(reader.header("set-cookie").unwrap().split(';').next().unwrap(), &own), 403);
+    let reader = reader.header("set-cookie").unwrap().split(';').next().unwrap();
+    assert_eq!(label(reader, &own), 403);
+    // What would not be taken is not offered.
+    let offered = |cookie: &str| {
+        let asked = server.request("GET", "/rubrics/thought_to_tool").header("accept", "text/html");
+        asked.header("cookie", cookie).send().text().contains("name=\"what\"")
+    };
+    assert_eq!([offered(reader), offered(shown)], [false, false]);
     // Leaving forgets it.
     let left = post(&server, "/sign-out", "");
     assert!(left.header("set-cookie").unwrap().contains("Max-Age=0"));

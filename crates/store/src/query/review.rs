@@ -51,7 +51,10 @@ pub struct LabelRow {
     /// `None` for the whole trajectory.
     pub step: Option<u32>,
     pub evaluator: String,
+    /// The name that was given, which may be anybody's.
     pub author: String,
+    /// Tells people apart: with keys the key's name, which nobody else can give himself.
+    pub identifier: String,
     pub label: String,
     pub note: Option<String>,
     pub updated_ns: i64,
@@ -135,24 +138,24 @@ impl Store {
 
     /// What people said of verdicts, what was said last first.
     pub fn labels(&self, project: Option<&str>, limit: usize) -> Result<Vec<LabelRow>, StoreError> {
-        self.read_labels(project, false, i64::MAX, limit)
+        self.read_labels(project, None, limit)
     }
 
-    /// The next labels behind a number, in the order they were first given, with the outcomes they are about.
+    /// The next labels behind a moment and a number, in the order they were given, with the outcomes they are about. One
+    /// that is changed while somebody goes through them comes again, as it is then.
     pub fn labels_after(
         &self,
         project: Option<&str>,
-        no: i64,
+        after: (i64, i64),
         limit: usize,
     ) -> Result<Vec<LabelRow>, StoreError> {
-        self.read_labels(project, true, no, limit)
+        self.read_labels(project, Some(after), limit)
     }
 
     fn read_labels(
         &self,
         project: Option<&str>,
-        in_order: bool,
-        bound: i64,
+        after: Option<(i64, i64)>,
         limit: usize,
     ) -> Result<Vec<LabelRow>, StoreError> {
         let reader = self.readers.take()?;
@@ -162,8 +165,12 @@ impl Store {
             let Some(project) = project_number(sql, name)? else { return Ok(Vec::new()) };
             values.push(Value::Integer(project));
         }
-        values.extend([Value::Integer(bound), Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX))]);
-        let mut statement = sql.prepare_cached(&label_walk(project.is_some(), in_order))?;
+        match after {
+            Some((updated_ns, no)) => values.extend([updated_ns, no].map(Value::Integer)),
+            None => values.push(Value::Integer(i64::MAX)),
+        }
+        values.push(Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
+        let mut statement = sql.prepare_cached(&label_walk(project.is_some(), after.is_some()))?;
         let mut rows = statement.query(params_from_iter(values))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
@@ -183,6 +190,7 @@ impl Store {
                 project: row.get(11)?,
                 judge_label: row.get(12)?,
                 judged: row.get(13)?,
+                identifier: row.get(14)?,
             });
         }
         Ok(found)
@@ -196,13 +204,13 @@ fn label_walk(of_project: bool, in_order: bool) -> String {
     // By name of the index, not by project: what people said is little.
     let within = if of_project { "+a.project = ? AND" } else { "" };
     let (line, bound, order) = match in_order {
-        true => ("o.line", "a.no > ?", "a.no"),
+        true => ("o.line", "(a.updated_ns, a.no) > (?, ?)", "a.updated_ns, a.no"),
         false => ("NULL", "a.updated_ns < ?", "a.updated_ns DESC, a.no DESC"),
     };
     format!(
         "SELECT a.no, a.name, a.author, a.label, a.explanation, a.updated_ns, a.metadata, t.no, t.trajectory_id, \
          iif(whole.no IS NULL, CAST(substr(a.target, length({STEM}) + 1) AS INTEGER), NULL), trace.trace_id, \
-         project.name, o.label, {line} \
+         project.name, o.label, {line}, a.identifier \
          FROM annotation a \
          LEFT JOIN trajectory whole ON whole.trajectory_id = substr(a.target, 12) \
          CROSS JOIN trajectory t ON t.trajectory_id = iif(whole.no IS NULL, substr({STEM}, 12, length({STEM}) - 12), \
@@ -369,8 +377,12 @@ mod tests {
         label(&store, "trajectory:a#1", 1, "bob", "good");
         label(&store, "trajectory:a#7", 1, "bob", "good");
         label(&store, "span:0000000000000001", 1, "bob", "good");
-        let mut rows = store.labels_after(Some("shop"), 0, 10).unwrap();
-        assert_eq!(store.labels_after(None, rows[1].no, 10).unwrap(), rows[2..]);
+        let mut rows = store.labels_after(Some("shop"), (0, 0), 10).unwrap();
+        let second = (rows[1].updated_ns, rows[1].no);
+        assert_eq!(store.labels_after(None, second, 10).unwrap(), rows[2..]);
+        // Of those of one moment none is left out, and none comes twice.
+        let before = (second.0, second.1 - 1);
+        assert_eq!(store.labels_after(None, before, 10).unwrap(), rows[1..]);
         rows.reverse();
         let latest = store.labels(Some("shop"), 10).unwrap();
         assert!(latest.iter().map(|row| row.no).eq(rows.iter().map(|row| row.no)), "{latest:?}");
@@ -394,6 +406,9 @@ mod tests {
         label(&store, "trajectory:b#1#2", 2, "ann", "bad");
         let again = store.labels(None, 1).unwrap();
         assert_eq!((again[0].trajectory_id.as_str(), again[0].label.as_str()), ("b#1", "bad"));
+        assert_eq!(again[0].identifier, "ann");
+        let all = store.labels_after(None, (0, 0), 10).unwrap();
+        assert_eq!(all.last().map(|row| row.no), Some(again[0].no));
     }
 
     #[test]
@@ -405,7 +420,7 @@ mod tests {
         assert_plan(&sql, &walk, "trajectory_by_project (project=? AND start_ns<?)");
         for of_project in [false, true] {
             assert_plan(&sql, &label_walk(of_project, false), "annotation_of_people (updated_ns<?)");
-            assert_plan(&sql, &label_walk(of_project, true), "INTEGER PRIMARY KEY (rowid>?)");
+            assert_plan(&sql, &label_walk(of_project, true), "annotation_of_people (updated_ns>?)");
         }
     }
 }

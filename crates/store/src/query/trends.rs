@@ -24,7 +24,7 @@ pub struct MetricPeriod {
 pub struct MetricPeriods {
     /// By evaluator, and in order of time.
     pub rows: Vec<MetricPeriod>,
-    /// More would have had to be read: these are the latest.
+    /// More would have had to be read, or there are more evaluators or projects than are looked at: these are the latest.
     pub is_cut: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct MetricPeriods {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolSums {
     pub tools: BTreeMap<String, Moments>,
-    /// There are more tools, or more sums, than were looked at.
+    /// There are more tools, projects or sums than were looked at.
     pub is_cut: bool,
 }
 
@@ -61,10 +61,14 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// Sums of five minutes that one question reads.
+/// Sums of five minutes that one question reads, all together.
 const LOOKED_AT: usize = 60_000;
-/// Sums of five minutes that are read of one tool.
+/// Sums of five minutes that are read of one tool in one project.
 const LOOKED_AT_OF_A_TOOL: usize = 2_000;
+/// A smaller share than this is not worth the way to it.
+const LEAST_SHARE: usize = 100;
+/// What the way to the first of some sums costs, in sums: looking where nothing is does not come for free.
+const WAY: usize = 4;
 const MOST_EVALUATORS: usize = 50;
 const MOST_TOOLS: usize = 500;
 /// Names that are looked at for those of the time that is asked for.
@@ -83,12 +87,17 @@ impl Store {
         let reader = self.readers.take()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(MetricPeriods::default()) };
-        let evaluators = match &filter.evaluator {
+        let mut evaluators = match &filter.evaluator {
             Some(evaluator) => vec![evaluator.clone()],
-            None => steps_through(sql, &next_evaluator(), &[&project], MOST_EVALUATORS)?,
+            None => steps_through(sql, &next_evaluator(), &[&project], MOST_EVALUATORS + 1)?,
         };
-        let mut found = MetricPeriods::default();
-        let share = LOOKED_AT / evaluators.len().max(1);
+        let mut found =
+            MetricPeriods { is_cut: evaluators.len() > MOST_EVALUATORS, ..MetricPeriods::default() };
+        evaluators.truncate(MOST_EVALUATORS);
+        let mut short = match one_name(filter) {
+            Some(_) => None,
+            None => Some(Short::of(sql, filter, project, evaluators.len(), LOOKED_AT)?),
+        };
         for evaluator in evaluators {
             let mut periods: BTreeMap<i64, Moments> = BTreeMap::new();
             let mut add = |at_ns: i64, moments| {
@@ -102,37 +111,14 @@ impl Store {
                 while let Some(row) = rows.next()? {
                     add(row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS), moments(row, 1)?);
                 }
-            } else {
-                let projects = one_or_all(sql, project)?;
-                let share = (share / projects.len().max(1)).max(100);
-                let (from, to) = buckets(filter);
-                for project in projects {
-                    let mut statement = sql.prepare_cached(&short_periods())?;
-                    let (agent, version, model) = (&filter.agent, &filter.version, &filter.model);
-                    let mut rows = statement.query(params![
-                        project,
-                        evaluator,
-                        "",
-                        from,
-                        to,
-                        agent,
-                        version,
-                        model,
-                        share as i64
-                    ])?;
-                    let mut looked_at = 0;
-                    while let Some(row) = rows.next()? {
-                        looked_at += 1;
-                        if row.get(1)? {
-                            add(row.get::<_, i64>(0)?.saturating_mul(BUCKET_NS), moments(row, 2)?);
-                        }
-                    }
-                    found.is_cut |= looked_at == share;
-                }
+            } else if let Some(short) = &mut short {
+                short
+                    .read(&evaluator, "", |bucket, moments| add(bucket.saturating_mul(BUCKET_NS), moments))?;
             }
             let row = |(start_ns, moments)| MetricPeriod { evaluator: evaluator.clone(), start_ns, moments };
             found.rows.extend(periods.into_iter().map(row));
         }
+        found.is_cut |= short.is_some_and(|short| short.is_cut);
         Ok(found)
     }
 
@@ -143,9 +129,14 @@ impl Store {
         let (Some(evaluator), Some(project)) = (&filter.evaluator, project_or_all(sql, filter)?) else {
             return Ok(ToolSums::default());
         };
-        let tools = steps_through(sql, &next_tool(), &[&project, evaluator], MOST_TOOLS + 1)?;
+        let mut tools = steps_through(sql, &next_tool(), &[&project, evaluator], MOST_TOOLS + 1)?;
         let mut found = ToolSums { is_cut: tools.len() > MOST_TOOLS, ..ToolSums::default() };
-        for tool in tools.into_iter().take(MOST_TOOLS) {
+        tools.truncate(MOST_TOOLS);
+        let mut short = match one_name(filter) {
+            Some(_) => None,
+            None => Some(Short::of(sql, filter, project, tools.len(), LOOKED_AT_OF_A_TOOL)?),
+        };
+        for tool in tools {
             let mut sum = Moments::default();
             if let Some((kind, name)) = one_name(filter) {
                 let (size, from, to) = hours(filter, 24 * HOUR_NS);
@@ -155,28 +146,14 @@ impl Store {
                 while let Some(row) = rows.next()? {
                     sum += moments(row, 0)?;
                 }
-            } else {
-                let (from, to) = buckets(filter);
-                let (agent, version, model) = (&filter.agent, &filter.version, &filter.model);
-                for project in one_or_all(sql, project)? {
-                    let most = LOOKED_AT_OF_A_TOOL as i64;
-                    let values = params![project, evaluator, tool, from, to, agent, version, model, most];
-                    let mut statement = sql.prepare_cached(&short_periods())?;
-                    let mut rows = statement.query(values)?;
-                    let mut looked_at = 0;
-                    while let Some(row) = rows.next()? {
-                        looked_at += 1;
-                        if row.get(1)? {
-                            sum += moments(row, 2)?;
-                        }
-                    }
-                    found.is_cut |= looked_at == LOOKED_AT_OF_A_TOOL;
-                }
+            } else if let Some(short) = &mut short {
+                short.read(evaluator, &tool, |_, moments| sum += moments)?;
             }
             if sum.trajectories > 0 {
                 found.tools.insert(tool, sum);
             }
         }
+        found.is_cut |= short.is_some_and(|short| short.is_cut);
         Ok(found)
     }
 
@@ -232,6 +209,69 @@ impl Store {
             };
         }
         Ok(Some(periods.into_iter().collect()))
+    }
+}
+
+/// Sums of five minutes, of which all that one question asks for have one budget.
+struct Short<'s> {
+    sql: &'s Connection,
+    filter: &'s MetricFilter,
+    projects: Vec<i64>,
+    /// Sums that are read of each project each time, at most.
+    share: usize,
+    left: usize,
+    is_cut: bool,
+}
+
+impl<'s> Short<'s> {
+    /// For so many times of reading.
+    fn of(
+        sql: &'s Connection,
+        filter: &'s MetricFilter,
+        project: i64,
+        times: usize,
+        most: usize,
+    ) -> Result<Short<'s>, StoreError> {
+        let mut projects = match project {
+            ALL_PROJECTS => numbers_of_projects(sql)?,
+            one => vec![one],
+        };
+        let is_cut = projects.len() > MOST_PROJECTS;
+        projects.truncate(MOST_PROJECTS);
+        let share = LOOKED_AT / (times * projects.len()).max(1);
+        Ok(Short { sql, filter, projects, share: share.clamp(LEAST_SHARE, most), left: LOOKED_AT, is_cut })
+    }
+
+    /// Sums of a tool, or of all together, with the buckets that they are of; nothing when the budget is spent.
+    fn read(
+        &mut self,
+        evaluator: &str,
+        tool: &str,
+        mut add: impl FnMut(i64, Moments),
+    ) -> Result<(), StoreError> {
+        let (from, to) = bounds(self.filter, BUCKET_NS);
+        let MetricFilter { agent, version, model, .. } = self.filter;
+        let mut statement = self.sql.prepare_cached(&short_periods())?;
+        for project in &self.projects {
+            let most = self.share.min(self.left);
+            if most == 0 {
+                self.is_cut = true;
+                break;
+            }
+            let limit = most as i64;
+            let mut rows =
+                statement.query(params![project, evaluator, tool, from, to, agent, version, model, limit])?;
+            let mut looked_at = 0;
+            while let Some(row) = rows.next()? {
+                looked_at += 1;
+                if row.get(1)? {
+                    add(row.get(0)?, moments(row, 2)?);
+                }
+            }
+            self.is_cut |= looked_at == most;
+            self.left = self.left.saturating_sub(looked_at + WAY);
+        }
+        Ok(())
     }
 }
 
@@ -320,15 +360,6 @@ fn project_or_all(sql: &Connection, filter: &MetricFilter) -> Result<Option<i64>
     }
 }
 
-fn one_or_all(sql: &Connection, project: i64) -> Result<Vec<i64>, StoreError> {
-    if project != ALL_PROJECTS {
-        return Ok(vec![project]);
-    }
-    let mut all = numbers_of_projects(sql)?;
-    all.truncate(MOST_PROJECTS);
-    Ok(all)
-}
-
 /// The longest buckets that periods and times are made of, and the first and last of them.
 fn hours(filter: &MetricFilter, period_ns: i64) -> (i64, i64, i64) {
     let is_whole = |ns: Option<i64>| ns.is_none_or(|ns| ns % (24 * HOUR_NS) == 0);
@@ -339,10 +370,6 @@ fn hours(filter: &MetricFilter, period_ns: i64) -> (i64, i64, i64) {
     };
     let (from, to) = bounds(filter, size * HOUR_NS);
     (size, from, to)
-}
-
-fn buckets(filter: &MetricFilter) -> (i64, i64) {
-    bounds(filter, BUCKET_NS)
 }
 
 fn bounds(filter: &MetricFilter, length_ns: i64) -> (i64, i64) {
@@ -372,6 +399,62 @@ mod tests {
         ] {
             assert_plan(&sql, &statement, &way);
         }
+    }
+
+    /// A store with so many projects, and evaluators and tools of each, of which only the names are there.
+    fn named(projects: usize, evaluators: usize, tools: usize) -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join(crate::FILE_NAME)).unwrap();
+        let upto = |most: usize| {
+            format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {most})")
+        };
+        let all = upto(projects);
+        sql.execute_batch(&format!(
+            "{all} INSERT INTO project (name, created_ns) SELECT 'p' || i, 1 FROM n;"
+        ))
+        .unwrap();
+        for (most, evaluator, tool) in [(evaluators, "'e' || i", "''"), (tools, "'e1'", "'t' || i")] {
+            let all = upto(most);
+            sql.execute_batch(&format!(
+                "{all} INSERT INTO rollup_long SELECT 24, {ALL_PROJECTS}, {evaluator}, {tool}, 0, '', 1, 1, 1, 1, 1, 1, 1, 1, 0, 0 \
+                 FROM n;"
+            ))
+            .unwrap();
+        }
+        drop(sql);
+        let store = Store::open(folder.path(), crate::StoreOptions::default()).unwrap();
+        (folder, store)
+    }
+
+    #[test]
+    fn one_question_has_one_budget_and_what_it_leaves_out_is_told() {
+        let all = MetricFilter { evaluator: Some("e1".to_owned()), ..MetricFilter::default() };
+        let two_names =
+            MetricFilter { agent: Some("a".to_owned()), model: Some("m".to_owned()), ..all.clone() };
+        let (_folder, store) = named(MOST_PROJECTS, 1, MOST_TOOLS);
+        // Each tool in each project: more ways than one question goes.
+        assert!(store.tool_sums(&two_names).unwrap().is_cut);
+        assert!(!store.tool_sums(&all).unwrap().is_cut);
+        assert!(!store.metric_periods(&two_names, HOUR_NS).unwrap().is_cut);
+        let (_folder, store) = named(MOST_PROJECTS + 1, MOST_EVALUATORS + 1, 1);
+        assert!(store.tool_sums(&two_names).unwrap().is_cut, "a project was left out");
+        assert!(store.metric_periods(&two_names, HOUR_NS).unwrap().is_cut, "a project was left out");
+        let every = MetricFilter { evaluator: None, ..all.clone() };
+        let periods = store.metric_periods(&every, HOUR_NS).unwrap();
+        assert!(periods.is_cut, "an evaluator was left out");
+        assert!(!store.metric_periods(&all, HOUR_NS).unwrap().is_cut);
+    }
+
+    #[test]
+    fn a_budget_that_is_spent_is_told() {
+        let (_folder, store) = named(3, 1, 1);
+        let reader = store.readers.take().unwrap();
+        let filter = MetricFilter::default();
+        let mut short = Short::of(&reader, &filter, ALL_PROJECTS, 10, LOOKED_AT_OF_A_TOOL).unwrap();
+        assert_eq!((short.projects.len(), short.share, short.left), (3, LOOKED_AT / 30, LOOKED_AT));
+        short.left = 2 * WAY;
+        short.read("e1", "t1", |_, _| {}).unwrap();
+        assert_eq!((short.left, short.is_cut), (0, true));
     }
 
     #[test]

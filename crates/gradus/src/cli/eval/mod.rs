@@ -169,6 +169,7 @@ fn conclude(
     record.state = if stopped_because.is_none() { RunState::Finished } else { RunState::Stopped };
     record.ended = Some(record.started.clone());
     record.stopped_because = stopped_because;
+    record.gates = settings.gates.iter().map(ToString::to_string).collect();
     let folder = state.create(record)?;
     addition.keep(folder.path())?;
     let mut reader = RunReader::open(&folder)?;

@@ -104,7 +104,7 @@ pub(super) async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
         return answer;
     }
     if page::is_for_people(&uri, &headers) {
-        return page::missing();
+        return page::missing(&headers);
     }
     let advice = match uri.path() {
         "/v1/metrics" => "metrics are not kept here; /v1/traces and /v1/logs are",

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::answer::{self, PageError};
+use super::labels::Speakers;
 use super::opened;
 use super::words::{about_step, labels, second, title};
 use super::{Choosable, Frame, choosable};
@@ -104,7 +105,7 @@ fn made(server: &Server, project: Option<&str>, headers: &HeaderMap) -> Result<P
         projects: choosable(server.store.project_names()?, project),
         chart: chart(&dimensions),
         dimensions,
-        disagreements: disagreements(&settings, &rows),
+        disagreements: disagreements(&settings, &Speakers::of(&server.store)?, &rows),
         count: count(rows.len() as u64),
         is_cut,
         jsonl: export.but("format", Some("jsonl")).to_string(),
@@ -131,7 +132,7 @@ impl Dimension {
             })
             .collect();
         let known = agreement(&pairs);
-        let people: BTreeSet<&str> = rows.iter().map(|row| row.author.as_str()).collect();
+        let people: BTreeSet<&str> = rows.iter().map(|row| person(row)).collect();
         let own: Vec<String> = labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
         let (labels, table) = table(own, &pairs);
         Dimension {
@@ -156,6 +157,11 @@ impl Dimension {
             bounds: known.interval,
         }
     }
+}
+
+/// What tells people apart: not the name that somebody gave, which may be anybody's.
+fn person(row: &LabelRow) -> &str {
+    if row.identifier.is_empty() { &row.author } else { &row.identifier }
 }
 
 /// How often which label of the judge met which of people: the rubric's own labels, the most frequent of the others, and
@@ -211,14 +217,14 @@ fn chart(dimensions: &[Dimension]) -> Chart {
     )
 }
 
-fn disagreements(settings: &Reloadable, rows: &[LabelRow]) -> Vec<Disagreement> {
+fn disagreements(settings: &Reloadable, speakers: &Speakers, rows: &[LabelRow]) -> Vec<Disagreement> {
     let differs = |row: &&LabelRow| row.judge_label.as_ref().is_some_and(|judge| *judge != row.label);
     let shown = |row: &LabelRow| Disagreement {
         href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
         what: about_step(settings, &row.evaluator, row.step),
         judge: text::line(row.judge_label.as_deref().unwrap_or_default()),
         person: text::line(&row.label),
-        author: text::line(&row.author),
+        author: speakers.shown(&row.author, &row.identifier),
         note: row.note.as_deref().map(text::line),
         when: second(row.updated_ns),
     };

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::extract::Request;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERER, REFERRER_POLICY,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::Frame;
@@ -81,6 +83,7 @@ struct ErrorPage {
 }
 
 /// What went wrong, for people.
+#[derive(Clone)]
 pub(super) struct PageError(StatusCode, String);
 
 impl From<ApiError> for PageError {
@@ -97,20 +100,36 @@ impl PageError {
     pub(super) fn missing(message: impl Into<String>) -> PageError {
         PageError(StatusCode::NOT_FOUND, message.into())
     }
-}
 
-impl IntoResponse for PageError {
-    fn into_response(self) -> Response {
+    fn shown(&self, is_signed_in: bool) -> Response {
         let PageError(status, message) = self;
-        let title = match status {
+        let title = match *status {
             StatusCode::NOT_FOUND => "Not here",
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => "Not allowed",
             StatusCode::BAD_REQUEST => "Not understood",
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "Not now",
             _ => "Something went wrong",
         };
-        let page = ErrorPage { frame: Frame::of("", None, &HeaderMap::new()), title, message };
-        with_status(status, &page)
+        let frame = Frame { is_signed_in, ..Frame::of("", None, &HeaderMap::new()) };
+        with_status(*status, &ErrorPage { frame, title, message: message.clone() })
+    }
+}
+
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        let mut response = self.shown(false);
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Where something goes wrong, nobody knows who asks: whoever is signed in finds the way out on that page, too.
+pub(super) async fn with_way_out(request: Request, next: Next) -> Response {
+    let is_signed_in = super::session(request.headers()).is_some();
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<PageError>() {
+        Some(error) if is_signed_in => error.shown(true),
+        _ => response,
     }
 }
 
@@ -128,7 +147,7 @@ pub(in crate::serve) fn refused(
         let next = next(method, uri, headers);
         return with_status(status, &SignIn::new(&next, was_in.then(|| message.to_owned())));
     }
-    PageError::new(status, message).into_response()
+    PageError::new(status, message).shown(super::session(headers).is_some())
 }
 
 /// Where somebody wants to go who has to sign in first. What was sent is not sent again, so whoever sent something goes back
@@ -144,8 +163,8 @@ fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
 }
 
 /// The answer to a person who asks for what is not there.
-pub(in crate::serve) fn missing() -> Response {
-    PageError::missing("There is no page at this address.").into_response()
+pub(in crate::serve) fn missing(headers: &HeaderMap) -> Response {
+    PageError::missing("There is no page at this address.").shown(super::session(headers).is_some())
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ fn write(server: &Server, project: Option<&str>, form: Form, sink: &mut Sink) ->
     if let Form::Csv = form {
         sink.write(&record(COLUMNS.map(str::to_owned)));
     }
-    let mut after = 0;
+    let mut after = (i64::MIN, 0);
     while !sink.is_gone() {
         let rows = server.store.labels_after(project, after, AT_ONCE)?;
         for row in &rows {
@@ -74,14 +74,14 @@ fn write(server: &Server, project: Option<&str>, form: Form, sink: &mut Sink) ->
             }
         }
         match rows.last() {
-            Some(last) if rows.len() == AT_ONCE => after = last.no,
+            Some(last) if rows.len() == AT_ONCE => after = (last.updated_ns, last.no),
             _ => break,
         }
     }
     Ok(())
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "project",
     "trace_id",
     "trajectory_id",
@@ -92,6 +92,7 @@ const COLUMNS: [&str; 12] = [
     "judge_label_then",
     "label",
     "author",
+    "identifier",
     "note",
     "at",
 ];
@@ -110,12 +111,12 @@ fn line(row: &LabelRow) -> String {
         "project": row.project, "trace_id": format!("{:032x}", row.trace_id),
         "trajectory_id": row.trajectory_id, "step_index": row.step, "evaluator": row.evaluator,
         "judge": judge, "judge_label": row.judge_label, "judge_label_then": then, "label": row.label,
-        "author": row.author, "note": row.note, "at": show_time(row.updated_ns),
+        "author": row.author, "identifier": row.identifier, "note": row.note, "at": show_time(row.updated_ns),
     });
     format!("{line}\n")
 }
 
-fn cells(row: &LabelRow) -> [String; 12] {
+fn cells(row: &LabelRow) -> [String; 13] {
     let text = |text: &Option<String>| harmless(text.as_deref().unwrap_or_default());
     let (judge, then) = judges(row);
     [
@@ -129,12 +130,13 @@ fn cells(row: &LabelRow) -> [String; 12] {
         text(&then),
         harmless(&row.label),
         harmless(&row.author),
+        harmless(&row.identifier),
         text(&row.note),
         show_time(row.updated_ns),
     ]
 }
 
-fn record(cells: [String; 12]) -> Vec<u8> {
+fn record(cells: [String; 13]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing to memory cannot fail.
     let _ = writer.write_record(cells);

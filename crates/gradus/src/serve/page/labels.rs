@@ -1,6 +1,7 @@
 //! What people say of verdicts: right, or wrong and what it should have been. Kept as annotations: of the step or the
 //! trajectory, under the evaluator's name, with the label that the person gives, who it is and when.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -8,7 +9,7 @@ use axum::extract::{Extension, State};
 use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gradus_store::NewAnnotation;
+use gradus_store::{NewAnnotation, Store, StoreError};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
@@ -18,6 +19,7 @@ use super::answer::PageError;
 use super::sign_in::cookie;
 use super::verdict::target;
 use super::{form, words};
+use crate::output::html::text;
 use crate::serve::api::{ApiError, blocking};
 use crate::serve::auth::Caller;
 use crate::serve::state::Server;
@@ -32,6 +34,30 @@ pub(super) struct Person {
     pub(super) identifier: String,
     /// As it is shown.
     pub(super) name: String,
+    /// Whether labels are taken from this person.
+    pub(super) may_label: bool,
+}
+
+/// The names of keys, for telling whose key somebody used under another name.
+pub(super) struct Speakers(HashSet<String>);
+
+impl Speakers {
+    pub(super) fn of(store: &Store) -> Result<Speakers, StoreError> {
+        Ok(Speakers(store.keys()?.into_iter().map(|key| key.name).collect()))
+    }
+
+    /// Who said something, as it is shown: the name that was given, which may be anybody's, and what tells people apart
+    /// where that is another.
+    pub(super) fn shown(&self, author: &str, identifier: &str) -> String {
+        let name = if author.is_empty() { "someone" } else { author };
+        text::line(&if identifier.is_empty() || identifier == author {
+            name.to_owned()
+        } else if self.0.contains(identifier) {
+            format!("{name} (key {identifier})")
+        } else {
+            format!("{name} ({identifier})")
+        })
+    }
 }
 
 impl Person {
@@ -46,7 +72,8 @@ impl Person {
         let given = given[..given.floor_char_boundary(MOST_NAME)].trim();
         let name = if given.is_empty() { &caller.name } else { given };
         let identifier = if caller.name.is_empty() { name } else { &caller.name };
-        Person { identifier: identifier.to_owned(), name: name.to_owned() }
+        let may_label = caller.may_send("/labels");
+        Person { identifier: identifier.to_owned(), name: name.to_owned(), may_label }
     }
 }
 
@@ -155,13 +182,15 @@ impl Label {
 
 #[cfg(test)]
 mod tests {
+    use gradus_store::KeyScopes;
+
     use super::*;
 
     #[test]
     fn with_keys_nobody_speaks_in_the_name_of_another() {
-        let key = |name: &str| Caller { name: name.to_owned() };
+        let key = |name: &str| Caller { name: name.to_owned(), ..Caller::default() };
         let of = |given: &str, caller: &Caller| {
-            let Person { identifier, name } = Person::named(given, caller);
+            let Person { identifier, name, .. } = Person::named(given, caller);
             (identifier, name)
         };
         let own = |identifier: &str, name: &str| (identifier.to_owned(), name.to_owned());
@@ -170,5 +199,24 @@ mod tests {
         assert_eq!(of("  ", &key("eve")), own("eve", "eve"));
         assert_eq!(of("", &key("")), own("", ""));
         assert_eq!(of(&"é".repeat(200), &key("")).0.len(), MOST_NAME);
+        // What is shown says whose key it was.
+        let keys = Speakers(HashSet::from(["ann".to_owned(), "eve".to_owned()]));
+        let (identifier, name) = of("ann", &key("eve"));
+        assert_eq!(keys.shown(&name, &identifier), "ann (key eve)");
+        assert_eq!(keys.shown("", "eve"), "someone (key eve)");
+        assert_eq!([keys.shown("ann", "ann"), keys.shown("ann", "")], ["ann", "ann"]);
+        assert_eq!(keys.shown("ann", "second look"), "ann (second look)");
+    }
+
+    #[test]
+    fn forms_are_shown_to_those_whose_labels_are_taken() {
+        let of = |scopes: Option<&str>| {
+            let scopes = scopes.map(|scopes| KeyScopes::parse(scopes).unwrap());
+            Person::named("ann", &Caller { name: "ann".to_owned(), scopes }).may_label
+        };
+        assert_eq!(
+            [None, Some("read"), Some("read,ingest"), Some("admin")].map(of),
+            [true, false, true, true]
+        );
     }
 }

@@ -6,6 +6,7 @@ use gradus_eval::outcome::OutcomeLine;
 use gradus_store::{Annotation, AnnotationFilter, TraceRow};
 
 use super::address::Address;
+use super::labels::Speakers;
 use super::verdict::place;
 use crate::serve::api::ApiError;
 use crate::serve::live::story_trajectories;
@@ -18,6 +19,7 @@ pub(super) struct Opened {
     pub(super) others: Vec<Other>,
     /// With when they were given.
     pub(super) outcomes: Vec<(i64, OutcomeLine)>,
+    /// With their authors as they are shown.
     pub(super) said: Vec<Annotation>,
     /// The trace may still grow; what is shown is as far as it came, and not judged yet.
     pub(super) is_open: bool,
@@ -74,7 +76,13 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
         limit: MOST_SAID,
         ..AnnotationFilter::default()
     };
-    let said = server.store.annotations(&filter)?;
+    let mut said = server.store.annotations(&filter)?;
+    if !said.is_empty() {
+        let speakers = Speakers::of(&server.store)?;
+        for one in &mut said {
+            one.author = speakers.shown(&one.author, &one.identifier);
+        }
+    }
     Ok(Opened { row, trajectory, others, outcomes, said, is_open })
 }
 

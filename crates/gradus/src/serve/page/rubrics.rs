@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -15,11 +15,12 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::answer::{self, PageError};
-use super::trials::{Answer, Shown, Subjected, Trial, Who};
+use super::trials::{Answer, Asked, Shown, Subjected, Trial, Who};
 use super::{Frame, form};
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
 use crate::serve::api::{ApiError, Params};
+use crate::serve::auth::Caller;
 use crate::serve::live::GradingRule;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
@@ -54,6 +55,8 @@ struct RubricPage {
     trajectory: String,
     step: String,
     of_steps: bool,
+    /// Whether trials are taken from whoever looks.
+    may_try: bool,
     /// Who would be asked.
     judge: Option<String>,
     /// Why nobody can be.
@@ -113,6 +116,7 @@ pub(super) fn address(name: &str) -> Address {
 /// One rubric, with the prompt for a step if one is named. That costs nothing.
 pub(super) async fn one(
     State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     Path(name): Path<String>,
     Params(choice): Params<Choice>,
@@ -137,6 +141,7 @@ pub(super) async fn one(
         step: step.unwrap_or(if of_steps { "1" } else { "" }).to_owned(),
         trajectory,
         of_steps,
+        may_try: caller.may_send(&format!("/rubrics/{name}")),
         judge: None,
         nobody: "",
         shown: None,
@@ -145,14 +150,17 @@ pub(super) async fn one(
             .or_else(|| is_gone.then(|| "This trial is not kept any more; make it again.".to_owned())),
     };
     if !page.trajectory.is_empty() {
-        match Subjected::open(&server, tried, &page.trajectory, page.step.parse().ok()).await {
-            Ok(subject) => {
-                let who = subject.who(&settings, tried, text.is_some());
-                page.judge = who.name();
-                if let Who::Nobody(reason) = who {
-                    page.nobody = reason;
-                }
-                match subject.prompt(tried, &who) {
+        let is_changed = text.is_some();
+        let prompt = move |subject: Subjected, rubric: &Rubric, settings: &Reloadable| {
+            let who = subject.who(settings, rubric, is_changed);
+            let nobody = if let Who::Nobody(reason) = who { reason } else { "" };
+            (who.name(), nobody, subject.prompt(rubric, &who))
+        };
+        match Subjected::open(&server, tried, &page.trajectory, page.step.parse().ok(), prompt).await {
+            Ok((judge, nobody, prompt)) => {
+                page.judge = judge;
+                page.nobody = nobody;
+                match prompt {
                     Ok(shown) => page.shown = Some(shown),
                     Err(reason) => page.wrong = page.wrong.or(Some(reason)),
                 }
@@ -209,11 +217,15 @@ pub(super) async fn try_out(
         Ok(changed) if wanted.what == What::Ask => {
             let tried = changed.as_ref().unwrap_or(rubric);
             let step = wanted.step.trim().parse().ok();
-            let asked = match Subjected::open(&server, tried, wanted.trajectory.trim(), step).await {
-                Ok(subject) => {
-                    let who = subject.who(&settings, tried, changed.is_some());
-                    subject.ask(&server, tried, &who).await
-                }
+            let is_changed = changed.is_some();
+            let ask = move |subject: Subjected, rubric: &Rubric, settings: &Reloadable| {
+                let who = subject.who(settings, rubric, is_changed);
+                subject.ask(rubric, &who)
+            };
+            let asked = match Subjected::open(&server, tried, wanted.trajectory.trim(), step, ask).await {
+                Ok(Ok(Asked::Rules(answer))) => Ok(answer),
+                Ok(Ok(Asked::Model(question))) => question.ask(&server, tried).await,
+                Ok(Err(reason)) => Err(reason),
                 Err(error) => Err(error.message().to_owned()),
             };
             match asked {

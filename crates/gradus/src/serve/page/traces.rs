@@ -316,15 +316,25 @@ fn shortcuts(settings: &Reloadable, address: &Address) -> Vec<Shortcut> {
     names.sort_unstable();
     names.dedup();
     let wrong = names.into_iter().filter_map(|name| {
-        let (worst, _) = words::labels(settings, &name).pop()?;
+        let labels = words::labels(settings, &name);
         Some(Shortcut {
-            text: format!("{}: {}", title(settings, &name), text::line(&worst)),
+            text: format!("{}: {}", title(settings, &name), wrong_words(&labels)?),
             href: address.but("label", None).but("wrong", Some(&name)).to_string(),
         })
     });
     let errors =
         Shortcut { text: "with errors".to_owned(), href: address.but("error", Some("true")).to_string() };
     wrong.chain([errors]).collect()
+}
+
+/// What the traces have in common that an evaluator found something wrong with: one label where there is but one besides the
+/// best, and none of many.
+fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
+    match labels {
+        [] => None,
+        [.., (worst, _)] if labels.len() <= 2 => Some(text::line(worst)),
+        _ => Some("found wrong".to_owned()),
+    }
 }
 
 fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
@@ -494,6 +504,16 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shortcut_says_what_it_leads_to() {
+        let labels = |names: &[&str]| -> Vec<(String, f64)> {
+            names.iter().map(|name| ((*name).to_owned(), 0.0)).collect()
+        };
+        assert_eq!(wrong_words(&[]), None);
+        assert_eq!(wrong_words(&labels(&["correct", "incorrect"])).as_deref(), Some("incorrect"));
+        assert_eq!(wrong_words(&labels(&["good", "fair", "bad"])).as_deref(), Some("found wrong"));
+    }
 
     #[test]
     fn times_are_read_as_fields_and_programs_write_them() {

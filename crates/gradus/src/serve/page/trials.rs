@@ -76,6 +76,22 @@ pub(super) struct Subjected {
     project: String,
 }
 
+/// What came of asking.
+pub(super) enum Asked {
+    Rules(Answer),
+    /// The model is still to be asked.
+    Model(Box<Question>),
+}
+
+/// What a model is asked, by whose rule.
+pub(super) struct Question {
+    subject: Subjected,
+    prompt: Prompt,
+    rule: String,
+    daily_budget_usd: Option<f64>,
+    judge: Arc<ModelJudge>,
+}
+
 /// What would be asked.
 pub(super) struct Shown {
     pub(super) system: String,
@@ -102,19 +118,21 @@ impl Who<'_> {
 }
 
 impl Subjected {
-    /// The trajectory as judges get it: with the tools on offer, and what the project's rule says of them.
-    pub(super) async fn open(
+    /// The trajectory as judges get it: with the tools on offer, and what the project's rule says of them. What is made of it
+    /// takes its time, as opening it does: both go where that holds up nobody, and only so many at once.
+    pub(super) async fn open<T: Send + 'static>(
         server: &Arc<Server>,
         rubric: &Rubric,
         id: &str,
         step: Option<u32>,
-    ) -> Result<Subjected, ApiError> {
+        make: impl FnOnce(Subjected, &Rubric, &Reloadable) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
         let of_steps = rubric.subject == Subject::Step;
         if of_steps && step.is_none() {
             return Err(ApiError::bad("Say which step: this rubric is about one."));
         }
         let _turn = server.openings.acquire().await;
-        let id = id.to_owned();
+        let (id, rubric) = (id.to_owned(), rubric.clone());
         blocking(server, move |server| {
             let missing = || ApiError::missing("There is no trajectory with this id.");
             let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
@@ -130,7 +148,8 @@ impl Subjected {
                     ApiError::missing(format!("This trajectory has no step {number}; it has {steps}."))
                 })
             });
-            Ok(Subjected { step: at.transpose()?, trajectory: found, tools, project: row.project })
+            let subject = Subjected { step: at.transpose()?, trajectory: found, tools, project: row.project };
+            Ok(make(subject, &rubric, &settings))
         })
         .await
     }
@@ -178,68 +197,22 @@ impl Subjected {
         Renderer::new(rubric, &self.tools, window).render(&self.case())
     }
 
-    /// Asks, which may cost money: of the project's rule, within its budget.
-    pub(super) async fn ask(
-        &self,
-        server: &Arc<Server>,
-        rubric: &Rubric,
-        who: &Who<'_>,
-    ) -> Result<Answer, String> {
+    /// Asks the rules, or makes the question that a model is asked.
+    pub(super) fn ask(self, rubric: &Rubric, who: &Who<'_>) -> Result<Asked, String> {
         if let Some(reason) = missing(rubric, &self.case()) {
             return Err(format!("The question does not arise here: {reason}."));
         }
         match who {
-            Who::Model(rule, judge) => self.ask_model(server, rubric, rule, judge).await,
-            Who::Rules(rule, evaluator) => self.ask_rules(rule, evaluator),
+            Who::Model(rule, judge) => Ok(Asked::Model(Box::new(Question {
+                prompt: self.rendered(rubric, judge.settings.window),
+                subject: self,
+                rule: rule.name.clone(),
+                daily_budget_usd: rule.daily_budget_usd,
+                judge: Arc::clone(judge),
+            }))),
+            Who::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(Asked::Rules),
             Who::Nobody(reason) => Err((*reason).to_owned()),
         }
-    }
-
-    async fn ask_model(
-        &self,
-        server: &Arc<Server>,
-        rubric: &Rubric,
-        rule: &GradingRule,
-        judge: &ModelJudge,
-    ) -> Result<Answer, String> {
-        let prompt = self.rendered(rubric, judge.settings.window);
-        let most_usd = judge.most_it_costs(&prompt);
-        if let Some(budget) = rule.daily_budget_usd {
-            let name = rule.name.clone();
-            let spent = blocking(server, move |server| {
-                Ok(server.store.spent_since(today_ns(), Some(&name), None)?)
-            });
-            let spent = spent.await.map_err(|error| error.message().to_owned())?;
-            if spent + most_usd.unwrap_or_default() > budget {
-                let (spent, budget) = (number::usd(spent), number::usd(budget));
-                return Err(format!(
-                    "Of today's budget of {budget} for the rule, {spent} is spent: what is left may not be enough for this question."
-                ));
-            }
-        }
-        let form = answer_form(rubric, judge.settings.structured);
-        let render = |window: PromptWindow| self.rendered(rubric, window);
-        let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
-        let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.of(usage));
-        // What the endpoint does not say counts as the most that it can be.
-        let cost_usd = if judgement.is_usage_partial { most_usd.or(known_usd) } else { known_usd };
-        let spend = Spend {
-            rule: rule.name.clone(),
-            calls: u64::from(judgement.calls),
-            cost_usd: cost_usd.unwrap_or_default(),
-        };
-        let written = server.store.spend(spend, self.project.clone(), now_ns());
-        if let Err(error) = async { written?.done().await }.await {
-            tracing::error!(%error, "what a trial cost could not be written down");
-        }
-        let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
-        Ok(Answer {
-            class: if rubric.labels.best() == reading.label { "pass" } else { "fail" },
-            label: text::line(&reading.label),
-            explanation: text::block(&reading.explanation),
-            by: text::line(&judge.name()),
-            cost: cost_usd.map_or_else(|| "cost not known".to_owned(), number::usd),
-        })
     }
 
     fn ask_rules(&self, rule: &GradingRule, evaluator: &Evaluator) -> Result<Answer, String> {
@@ -264,6 +237,46 @@ impl Subjected {
             explanation: text::block(words),
             by: "rules".to_owned(),
             cost: "free".to_owned(),
+        })
+    }
+}
+
+impl Question {
+    /// Asks, which may cost money: of the project's rule, within its budget.
+    pub(super) async fn ask(self, server: &Arc<Server>, rubric: &Rubric) -> Result<Answer, String> {
+        let Question { subject, prompt, rule, daily_budget_usd, judge } = self;
+        let most_usd = judge.most_it_costs(&prompt);
+        if let Some(budget) = daily_budget_usd {
+            let name = rule.clone();
+            let spent = blocking(server, move |server| {
+                Ok(server.store.spent_since(today_ns(), Some(&name), None)?)
+            });
+            let spent = spent.await.map_err(|error| error.message().to_owned())?;
+            if spent + most_usd.unwrap_or_default() > budget {
+                let (spent, budget) = (number::usd(spent), number::usd(budget));
+                return Err(format!(
+                    "Of today's budget of {budget} for the rule, {spent} is spent: what is left may not be enough for this question."
+                ));
+            }
+        }
+        let form = answer_form(rubric, judge.settings.structured);
+        let render = |window: PromptWindow| subject.rendered(rubric, window);
+        let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
+        let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.of(usage));
+        // What the endpoint does not say counts as the most that it can be.
+        let cost_usd = if judgement.is_usage_partial { most_usd.or(known_usd) } else { known_usd };
+        let spend = Spend { rule, calls: u64::from(judgement.calls), cost_usd: cost_usd.unwrap_or_default() };
+        let written = server.store.spend(spend, subject.project.clone(), now_ns());
+        if let Err(error) = async { written?.done().await }.await {
+            tracing::error!(%error, "what a trial cost could not be written down");
+        }
+        let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
+        Ok(Answer {
+            class: if rubric.labels.best() == reading.label { "pass" } else { "fail" },
+            label: text::line(&reading.label),
+            explanation: text::block(&reading.explanation),
+            by: text::line(&judge.name()),
+            cost: cost_usd.map_or_else(|| "cost not known".to_owned(), number::usd),
         })
     }
 }

@@ -143,7 +143,7 @@ impl Said {
     fn of(row: &Annotation, line: &OutcomeLine) -> Said {
         Said {
             identifier: row.identifier.clone(),
-            author: text::line(if row.author.is_empty() { "someone" } else { &row.author }),
+            author: row.author.clone(),
             when: second(row.updated_ns),
             label: text::line(row.label.as_deref().unwrap_or_default()),
             note: row.explanation.as_deref().filter(|note| !note.is_empty()).map(text::block),

@@ -179,7 +179,7 @@ async fn annotate(
     }
     let said = data.into_iter().enumerate().map(|(index, one)| one.said(subject, index, caller));
     let said: Vec<Said> = said.collect::<Result<_, _>>()?;
-    let numbers = put(server, subject, said, is_sync).await?;
+    let numbers = put(server, subject, said, caller, is_sync).await?;
     let data: Vec<Value> = match is_sync {
         true => numbers.iter().map(|no| json!({"id": ids::encode(subject.node(), no)})).collect(),
         false => Vec::new(),
@@ -249,11 +249,13 @@ pub(super) async fn put(
     server: &Arc<Server>,
     subject: Subject,
     said: Vec<Said>,
+    caller: &Caller,
     must_be_known: bool,
 ) -> Result<Vec<i64>, PhoenixError> {
     if said.is_empty() {
         return Ok(Vec::new());
     }
+    let caller = caller.clone();
     let written = blocking(server, move |server| {
         let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
         for one in &said {
@@ -284,7 +286,6 @@ pub(super) async fn put(
             NewAnnotation { trace_id, ..one.annotation }
         });
         let annotations: Vec<NewAnnotation> = annotations.collect();
-        let caller = Caller { name: annotations.first().map(|one| one.author.clone()).unwrap_or_default() };
         Ok(server.annotate(annotations, &caller)?)
     })
     .await?;
@@ -375,7 +376,7 @@ async fn note(
         author: caller.name.clone(),
         ..NewAnnotation::default()
     };
-    let numbers = put(server, subject, vec![Said { id, annotation }], true).await?;
+    let numbers = put(server, subject, vec![Said { id, annotation }], caller, true).await?;
     let id = numbers.first().map(|no| ids::encode(subject.node(), no));
     Ok(Json(json!({"data": {"id": id}})))
 }

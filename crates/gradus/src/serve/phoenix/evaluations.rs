@@ -43,16 +43,17 @@ pub(super) async fn log(
     let (bytes, mut room) = read_body(&server, &headers, body).await?;
     // Texts are copied out of it.
     room.grow(bytes.len()).map_err(|_| Refusal::Busy)?;
+    let by = caller.clone();
     let (subject, said, _room) = blocking(&server, move |_| {
         let table =
             arrow::read(&bytes, MOST_ROWS).map_err(|error| PhoenixError::invalid(error.to_string()))?;
         drop(bytes);
         room.grow(table.rows * ROW_BYTES).map_err(|_| Refusal::Busy)?;
-        let (subject, said) = read(&table, &caller).map_err(PhoenixError::invalid)?;
+        let (subject, said) = read(&table, &by).map_err(PhoenixError::invalid)?;
         Ok((subject, said, room))
     })
     .await?;
-    put(&server, subject, said, false).await?;
+    put(&server, subject, said, &caller, false).await?;
     Ok(StatusCode::OK)
 }
 
