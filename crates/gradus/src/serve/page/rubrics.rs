@@ -14,12 +14,12 @@ use gradus_eval::rubric::{Origin, Rubric, Subject};
 use serde::Deserialize;
 
 use super::address::Address;
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::trials::{Answer, Shown, Subjected, Trial, Who};
 use super::{Frame, form};
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
-use crate::serve::api::{ApiError, Params};
+use crate::serve::api::ApiError;
 use crate::serve::live::GradingRule;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
@@ -64,7 +64,7 @@ struct RubricPage {
 }
 
 #[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct Choice {
     trajectory: Option<String>,
     step: Option<String>,
@@ -115,7 +115,7 @@ pub(super) async fn one(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
     Path(name): Path<String>,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let settings = server.reloadable();
     let rubric = find(&settings, &name)?;
