@@ -106,7 +106,7 @@ impl Summaries {
         let score = |metric: &Metric| {
             let value = metric.value?;
             let value = if metric.is_share { number::percent(value) } else { number::score(value) };
-            Some(format!("{} {value}", text::line(&metric.title)))
+            Some(format!("{}\u{a0}{value}", text::line(&metric.title)))
         };
         let brief = Brief {
             ended: record.ended.clone(),
