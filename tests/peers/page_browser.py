@@ -286,6 +286,34 @@ def keys_and_labels(browser):
     fine(page)
 
 
+def enter_chooses_nothing(browser):
+    where = "/review?evaluator=call_validity&which=wrong"
+    labels = lambda page: [json.loads(line) for line in page.request.get(URL + "/labels?format=jsonl").text().splitlines()]
+    page = opened(browser, where)
+    before = len(labels(page))
+    # In a note and in a name, it leaves the field.
+    page.keyboard.press("e")
+    page.keyboard.type("unsure")
+    page.keyboard.press("Enter")
+    page.get_by_label("Your name").press("Enter")
+    page.wait_for_timeout(300)
+    assert len(labels(page)) == before
+    # A key that waits for the name gets it.
+    page.keyboard.press("x")
+    page.keyboard.type("enter-ann")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    given = [one for one in labels(page) if one["author"] == "enter-ann"]
+    assert [one["label"] for one in given] == ["correct"], given
+    page.context.close()
+    # Nor does it without a script.
+    page = opened(browser, where, java_script_enabled=False)
+    page.get_by_label("Your name").fill("bob")
+    page.get_by_label("Your name").press("Enter")
+    page.wait_for_timeout(300)
+    assert not [one for one in labels(page) if one["author"] == "bob"]
+
+
 def live_update(browser):
     page = opened(browser, "/traces?project=live")
     expect(page.locator("tr[data-id]")).to_have_count(0)

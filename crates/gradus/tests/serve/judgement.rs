@@ -91,6 +91,13 @@ fn what_could_not_be_judged_can_be_labelled() {
         text.contains("could not be judged</bdi>").then_some(text)
     });
     assert!(text.contains("It is <bdi>correct</bdi>") && !text.contains("data-key=\"y\""), "{text}");
+    // Keys are those that the hint names, and the form's first button gives no label.
+    assert!(
+        text.contains("data-key=\"2\">It is <bdi>incorrect</bdi>") && !text.contains("data-key=\"x\""),
+        "{text}"
+    );
+    assert!(text.contains("<kbd>1</kbd> to <kbd>2</kbd> what it is"), "{text}");
+    assert!(text.find("<button disabled hidden>") < text.find("name=\"label\""), "{text}");
     let fields = format!(
         "trajectory={}&step=1&evaluator=thought_to_tool&label=correct&author=ann&back=/",
         trajectory(&server, 1)

@@ -87,6 +87,23 @@ fn what_is_not_there_is_told_to_people_as_a_page_and_to_programs_as_json() {
 }
 
 #[test]
+fn pages_pass_over_parameters_that_they_do_not_know_and_tell_people_what_they_cannot_read() {
+    let (_lab, server) = filled();
+    for path in
+        ["/runs?project=shop", "/?utm_source=slack", "/traces?limit=5", "/agreement?x=1", "/rubrics?x=1"]
+    {
+        page(&server, path);
+    }
+    assert!(page(&server, "/runs?project=shop").contains("/traces?project=shop"), "the project is kept");
+    let refused = server.request("GET", "/review?which=zz").header("accept", "text/html").send();
+    assert_eq!((refused.status, refused.header("content-type")), (400, Some("text/html; charset=utf-8")));
+    assert!(refused.text().contains("Not understood"), "{}", refused.text());
+    assert_eq!(server.get("/api/v1/traces?nonsense=1").status, 400, "programs are told");
+    let wrong = page(&server, "/traces?where=span_kind+%3D%3D");
+    assert!(wrong.contains("id=\"wrong\"") && !wrong.contains("No trace fits"), "{wrong}");
+}
+
+#[test]
 fn lists_are_narrowed_by_what_stands_in_the_address() {
     let (_lab, server) = filled();
     let count = |query: &str| page(&server, &format!("/traces{query}")).matches("<tr data-id").count();
@@ -104,8 +121,6 @@ fn lists_are_narrowed_by_what_stands_in_the_address() {
     // What is wrong with a condition stands beside it.
     let wrong = page(&server, "/traces?where=span_kind+%3D+%27LLM%27");
     assert!(wrong.contains("role=\"alert\"") && wrong.contains("where: "), "{wrong}");
-    let refused = server.request("GET", "/traces?nonsense=1").header("accept", "text/html").send();
-    assert_eq!(refused.status, 400);
     // The rows alone, which are sent when they have changed.
     let rows = server.get("/traces/rows?project=shop");
     let tag = rows.header("etag").unwrap().to_owned();

@@ -12,7 +12,7 @@ use gradus_store::LabelRow;
 use serde::Deserialize;
 
 use super::address::Address;
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::labels::Speakers;
 use super::opened;
 use super::words::{about_step, labels, second, title};
@@ -20,7 +20,7 @@ use super::{Choosable, Frame, choosable};
 use crate::output::html::charts::{Chart, IntervalBar, interval_bars};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
-use crate::serve::api::{ApiError, Params};
+use crate::serve::api::ApiError;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
 
@@ -36,7 +36,7 @@ const MOST_UNKNOWN: usize = 8;
 const OTHER: &str = "other";
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct Choice {
     project: Option<String>,
 }
@@ -87,7 +87,7 @@ struct Page {
 pub(super) async fn page(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let project = choice.project.filter(|name| !name.is_empty());
     answer::of(&server, move |server| made(server, project.as_deref(), &headers)).await

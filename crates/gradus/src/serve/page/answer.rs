@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERER, REFERRER_POLICY,
 };
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
 
 use super::Frame;
 use super::address::own_path;
 use super::sign_in::SignIn;
-use crate::serve::api::{ApiError, blocking};
+use crate::serve::api::{ApiError, Params, blocking};
 use crate::serve::state::Server;
 
 /// Scripts, styles and pictures are files of this server; nothing stands in the page itself, and forms go nowhere else.
@@ -80,6 +82,19 @@ struct ErrorPage {
     frame: Frame,
     title: &'static str,
     message: String,
+}
+
+/// The parameters of a page. Those that it does not know, as others put into links, are passed over; what it cannot read
+/// is told to people.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, PageError> {
+        let Params(value) = Params::from_request_parts(parts, state).await?;
+        Ok(Asked(value))
+    }
 }
 
 /// What went wrong, for people.

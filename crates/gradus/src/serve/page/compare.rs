@@ -13,19 +13,19 @@ use gradus_eval::report::RunReader;
 use serde::Deserialize;
 
 use super::Frame;
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::flips::{self, Change, Changes, What};
 use super::pairing::{Pairing, Run, Unit, Words};
 use super::runs::{self, failed, open};
 use super::words::{about_step, title};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
-use crate::serve::api::{ApiError, Params};
+use crate::serve::api::ApiError;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct Choice {
     a: String,
     b: String,
@@ -37,7 +37,7 @@ struct Page {
     frame: Frame,
     a: Side,
     b: Side,
-    how: &'static str,
+    how: String,
     rows: Vec<Row>,
     /// None where nothing is paired: then there is no telling what changed.
     flips: Option<[Flips; 2]>,
@@ -86,7 +86,7 @@ struct Flip {
 pub(super) async fn page(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let _turn = server.openings.acquire().await;
     let frame = Frame::of("/runs", None, &headers);
@@ -132,17 +132,20 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
         frame,
         a: side(&first, &before, pairing.covered.0),
         b: side(&second, &after, pairing.covered.1),
-        how: how(&pairing),
+        how: how(&pairing, (before.judged.len(), after.judged.len())),
         rows: before.evaluators().union(&after.evaluators()).map(|one| compared.row(*one)).collect(),
         flips,
         is_cut: before.is_cut || after.is_cut,
     })
 }
 
-fn how(pairing: &Pairing) -> &'static str {
+/// How the runs are compared; `all` is how many trajectories each has.
+fn how(pairing: &Pairing, all: (usize, usize)) -> String {
     let is_same = |unit: &Unit| matches!(unit, Unit::Same(..));
     let (same, units) = (pairing.units.iter().filter(|unit| is_same(unit)).count(), pairing.units.len());
-    match (units, same) {
+    let covered = pairing.covered;
+    let pairs = number::counted(units as u64, "pair", "pairs");
+    let how = match (units, same) {
         (0, _) if pairing.is_too_few => {
             "Not paired: too few trajectories and requests are in both runs to stand for them. The means of all are compared."
         }
@@ -152,8 +155,17 @@ fn how(pairing: &Pairing) -> &'static str {
         (_, 0) => {
             "Paired by task: trajectories with the same request are compared, several trials by their mean."
         }
-        _ if same == units => "Paired: both runs judged the same trajectories.",
+        _ if same == units && covered == all => "Paired: both runs judged the same trajectories.",
+        _ if same == units => "Paired: only the trajectories that both runs judged are compared.",
         _ => "Paired: the same trajectories, and others by task, where they have the same request.",
+    };
+    let left = (all.0.saturating_sub(covered.0), all.1.saturating_sub(covered.1));
+    match (units, left) {
+        (0, _) => how.to_owned(),
+        (_, (0, 0)) => format!("{how} {pairs}."),
+        (_, (a, b)) => {
+            format!("{how} {pairs}; left out are {} of A and {} of B.", count(a as u64), count(b as u64))
+        }
     }
 }
 

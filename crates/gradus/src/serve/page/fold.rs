@@ -10,12 +10,12 @@ use gradus_core::trajectory::Trajectory;
 use serde::Deserialize;
 
 use super::address::Address;
-use super::answer::PageError;
+use super::answer::{Asked, PageError};
 use super::opened;
 use super::words::size;
 use crate::output::html::text;
 use crate::output::printable;
-use crate::serve::api::{ApiError, Params, blocking};
+use crate::serve::api::{ApiError, blocking};
 use crate::serve::state::Server;
 
 /// What of a long text stands in the page.
@@ -57,7 +57,6 @@ fn moved_in(given: &str) -> Option<String> {
 
 /// Which text of a trace.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Which {
     trajectory: Option<String>,
     step: Option<u32>,
@@ -77,7 +76,7 @@ pub(super) fn address(trace: &str, trajectory: &str, step: Option<u32>, part: &s
 pub(super) async fn whole(
     State(server): State<Arc<Server>>,
     Path(id): Path<String>,
-    Params(which): Params<Which>,
+    Asked(which): Asked<Which>,
 ) -> Result<Response, PageError> {
     let _turn = server.openings.acquire().await;
     let text = blocking(&server, move |server| {

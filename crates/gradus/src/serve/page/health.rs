@@ -70,7 +70,13 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
         ("Up for", duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
         ("Takes spans", if is_failing { "no; see the log" } else { "yes" }.to_owned()),
-        ("Store", format!("{}, {} of it free", bytes(used + free), bytes(free))),
+        (
+            "Store",
+            match free {
+                0 => bytes(used),
+                free => format!("{}, {} of it free", bytes(used + free), bytes(free)),
+            },
+        ),
         ("Traces still arriving or to be assembled", whole(store.due_count()?)),
         ("Traces that could not be assembled", whole(set_aside)),
         ("Trajectories that wait for a model", whole(store.ungraded_count()?)),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::amounts::Amounts;
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::opened;
 use super::over_time::{self, Range, Series, Time};
 use super::tools::Tools;
@@ -23,7 +23,7 @@ use super::{Choosable, Frame, choosable};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
 use crate::output::html::view::metrics::Card;
-use crate::serve::api::{ApiError, Params, blocking, show_time};
+use crate::serve::api::{ApiError, blocking, show_time};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
@@ -32,7 +32,7 @@ const MOST_TASKS: usize = 8;
 const MOST_NAMES: usize = 200;
 
 #[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct Choice {
     project: Option<String>,
     agent: Option<String>,
@@ -94,7 +94,7 @@ struct Task {
 pub(super) async fn page(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
     let range = Range::named(choice.range.as_deref().unwrap_or("7d"))

@@ -224,7 +224,39 @@ function label(key) {
     const folded = here()?.querySelector(open("details:not([open])"))?.closest("details");
     if (folded) folded.open = true;
   } else if ("choose" in found.dataset) found.focus();
-  else found.form.requestSubmit(found);
+  else give(found);
+}
+
+// A label that somebody chose, and that waits for the name.
+let waiting = null;
+
+function give(button) {
+  wait(button.form.checkValidity() ? null : button);
+  button.form.requestSubmit(button);
+}
+
+function wait(button) {
+  waiting?.classList.remove("waits");
+  waiting = button;
+  waiting?.classList.add("waits");
+}
+
+for (const form of all("form.labelling")) {
+  form.addEventListener("click", (event) => {
+    const button = event.target.closest("button[name=label]");
+    if (button) wait(form.checkValidity() ? null : button);
+  });
+  // Enter in a field gives the label that waits, or what is written as one, and else leaves the field: never a label that
+  // nobody chose.
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") wait(null);
+    if (event.key !== "Enter" || event.isComposing || !event.target.matches("input")) return;
+    event.preventDefault();
+    const own = event.target.name === "other" && event.target.value.trim() ? form.querySelector("[data-other]") : null;
+    const chosen = own ?? (waiting?.form === form ? waiting : null);
+    if (chosen) give(chosen);
+    else event.target.blur();
+  });
 }
 
 const KEYS = {
@@ -232,13 +264,18 @@ const KEYS = {
   k: ["previous step", () => go(steps, -1), steps.length > 0],
   n: ["next step that was found wrong", () => go(failing, 1), steps.length > 0],
   p: ["previous step that was found wrong", () => go(failing, -1), steps.length > 0],
-  y: ["the verdict is right", () => label("y"), all("[data-key]").length > 0],
-  x: ["the verdict is wrong", () => label("x"), all("[data-key]").length > 0],
+  y: ["the verdict is right", () => label("y"), all("[data-key=y]").length > 0],
+  x: ["the verdict is wrong", () => label("x"), all("[data-key=x]").length > 0],
   s: ["skip it", () => document.querySelector("[data-skip]").click(), all("[data-skip]").length > 0],
   e: ["write a note", () => document.querySelector("[data-review] [data-note]").focus(), all("[data-review]").length > 0],
   "/": ["search", () => document.querySelector("[type=search]").focus(), all("[type=search]").length > 0],
   "?": ["these keys", help, true],
 };
+
+for (let number = 1; number <= 9; number += 1) {
+  const key = String(number);
+  KEYS[key] = ["give the label that has this number", () => label(key), all(`[data-key="${key}"]`).length > 0];
+}
 
 // Whoever speaks to the browser may not want single keys to mean something.
 const OFF = "gradus-keys-off";

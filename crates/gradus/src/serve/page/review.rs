@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::agreement::{self, Dimension};
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::fold::{self, Folded};
 use super::labels::Person;
 use super::opened::{self, Opened};
@@ -20,8 +20,9 @@ use super::trace::StepView;
 use super::verdict::Verdict;
 use super::words::title;
 use super::{Choosable, Frame, choosable};
+use crate::output::html::number::count;
 use crate::output::html::text;
-use crate::serve::api::{ApiError, Params};
+use crate::serve::api::ApiError;
 use crate::serve::auth::Caller;
 use crate::serve::state::Server;
 
@@ -29,7 +30,7 @@ use crate::serve::state::Server;
 const MOST_LISTED: usize = 40;
 
 #[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct Choice {
     project: Option<String>,
     evaluator: Option<String>,
@@ -86,6 +87,8 @@ struct Item {
     /// None where the whole trajectory is judged.
     step: Option<StepView>,
     steps: Vec<Line>,
+    /// How many steps there are, where not all are listed.
+    of_steps: Option<String>,
     trace: String,
     what: String,
     skip: String,
@@ -104,7 +107,7 @@ pub(super) async fn page(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let blank = |text: Option<String>| text.filter(|text| !text.is_empty());
     let choice = Choice {
@@ -194,6 +197,8 @@ impl Item {
             answer: fold(&trajectory.final_answer, "answer"),
             step: step.and_then(|number| shown_step(&opened, trajectory, number, &here, server)),
             steps: if step.is_none() { lines(trajectory) } else { Vec::new() },
+            of_steps: (step.is_none() && trajectory.steps.len() > MOST_LISTED)
+                .then(|| count(trajectory.steps.len() as u64)),
             trace: opened::step_address(&trace, Some(&found.trajectory_id), step),
             skip: choice.address().with("after", Some(&found.place.to_string())).to_string(),
             verdict,

@@ -14,12 +14,12 @@ use gradus_eval::rubric::{Origin, Rubric, Subject};
 use serde::Deserialize;
 
 use super::address::Address;
-use super::answer::{self, PageError};
-use super::trials::{Answer, Asked, Shown, Subjected, Trial, Who};
+use super::answer::{self, Asked, PageError};
+use super::trials::{Answer, AskedOf, Shown, Subjected, Trial, Who};
 use super::{Frame, form};
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
-use crate::serve::api::{ApiError, Params};
+use crate::serve::api::ApiError;
 use crate::serve::auth::Caller;
 use crate::serve::live::GradingRule;
 use crate::serve::settings::Reloadable;
@@ -67,7 +67,7 @@ struct RubricPage {
 }
 
 #[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct Choice {
     trajectory: Option<String>,
     step: Option<String>,
@@ -119,7 +119,7 @@ pub(super) async fn one(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     Path(name): Path<String>,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let settings = server.reloadable();
     let rubric = find(&settings, &name)?;
@@ -223,8 +223,8 @@ pub(super) async fn try_out(
                 subject.ask(rubric, &who)
             };
             let asked = match Subjected::open(&server, tried, wanted.trajectory.trim(), step, ask).await {
-                Ok(Ok(Asked::Rules(answer))) => Ok(answer),
-                Ok(Ok(Asked::Model(question))) => question.ask(&server, tried).await,
+                Ok(Ok(AskedOf::Rules(answer))) => Ok(answer),
+                Ok(Ok(AskedOf::Model(question))) => question.ask(&server, tried).await,
                 Ok(Err(reason)) => Err(reason),
                 Err(error) => Err(error.message().to_owned()),
             };

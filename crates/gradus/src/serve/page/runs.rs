@@ -1,35 +1,40 @@
 //! Runs of `gradus eval`: the list, and one run's report as `--html` writes it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::report::{Gate, GateResult, RunReader, Summary};
+use gradus_eval::report::{Gate, GateResult, Metric, RunReader, Summary};
 use gradus_eval::run::{RunFileError, RunFolder, RunRecord, RunState, StateFolder};
 use serde::Deserialize;
 
 use super::Frame;
 use super::address::Address;
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::opened;
 use super::words::{LiveRule, joined};
-use crate::output::html::number::minute;
+use crate::output::html::number::{self, minute};
 use crate::output::html::text;
 use crate::output::html::view::Report;
-use crate::serve::api::{ApiError, Params};
+use crate::serve::api::ApiError;
 use crate::serve::state::Server;
 
 /// Runs of one page.
 const MOST: usize = 100;
+/// How long one request sums up runs for the list: what is left comes with the next.
+const SUMS_FOR: Duration = Duration::from_millis(250);
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct Choice {
     /// Those that began before this one.
     before: Option<String>,
+    /// Runs belong to no project: it is kept for the other places.
+    project: Option<String>,
 }
 
 #[derive(Template)]
@@ -39,6 +44,7 @@ struct Page {
     runs: Vec<Row>,
     live: Vec<LiveRule>,
     is_first: bool,
+    latest: String,
     older: Option<String>,
 }
 
@@ -48,6 +54,9 @@ struct Row {
     state: &'static str,
     started: String,
     judge: String,
+    /// Empty where it is not known.
+    trajectories: String,
+    scores: String,
     evaluators: String,
     sources: String,
 }
@@ -61,15 +70,61 @@ struct RunPage {
 
 /// What finished runs come to. Their files do not change any more, and may take long to sum up.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Summaries(Mutex<VecDeque<Arc<Summary>>>);
+pub(in crate::serve) struct Summaries {
+    whole: Mutex<VecDeque<Arc<Summary>>>,
+    /// By the run's id.
+    briefs: Mutex<HashMap<String, Brief>>,
+}
+
+/// What tells a run from others in the list.
+#[derive(Clone, Debug, Default)]
+struct Brief {
+    ended: Option<String>,
+    trajectories: String,
+    /// Dimensions with their mean scores.
+    scores: String,
+}
 
 impl Summaries {
     const MOST: usize = 16;
+    const MOST_BRIEFS: usize = 2_000;
+    /// Runs with more outcomes than this are not summed up for a list.
+    const MOST_BYTES: u64 = 8 << 20;
+
+    /// None for runs that go on, and for those that would take long to sum up.
+    fn brief(&self, run: &RunFolder, may_read: bool) -> Option<Brief> {
+        let record = &run.record;
+        let lock = || self.briefs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&record.run_id).filter(|known| known.ended == record.ended) {
+            return Some(known.clone());
+        }
+        let size = || std::fs::metadata(run.outcomes_path()).map_or(u64::MAX, |file| file.len());
+        if !may_read || record.state == RunState::Running || size() > Self::MOST_BYTES {
+            return None;
+        }
+        let summary = Summary::of(&mut RunReader::open(run).ok()?).ok()?;
+        let score = |metric: &Metric| {
+            let value = metric.value?;
+            let value = if metric.is_share { number::percent(value) } else { number::score(value) };
+            Some(format!("{}\u{a0}{value}", text::line(&metric.title)))
+        };
+        let brief = Brief {
+            ended: record.ended.clone(),
+            trajectories: number::count(summary.trajectories),
+            scores: summary.metrics.iter().filter_map(score).collect::<Vec<_>>().join(", "),
+        };
+        let mut kept = lock();
+        if kept.len() >= Self::MOST_BRIEFS {
+            kept.clear();
+        }
+        kept.insert(record.run_id.clone(), brief.clone());
+        Some(brief)
+    }
 
     fn of(&self, reader: &mut RunReader) -> Result<Arc<Summary>, RunFileError> {
         let record = reader.record.clone();
         let is_finished = record.state == RunState::Finished;
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |known: &&Arc<Summary>| known.run_id == record.run_id && known.ended == record.ended;
         if let Some(known) = lock().iter().find(is_same).filter(|_| is_finished) {
             return Ok(Arc::clone(known));
@@ -87,10 +142,13 @@ impl Summaries {
 pub(super) async fn page(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     answer::of(&server, move |server| {
+        let started = Instant::now();
         let folder = StateFolder::at(&server.settings.data);
+        let project = choice.project.filter(|name| !name.is_empty());
+        let list = Address::of("/runs").with("project", project.as_deref());
         let before = choice.before.filter(|id| !id.is_empty());
         // The latest come first.
         let mut ids = folder.runs();
@@ -100,10 +158,15 @@ pub(super) async fn page(
         let last = ids.last().filter(|_| has_more);
         let settings = server.reloadable();
         Ok(Page {
-            frame: Frame::of("/runs", None, &headers),
+            frame: Frame::of("/runs", project.as_deref(), &headers),
             is_first: before.is_none(),
-            older: last.map(|id| Address::of("/runs").with("before", Some(id)).to_string()),
-            runs: ids.iter().filter_map(|id| folder.read_run(id).ok()).map(|run| Row::of(&run)).collect(),
+            older: last.map(|id| list.but("before", Some(id)).to_string()),
+            latest: list.to_string(),
+            runs: ids
+                .iter()
+                .filter_map(|id| folder.read_run(id).ok())
+                .map(|run| Row::of(&run, server.summaries.brief(&run, started.elapsed() < SUMS_FOR)))
+                .collect(),
             live: settings.rules.iter().map(LiveRule::of).collect(),
         })
     })
@@ -111,8 +174,9 @@ pub(super) async fn page(
 }
 
 impl Row {
-    fn of(run: &RunFolder) -> Row {
+    fn of(run: &RunFolder, brief: Option<Brief>) -> Row {
         let record = &run.record;
+        let brief = brief.unwrap_or_default();
         Row {
             id: text::line(&record.run_id),
             href: format!("/runs/{}", record.run_id),
@@ -123,6 +187,8 @@ impl Row {
             },
             started: minute(&record.started),
             judge: text::line(&record.judge),
+            trajectories: brief.trajectories,
+            scores: brief.scores,
             evaluators: joined(record.evaluators.iter().map(|one| one.title.as_str())),
             sources: joined(record.sources.iter().map(String::as_str)),
         }

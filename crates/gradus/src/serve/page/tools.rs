@@ -69,12 +69,11 @@ impl Tools {
             }
         }
         let mut all: Vec<Use> = by_name.into_iter().map(|(name, known)| Use { name, ..known }).collect();
-        // Those with the most that is wrong first.
-        let wrong = |known: &Use| {
-            let points = [known.choice, known.valid].map(|one| one.scored as f64 - one.sum);
-            points[0] + points[1]
-        };
-        all.sort_by(|a, b| wrong(b).total_cmp(&wrong(a)).then(b.calls().cmp(&a.calls())));
+        // Those of which most is wrong first, as far as that is sure: one bad call says little.
+        all.sort_by_cached_key(|known| {
+            let wrong = known.surely_wrong(settings);
+            (std::cmp::Reverse((wrong * 1e9) as u64), std::cmp::Reverse(known.calls()), known.name.clone())
+        });
         let left = all.len().saturating_sub(MOST_TOOLS) as u64;
         all.truncate(MOST_TOOLS);
         let more = match (left, is_cut) {
@@ -91,6 +90,16 @@ impl Tools {
 }
 
 impl Use {
+    /// The share of its calls that are the wrong choice or cannot be taken, whichever is more: the lower end of its interval.
+    fn surely_wrong(&self, settings: &Reloadable) -> f64 {
+        let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
+            let known = metric(settings, name, one);
+            let right = known.interval.map(|interval| interval.high).or(known.value);
+            right.map_or(0.0, |right| (1.0 - right).clamp(0.0, 1.0))
+        });
+        wrong[0].max(wrong[1])
+    }
+
     fn calls(&self) -> i64 {
         [self.choice, self.valid]
             .map(|one| one.scored + one.failed + one.not_applicable)
@@ -133,12 +142,16 @@ fn chart(tools: &[Use]) -> Chart {
                     part(Fill::Wrong, (tool.choice.scored as f64 - right).max(0.0)),
                     part(Fill::Unjudged, (tool.calls() - tool.choice.scored).max(0) as f64),
                 ],
-                below: None,
+                below: Some(part(Fill::Error, (tool.valid.scored as f64 - tool.valid.sum).max(0.0))),
                 note: count(u64::try_from(tool.calls()).unwrap_or(0)),
                 nothing: None,
             }
         })
         .collect();
     let axis = Axis { title: "calls", whole: true, format: |value| count(value as u64) };
-    bars(&rows, axis, "Calls of each tool, by whether the choice was right. The table has the same numbers.")
+    bars(
+        &rows,
+        axis,
+        "Calls of each tool, by whether the choice was right; below, calls that the tool cannot take. The table has the same numbers.",
+    )
 }

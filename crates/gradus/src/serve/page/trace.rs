@@ -13,7 +13,7 @@ use gradus_eval::outcome::OutcomeKind;
 use serde::Deserialize;
 
 use super::address::Address;
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::fold::{self, Folded};
 use super::labels::Person;
 use super::opened::{self, Opened, STEPS_OF_A_PAGE};
@@ -22,7 +22,7 @@ use super::words::{duration, second, whole};
 use super::{Frame, words};
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
-use crate::serve::api::{ApiError, Params, blocking};
+use crate::serve::api::{ApiError, blocking};
 use crate::serve::auth::Caller;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
@@ -33,7 +33,7 @@ const MOST_DEFECTS: usize = 50;
 const MOST_OTHERS: usize = 50;
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct Choice {
     trajectory: Option<String>,
     /// The page of steps that has this one is shown.
@@ -135,7 +135,7 @@ pub(super) async fn page(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     Path(id): Path<String>,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     // A trace may be large.
     let _turn = server.openings.acquire().await;
@@ -314,13 +314,21 @@ fn find(trajectory: &Trajectory, wanted: &str, at: impl Fn(Option<u32>) -> Addre
             hits.push(Hit {
                 href: at(Some(step.index)).at(format!("step-{}", step.index)).to_string(),
                 place: format!("Step {}, {part}", step.index),
-                before: text::line(&given[from..found.start]),
+                before: beside(&given[from..found.start]),
                 found: text::line(&given[found.clone()]),
-                after: text::line(&given[found.end..to]),
+                after: beside(&given[found.end..to]),
             });
         }
     }
     (hits, false)
+}
+
+/// What stands beside something that was found, with the space between the two.
+fn beside(given: &str) -> String {
+    let space = |has: bool| if has { " " } else { "" };
+    let shown = text::line(given);
+    let (first, last) = (given.starts_with(char::is_whitespace), given.ends_with(char::is_whitespace));
+    format!("{}{shown}{}", space(first), space(last && !shown.is_empty()))
 }
 
 /// A letter may have another length in lower case: places are those of the text as it is.

@@ -13,14 +13,14 @@ use serde::Deserialize;
 use tokio::sync::SemaphorePermit;
 
 use super::address::Address;
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::opened;
 use super::verdict::place;
 use super::words::{duration, second, title, whole};
 use super::{Choosable, Frame, choosable, words};
 use crate::output::html::number;
 use crate::output::html::text;
-use crate::serve::api::{ApiError, Params, blocking, read_time, score_bound};
+use crate::serve::api::{ApiError, blocking, read_time, score_bound};
 use crate::serve::phoenix;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
@@ -36,7 +36,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 
 /// What stands in the address. What is empty was left so in the form.
 #[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(super) struct Choice {
     project: Option<String>,
     from: Option<String>,
@@ -239,7 +239,7 @@ struct RowsPart {
 pub(super) async fn page(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
     let shown = choice.clone();
@@ -266,7 +266,7 @@ pub(super) async fn page(
         is_growing: shown.condition.is_some(),
         from: Choice::field(shown.from.as_ref()),
         to: Choice::field(shown.to.as_ref()),
-        live: shown.cursor.is_none().then(|| shown.address("/traces/rows").to_string()),
+        live: (shown.cursor.is_none() && wrong.is_none()).then(|| shown.address("/traces/rows").to_string()),
         is_first: shown.cursor.is_none(),
         first: address.to_string(),
         rows,
@@ -280,7 +280,7 @@ pub(super) async fn page(
 pub(super) async fn rows(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
-    Params(choice): Params<Choice>,
+    Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
     let _turn = turn(&server, &choice).await;
@@ -440,7 +440,7 @@ impl Row {
             start: second(trace.start_ns),
             duration: duration(trace.end_ns.saturating_sub(trace.start_ns)),
             steps: whole(trace.trajectories.iter().map(|trajectory| trajectory.steps).sum()),
-            spans: whole(trace.spans),
+            spans: number::counted(u64::try_from(trace.spans).unwrap_or(0), "span", "spans"),
             errors: (trace.errors > 0 || trace.trajectories.iter().any(|trajectory| trajectory.is_error))
                 .then(|| number::counted(trace.errors.max(1) as u64, "error", "errors")),
             cells: evaluators.iter().map(|name| Cell::of(settings, trace, name)).collect(),

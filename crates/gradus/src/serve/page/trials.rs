@@ -77,7 +77,7 @@ pub(super) struct Subjected {
 }
 
 /// What came of asking.
-pub(super) enum Asked {
+pub(super) enum AskedOf {
     Rules(Answer),
     /// The model is still to be asked.
     Model(Box<Question>),
@@ -198,19 +198,19 @@ impl Subjected {
     }
 
     /// Asks the rules, or makes the question that a model is asked.
-    pub(super) fn ask(self, rubric: &Rubric, who: &Who<'_>) -> Result<Asked, String> {
+    pub(super) fn ask(self, rubric: &Rubric, who: &Who<'_>) -> Result<AskedOf, String> {
         if let Some(reason) = missing(rubric, &self.case()) {
             return Err(format!("The question does not arise here: {reason}."));
         }
         match who {
-            Who::Model(rule, judge) => Ok(Asked::Model(Box::new(Question {
+            Who::Model(rule, judge) => Ok(AskedOf::Model(Box::new(Question {
                 prompt: self.rendered(rubric, judge.settings.window),
                 subject: self,
                 rule: rule.name.clone(),
                 daily_budget_usd: rule.daily_budget_usd,
                 judge: Arc::clone(judge),
             }))),
-            Who::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(Asked::Rules),
+            Who::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(AskedOf::Rules),
             Who::Nobody(reason) => Err((*reason).to_owned()),
         }
     }

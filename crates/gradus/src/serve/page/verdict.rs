@@ -58,6 +58,29 @@ pub(super) struct Labelling {
     pub(super) key: String,
 }
 
+/// Keys that are numbers.
+const MOST_NUMBERS: usize = 9;
+
+impl Labelling {
+    /// Whether there is more than one label to choose from, beside what the judge says: then each has a number as its key.
+    pub(super) fn has_numbers(&self) -> bool {
+        self.others.len() > 1 || (self.right.is_none() && !self.others.is_empty())
+    }
+
+    /// The other labels with their keys.
+    pub(super) fn keyed(&self) -> Vec<(&str, Option<String>)> {
+        let key = |at: usize| match self.has_numbers() {
+            true => (at < MOST_NUMBERS).then(|| (at + 1).to_string()),
+            false => (at == 0).then(|| "x".to_owned()),
+        };
+        self.others.iter().enumerate().map(|(at, label)| (label.as_str(), key(at))).collect()
+    }
+
+    pub(super) fn last_number(&self) -> usize {
+        self.others.len().min(MOST_NUMBERS)
+    }
+}
+
 impl Verdict {
     /// `here` is the page that it is shown on.
     pub(super) fn of(
