@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How fast the page answers over a large store: for each page, the server's time to the last byte over loopback.
 
-  benches/run_pages.py GRADUS [--spans 1000000] [--labels 20000] [--requests 100] [--limit-ms 100] [--out FILE]
+  benches/run_pages.py GRADUS [--spans 1000000] [--labels 20000] [--requests 100] [--limit-ms 100] [--data DIR] [--out FILE]
 
 The traces are those of run_collecting.py: ReAct agents' in three projects and three versions, graded by rules as they
-arrive. Beside them are labels of people, two runs and alerts. The store is made anew.
+arrive. Beside them are labels of people, two runs and alerts. The store is made anew, unless --data names
+the folder of an earlier measurement: then it is made there once, and looked at again and again.
 
 The overview is kept for some seconds where it took long to make, so each request asks for another time, and none is
 answered with what was kept: what counts is how long a page takes to be made. It fails where the slowest but 5 of 100
@@ -192,7 +193,7 @@ def pages(client, requests):
     found |= {name: always(path) for name, path in {
         "traces": "/traces", "older traces": older, "traces, a label": "/traces?label=thought_to_tool%3Dincorrect", "traces, found wrong": "/traces?wrong=thought_to_tool&version=1.5.0",
         "traces, words": "/traces?q=refund+order", "traces, a condition": "/traces?where=span_kind+%3D%3D+%27TOOL%27+and+status_code+%3D%3D+%27ERROR%27", "rows alone": "/traces/rows",
-        "one trace": f"/traces/{trace}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=observation", "its spans": f"/traces/{trace}/spans", "one span": span,
+        "one trace": f"/traces/{trace}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=thought", "its spans": f"/traces/{trace}/spans", "one span": span,
         "review": "/review", "review, all": "/review?which=all", "agreement": "/agreement", "agreement of a project": "/agreement?project=shop1", "runs": "/runs", "one run": f"/runs/{runs[0]}",
         "two runs": f"/compare?a={runs[1]}&b={runs[0]}", "rubrics": "/rubrics", "a rubric on a step": f"/rubrics/thought_to_tool?trajectory={trajectory}&step=1", "alerts": "/alerts", "server": "/server"}.items()}
     return found
@@ -215,13 +216,17 @@ def main():
     parser.add_argument("--labels", type=int, default=20_000)
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--limit-ms", type=float, default=100)
+    parser.add_argument("--data", type=pathlib.Path)
     parser.add_argument("--out")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        data = given.data or pathlib.Path(folder) / "data"
+        # Written when the store is as it should be: how much is in it.
+        made = data / "made.json"
         http_port, grpc_port = free_ports(2)
         config = pathlib.Path(folder) / "gradus.toml"
         config.write_text(SETTINGS)
-        command = [given.gradus, "serve", "--data", f"{folder}/data", "--config", config, "--http", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}"]
+        command = [given.gradus, "serve", "--data", data, "--config", config, "--http", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}"]
         with open(pathlib.Path(folder) / "log.txt", "wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=without_proxies())
         try:
@@ -234,14 +239,18 @@ def main():
                     client = Client(http_port)
                     time.sleep(0.1)
             started = time.monotonic()
-            count = fill(client, given.spans)
-            settle(client)
-            print(f"{count:,} spans after {time.monotonic() - started:.0f} s", flush=True)
-            labels = label(client, given.labels)
-            client.close()
-            judge(given.gradus, http_port, f"{folder}/data")
-            client.close()
-            print(f"{labels:,} labels and two runs after {time.monotonic() - started:.0f} s", flush=True)
+            if made.exists():
+                count, labels = json.loads(made.read_text())
+            else:
+                count = fill(client, given.spans)
+                settle(client)
+                print(f"{count:,} spans after {time.monotonic() - started:.0f} s", flush=True)
+                labels = label(client, given.labels)
+                client.close()
+                judge(given.gradus, http_port, data)
+                client.close()
+                made.write_text(json.dumps([count, labels]))
+            print(f"{count:,} spans, {labels:,} labels and two runs after {time.monotonic() - started:.0f} s", flush=True)
             found = {}
             for name, addresses in pages(client, given.requests).items():
                 found[name] = one = measure(client, addresses, given.requests)

@@ -62,7 +62,7 @@ impl std::ops::AddAssign for Usage {
 }
 
 /// Sums of five minutes that one question reads, all together.
-const LOOKED_AT: usize = 60_000;
+const LOOKED_AT: usize = 20_000;
 /// Sums of five minutes that are read of one tool in one project.
 const LOOKED_AT_OF_A_TOOL: usize = 2_000;
 /// A smaller share than this is not worth the way to it.
@@ -251,12 +251,24 @@ impl<'s> Short<'s> {
     ) -> Result<(), StoreError> {
         let (from, to) = bounds(self.filter, BUCKET_NS);
         let MetricFilter { agent, version, model, .. } = self.filter;
+        let days = bounds(self.filter, 24 * HOUR_NS);
         let mut statement = self.sql.prepare_cached(&short_periods())?;
+        let mut is_there = self.sql.prepare_cached(SUMS_OF_A_NAME)?;
         for project in &self.projects {
             let most = self.share.min(self.left);
             if most == 0 {
                 self.is_cut = true;
                 break;
+            }
+            // Of a name that never came here nothing is found, however much is looked at.
+            let mut is_known = true;
+            for (kind, name) in names(self.filter) {
+                let values = params![project, evaluator, tool, kind as i64, name, days.0, days.1];
+                is_known = is_known && is_there.exists(values)?;
+            }
+            if !is_known {
+                self.left = self.left.saturating_sub(WAY);
+                continue;
             }
             let limit = most as i64;
             let mut rows =
@@ -277,6 +289,8 @@ impl<'s> Short<'s> {
 
 const USAGE: &str = "SELECT bucket, trajectories, errors, steps, tokens, took_ns, costed, cost_usd FROM usage_long \
                      WHERE size = ? AND project = ? AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
+const SUMS_OF_A_NAME: &str = "SELECT 1 FROM rollup_long WHERE size = 24 AND project = ? AND evaluator = ? AND tool = ? \
+                              AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ? LIMIT 1";
 const NAME_IN_TIME: &str = "SELECT 1 FROM usage_long WHERE size = 24 AND project = ? AND kind = ? AND name = ? \
                             AND bucket >= ? AND bucket <= ? LIMIT 1";
 
@@ -337,14 +351,19 @@ fn steps_through(
     Ok(all)
 }
 
-/// The one name that is asked for, or nobody's; `None` when there are several.
-fn one_name(filter: &MetricFilter) -> Option<(NameKind, &str)> {
+/// All names that are asked for.
+fn names(filter: &MetricFilter) -> impl Iterator<Item = (NameKind, &str)> {
     let named = [
         (NameKind::Agent, &filter.agent),
         (NameKind::Version, &filter.version),
         (NameKind::Model, &filter.model),
     ];
-    let mut given = named.into_iter().filter_map(|(kind, name)| Some((kind, name.as_deref()?)));
+    named.into_iter().filter_map(|(kind, name)| Some((kind, name.as_deref()?)))
+}
+
+/// The one name that is asked for, or nobody's; `None` when there are several.
+fn one_name(filter: &MetricFilter) -> Option<(NameKind, &str)> {
+    let mut given = names(filter);
     match (given.next(), given.next()) {
         (None, _) => Some((NameKind::All, "")),
         (Some(one), None) => Some(one),
@@ -390,6 +409,10 @@ mod tests {
         for (statement, way) in [
             (long_periods(), format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}")),
             (long_tool(), format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}")),
+            (
+                SUMS_OF_A_NAME.to_owned(),
+                format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}"),
+            ),
             (short_periods(), "project=? AND evaluator=? AND tool=? AND bucket>? AND bucket<?".to_owned()),
             (next_evaluator(), "size=? AND project=? AND evaluator>?".to_owned()),
             (next_tool(), "size=? AND project=? AND evaluator=? AND tool>?".to_owned()),
