@@ -179,14 +179,15 @@ CREATE TABLE rollup (
     PRIMARY KEY (project, evaluator, tool, bucket, agent, version, model)
 ) STRICT, WITHOUT ROWID;
 
--- The same over hours and days, and over one name at a time, so that a page that looks far back reads few rows, however
--- many names there are. The project 0 stands for all of them.
+-- The same over hours and days, over one name at a time and over all three together, so that a page that looks far back
+-- reads few rows, however many names there are. The project 0 stands for all of them.
 CREATE TABLE rollup_long (
     size      INTEGER NOT NULL,                 -- of a bucket, in hours: 1 or 24
     project   INTEGER NOT NULL,
     evaluator TEXT    NOT NULL,
     tool      TEXT    NOT NULL,                 -- empty: all tools together
-    kind      INTEGER NOT NULL,                 -- whose name: 0 nobody's, so all; 1 the agent's, 2 the version's, 3 the model's
+    kind      INTEGER NOT NULL,                 -- whose name: 0 nobody's, so all; 1 the agent's, 2 the version's, 3 the model's,
+                                                -- 4 all three together, as a JSON array
     name      TEXT    NOT NULL,
     bucket    INTEGER NOT NULL,
     trajectories INTEGER NOT NULL,

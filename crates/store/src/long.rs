@@ -1,5 +1,8 @@
-//! Sums over hours and days: in which of them a trajectory is counted. There are few rows however many trajectories and
-//! names there are, as a row is about one name at most.
+//! Sums over hours and days: in which of them a trajectory is counted. Whoever asks for one name, or for none, finds a row
+//! for each hour or day, however many trajectories and names there are; whoever asks for several finds one for each
+//! combination of names that has them.
+
+use std::borrow::Cow;
 
 use crate::query::BUCKET_NS;
 
@@ -17,6 +20,21 @@ pub enum NameKind {
     Agent = 1,
     Version = 2,
     Model = 3,
+    /// All three together.
+    Together = 4,
+}
+
+/// An agent's, a version's and a model's; empty where there is none.
+pub(crate) type Names<'r> = [&'r str; 3];
+
+/// The names of [`NameKind::Together`] as one text, which begins with what the texts of the same agent begin with.
+pub(crate) fn together(names: Names<'_>) -> String {
+    serde_json::json!(names).to_string()
+}
+
+/// What such a text says; `None` when it says nothing.
+pub(crate) fn apart(text: &str) -> Option<[String; 3]> {
+    serde_json::from_str(text).ok()
 }
 
 /// What trajectories are told apart by, and when they began.
@@ -36,28 +54,48 @@ pub(crate) struct Place<'r> {
     pub(crate) size: i64,
     pub(crate) project: i64,
     pub(crate) kind: NameKind,
-    pub(crate) name: &'r str,
+    /// Those that the row is about; the others are empty.
+    pub(crate) names: Names<'r>,
     pub(crate) bucket: i64,
+}
+
+impl<'r> Place<'r> {
+    /// The name as it is stored.
+    pub(crate) fn name(&self) -> Cow<'r, str> {
+        let [agent, version, model] = self.names;
+        match self.kind {
+            NameKind::All => Cow::Borrowed(""),
+            NameKind::Agent => Cow::Borrowed(agent),
+            NameKind::Version => Cow::Borrowed(version),
+            NameKind::Model => Cow::Borrowed(model),
+            NameKind::Together => Cow::Owned(together(self.names)),
+        }
+    }
 }
 
 impl<'r> Of<'r> {
     /// All rows that these trajectories are counted in.
     pub(crate) fn places(self) -> impl Iterator<Item = Place<'r>> {
+        let Of { agent, version, model, .. } = self;
+        let all = [agent, version, model];
+        // With one name it is found by that.
+        let is_several = all.iter().filter(|name| !name.is_empty()).count() > 1;
         let named = [
-            (NameKind::All, ""),
-            (NameKind::Agent, self.agent),
-            (NameKind::Version, self.version),
-            (NameKind::Model, self.model),
+            (NameKind::All, ["", "", ""], true),
+            (NameKind::Agent, [agent, "", ""], !agent.is_empty()),
+            (NameKind::Version, ["", version, ""], !version.is_empty()),
+            (NameKind::Model, ["", "", model], !model.is_empty()),
+            (NameKind::Together, all, is_several),
         ];
-        let named = named.into_iter().filter(|(kind, name)| *kind == NameKind::All || !name.is_empty());
-        named.flat_map(move |(kind, name)| {
+        let named = named.into_iter().filter(|(_, _, is_there)| *is_there);
+        named.flat_map(move |(kind, names, _)| {
             SIZES.into_iter().flat_map(move |size| {
                 let bucket = self.bucket.div_euclid(size * HOUR_NS / BUCKET_NS);
                 [ALL_PROJECTS, self.project].into_iter().map(move |project| Place {
                     size,
                     project,
                     kind,
-                    name,
+                    names,
                     bucket,
                 })
             })

@@ -218,7 +218,9 @@ fn change(sql: &Connection, Row { of, evaluator, tool }: &Row<'_>, by: &Moments)
 }
 
 fn change_long(sql: &Connection, row: &LongRow<'_>, by: &Moments) -> Result<(), StoreError> {
-    let LongRow { place: Place { size, project, kind, name, bucket }, evaluator, tool } = *row;
+    let LongRow { place, evaluator, tool } = *row;
+    let Place { size, project, kind, bucket, .. } = place;
+    let name = place.name();
     sql.prepare_cached(
         "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, trajectories, \
          scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable) \

@@ -91,7 +91,8 @@ fn apply(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError>
 }
 
 fn change(sql: &Connection, place: &Place<'_>, by: &Usage) -> Result<(), StoreError> {
-    let Place { size, project, kind, name, bucket } = *place;
+    let Place { size, project, kind, bucket, .. } = *place;
+    let name = place.name();
     sql.prepare_cached(
         "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \
          cost_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \

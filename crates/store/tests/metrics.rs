@@ -147,17 +147,25 @@ fn assert_same(stored: &Sums, expected: &Sums) {
     }
 }
 
-/// The sums over hours and days, of a project and of all, by agent and for everybody, are those of five minutes.
+/// The sums over hours and days, of a project and of all, by agent and for everybody, by one name and by several, are
+/// those of five minutes.
 fn assert_long(lab: &Lab, expected: &Sums, trajectories: usize) {
     let mut projects: Vec<Option<String>> =
         lab.store.projects().unwrap().into_iter().map(|project| Some(project.name)).collect();
     projects.push(None);
     let agents: BTreeSet<&String> = expected.keys().map(|(_, _, agent, _)| agent).collect();
     let agents: Vec<Option<&String>> = agents.into_iter().map(Some).chain([None]).collect();
+    // All trajectories have the same version and model, so that these change nothing.
+    let others = [(None, None), (Some("1"), None), (None, Some("gpt")), (Some("1"), Some("gpt"))];
     for project in &projects {
-        for agent in &agents {
-            let filter =
-                MetricFilter { project: project.clone(), agent: agent.cloned(), ..MetricFilter::default() };
+        for (agent, (version, model)) in agents.iter().flat_map(|agent| others.map(|other| (agent, other))) {
+            let filter = MetricFilter {
+                project: project.clone(),
+                agent: agent.cloned(),
+                version: version.map(str::to_owned),
+                model: model.map(str::to_owned),
+                ..MetricFilter::default()
+            };
             let wanted = |evaluator: &str, tool: &str| {
                 let fits =
                     |(of_project, of_evaluator, of_agent, of_tool): &(String, String, String, String)| {
@@ -187,7 +195,7 @@ fn assert_long(lab: &Lab, expected: &Sums, trajectories: usize) {
             }
         }
     }
-    let usage = lab.store.usage_periods(&MetricFilter::default(), DAY_NS).unwrap().unwrap();
+    let usage = lab.store.usage_periods(&MetricFilter::default(), DAY_NS).unwrap().rows;
     assert_eq!(usage.iter().map(|(_, usage)| usage.trajectories).sum::<i64>(), trajectories as i64);
 }
 
@@ -342,14 +350,14 @@ fn names_and_usage_are_those_of_the_time_that_is_asked_for() {
     assert_eq!(names(&later, 9), ["agent-1", "agent-2", "agent-3"]);
     assert_eq!(names(&later, 2), ["agent-1", "agent-2"]);
     assert_eq!(names(&MetricFilter { project: Some("none".to_owned()), ..later.clone() }, 9).len(), 0);
-    let usage = lab.store.usage_periods(&later, 24 * HOUR_NS).unwrap().unwrap();
+    let usage = lab.store.usage_periods(&later, 24 * HOUR_NS).unwrap().rows;
     let seen: Vec<_> = usage
         .iter()
         .map(|(at, usage)| (at / HOUR_NS, usage.took_ns, usage.costed, usage.cost_usd, usage.errors))
         .collect();
     assert_eq!(seen, [(48, 2_000.0, 1, 0.5, 0), (72, 3_000.0, 1, 0.5, 1)]);
-    let two = MetricFilter { agent: Some("a".to_owned()), model: Some("b".to_owned()), ..later };
-    assert_eq!(lab.store.usage_periods(&two, 24 * HOUR_NS).unwrap(), None);
+    let two = MetricFilter { agent: Some("agent-2".to_owned()), model: Some("gpt".to_owned()), ..later };
+    assert_eq!(lab.store.usage_periods(&two, 24 * HOUR_NS).unwrap().rows, usage[..1]);
 }
 
 /// Numbers in traces are whatever somebody sends; one trajectory must not spoil what all share.
@@ -368,7 +376,7 @@ fn absurd_numbers_stop_nothing() {
         absurd.into_iter().enumerate().skip(skipped).map(record).collect::<Vec<_>>()
     };
     let story = lab.trace(1).story;
-    let usage = || lab.store.usage_periods(&MetricFilter::default(), DAY_NS).unwrap().unwrap()[0].1;
+    let usage = || lab.store.usage_periods(&MetricFilter::default(), DAY_NS).unwrap().rows[0].1;
     assert_eq!(lab.assemble(story, records(0), 2), 4);
     assert_eq!((usage().trajectories, usage().costed, usage().cost_usd), (4, 1, 0.5));
     assert!(usage().tokens > 3);

@@ -19,7 +19,7 @@ pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};
 pub use sessions::{SessionRow, SessionTrace};
 pub use spans::{Block, PagePosition, ProjectPosition, Story};
 pub use traces::{Cursor, Page, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
-pub use trends::{MetricPeriod, MetricPeriods, ToolSums, Usage};
+pub use trends::{MetricPeriod, MetricPeriods, ToolSums, Usage, UsagePeriods};
 pub use walk::{TraceRecords, Walk};
 pub use watch::{ExampleRow, Window};
 

@@ -14,8 +14,6 @@ use crate::facets::FacetKind;
 pub struct Totals {
     pub trajectories: u64,
     pub errors: u64,
-    pub steps: u64,
-    pub tokens: u64,
     /// Of those whose cost is known.
     pub costed: u64,
     pub cost_usd: f64,
@@ -71,8 +69,6 @@ struct Seen {
     start_ns: i64,
     took_ns: i64,
     is_error: bool,
-    steps: u64,
-    tokens: u64,
     cost_usd: Option<f64>,
     version: String,
 }
@@ -81,8 +77,6 @@ impl Totals {
     fn add(&mut self, seen: &Seen) {
         self.trajectories += 1;
         self.errors += u64::from(seen.is_error);
-        self.steps += seen.steps;
-        self.tokens = self.tokens.saturating_add(seen.tokens);
         self.costed += u64::from(seen.cost_usd.is_some());
         self.cost_usd += seen.cost_usd.unwrap_or(0.0);
         self.durations_ns.push(seen.took_ns);
@@ -197,7 +191,7 @@ fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>, bool), St
     Ok((seen, is_cut))
 }
 
-const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.steps, t.tokens, t.cost_usd, t.version, \
+const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.cost_usd, t.version, \
                        (:agent IS NULL OR t.agent = :agent) AND (:version IS NULL OR t.version = :version) \
                        AND (:model IS NULL OR t.model = :model)";
 
@@ -249,16 +243,14 @@ fn walk(
         if seen.len() == MOST {
             return Ok((seen, true));
         }
-        if row.get(8)? {
+        if row.get(6)? {
             seen.push(Seen {
                 no: row.get(0)?,
                 start_ns: row.get(1)?,
                 took_ns: row.get(2)?,
                 is_error: row.get(3)?,
-                steps: row.get(4)?,
-                tokens: row.get(5)?,
-                cost_usd: row.get(6)?,
-                version: row.get(7)?,
+                cost_usd: row.get(4)?,
+                version: row.get(5)?,
             });
         }
     }
@@ -325,7 +317,7 @@ mod tests {
         let filter = MetricFilter { project: Some("shop".to_owned()), ..MetricFilter::default() };
         let latest = store.latest(&filter, 5).unwrap();
         let totals = &latest.totals;
-        assert_eq!((totals.trajectories, totals.errors, totals.steps, totals.tokens), (4, 1, 6, 40));
+        assert_eq!((totals.trajectories, totals.errors), (4, 1));
         assert_eq!((totals.costed, totals.cost_usd), (1, 0.5));
         assert_eq!((&totals.durations_ns, latest.is_cut), (&vec![10, 20, 30, 40], false));
         let versions: Vec<_> = latest

@@ -1,15 +1,15 @@
-//! Sums for a page about many trajectories: from hours and days where one name at most is asked for, else from the sums of
-//! five minutes, of which only so many are read.
+//! Sums for a page about many trajectories, from those over hours and days. Where several names are asked for, the sums of
+//! each combination that has them are added up; of these only so many are read.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
-use super::metrics::{moments, numbers_of_projects};
-use super::{BUCKET_NS, MetricFilter, Moments, project_number};
+use super::metrics::moments;
+use super::{MetricFilter, Moments, project_number};
 use crate::Store;
 use crate::error::StoreError;
-use crate::long::{ALL_PROJECTS, HOUR_NS, NameKind};
+use crate::long::{ALL_PROJECTS, HOUR_NS, NameKind, apart, together};
 
 /// What an evaluator came to in a period.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct MetricPeriod {
 pub struct MetricPeriods {
     /// By evaluator, and in order of time.
     pub rows: Vec<MetricPeriod>,
-    /// More would have had to be read, or there are more evaluators or projects than are looked at: these are the latest.
+    /// There are more evaluators, or combinations of names, than were looked at.
     pub is_cut: bool,
 }
 
@@ -32,7 +32,15 @@ pub struct MetricPeriods {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolSums {
     pub tools: BTreeMap<String, Moments>,
-    /// There are more tools, projects or sums than were looked at.
+    /// There are more tools, or combinations of names, than were looked at.
+    pub is_cut: bool,
+}
+
+/// What trajectories took and cost, by period and in order of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UsagePeriods {
+    pub rows: Vec<(i64, Usage)>,
+    /// There are more combinations of names than were looked at.
     pub is_cut: bool,
 }
 
@@ -61,25 +69,19 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// Sums of five minutes that one question reads, all together.
+/// Sums that one question reads where several names are asked for.
 const LOOKED_AT: usize = 20_000;
-/// Sums of five minutes that are read of one tool in one project.
-const LOOKED_AT_OF_A_TOOL: usize = 2_000;
-/// A smaller share than this is not worth the way to it.
-const LEAST_SHARE: usize = 100;
 /// What the way to the first of some sums costs, in sums: looking where nothing is does not come for free.
 const WAY: usize = 4;
 const MOST_EVALUATORS: usize = 50;
 const MOST_TOOLS: usize = 500;
 /// Names that are looked at for those of the time that is asked for.
 const MOST_NAMES: usize = 2_000;
-/// Projects that are gone through one by one.
-const MOST_PROJECTS: usize = 300;
 
 const SUMS: &str =
     "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable";
 const TOTAL: &str = "sum(trajectories), sum(scored_trajectories), sum(scored), sum(sum), sum(sum_sum), sum(sum_n), \
-                     sum(n_n), sum(failed), sum(not_applicable)";
+                     sum(n_n), sum(failed), sum(not_applicable), count(*)";
 
 impl Store {
     /// What evaluators came to, by period. Of the filter all counts but the tool; times are of whole hours.
@@ -89,36 +91,31 @@ impl Store {
         let Some(project) = project_or_all(sql, filter)? else { return Ok(MetricPeriods::default()) };
         let mut evaluators = match &filter.evaluator {
             Some(evaluator) => vec![evaluator.clone()],
-            None => steps_through(sql, &next_evaluator(), &[&project], MOST_EVALUATORS + 1)?,
+            None => steps_through(sql, &next_evaluator(), "", &[&project], MOST_EVALUATORS + 1)?,
         };
         let mut found =
             MetricPeriods { is_cut: evaluators.len() > MOST_EVALUATORS, ..MetricPeriods::default() };
         evaluators.truncate(MOST_EVALUATORS);
-        let mut short = match one_name(filter) {
-            Some(_) => None,
-            None => Some(Short::of(sql, filter, project, evaluators.len(), LOOKED_AT)?),
-        };
+        let (size, from, to) = hours(filter, period_ns);
+        let mut asked = Asked::of(sql, filter, project)?;
+        let mut statement = sql.prepare_cached(&long_periods())?;
         for evaluator in evaluators {
             let mut periods: BTreeMap<i64, Moments> = BTreeMap::new();
-            let mut add = |at_ns: i64, moments| {
-                *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += moments;
-            };
-            if let Some((kind, name)) = one_name(filter) {
-                let (size, from, to) = hours(filter, period_ns);
-                let mut statement = sql.prepare_cached(&long_periods())?;
+            asked.each(|kind, name| {
                 let mut rows =
                     statement.query(params![size, project, evaluator, kind as i64, name, from, to])?;
+                let mut read = 0;
                 while let Some(row) = rows.next()? {
-                    add(row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS), moments(row, 1)?);
+                    let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
+                    *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += moments(row, 1)?;
+                    read += 1;
                 }
-            } else if let Some(short) = &mut short {
-                short
-                    .read(&evaluator, "", |bucket, moments| add(bucket.saturating_mul(BUCKET_NS), moments))?;
-            }
+                Ok(read)
+            })?;
             let row = |(start_ns, moments)| MetricPeriod { evaluator: evaluator.clone(), start_ns, moments };
             found.rows.extend(periods.into_iter().map(row));
         }
-        found.is_cut |= short.is_some_and(|short| short.is_cut);
+        found.is_cut |= asked.is_cut;
         Ok(found)
     }
 
@@ -129,31 +126,26 @@ impl Store {
         let (Some(evaluator), Some(project)) = (&filter.evaluator, project_or_all(sql, filter)?) else {
             return Ok(ToolSums::default());
         };
-        let mut tools = steps_through(sql, &next_tool(), &[&project, evaluator], MOST_TOOLS + 1)?;
+        let mut tools = steps_through(sql, &next_tool(), "", &[&project, evaluator], MOST_TOOLS + 1)?;
         let mut found = ToolSums { is_cut: tools.len() > MOST_TOOLS, ..ToolSums::default() };
         tools.truncate(MOST_TOOLS);
-        let mut short = match one_name(filter) {
-            Some(_) => None,
-            None => Some(Short::of(sql, filter, project, tools.len(), LOOKED_AT_OF_A_TOOL)?),
-        };
+        let (size, from, to) = hours(filter, 24 * HOUR_NS);
+        let mut asked = Asked::of(sql, filter, project)?;
+        let mut statement = sql.prepare_cached(&long_tool())?;
         for tool in tools {
             let mut sum = Moments::default();
-            if let Some((kind, name)) = one_name(filter) {
-                let (size, from, to) = hours(filter, 24 * HOUR_NS);
+            asked.each(|kind, name| {
                 let values = params![size, project, evaluator, tool, kind as i64, name, from, to];
-                let mut statement = sql.prepare_cached(&long_tool())?;
                 let mut rows = statement.query(values)?;
-                while let Some(row) = rows.next()? {
-                    sum += moments(row, 0)?;
-                }
-            } else if let Some(short) = &mut short {
-                short.read(evaluator, &tool, |_, moments| sum += moments)?;
-            }
+                let Some(row) = rows.next()? else { return Ok(0) };
+                sum += moments(row, 0)?;
+                Ok(row.get(9)?)
+            })?;
             if sum.trajectories > 0 {
                 found.tools.insert(tool, sum);
             }
         }
-        found.is_cut |= short.is_some_and(|short| short.is_cut);
+        found.is_cut |= asked.is_cut;
         Ok(found)
     }
 
@@ -168,129 +160,126 @@ impl Store {
         let reader = self.readers.take()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(Vec::new()) };
-        let all = steps_through(sql, &next_name(), &[&project, &(kind as i64)], MOST_NAMES)?;
-        let (from, to) = bounds(filter, 24 * HOUR_NS);
-        let mut is_there = sql.prepare_cached(NAME_IN_TIME)?;
-        let mut found = Vec::new();
-        for name in all {
-            if found.len() == limit {
-                break;
-            }
-            if is_there.exists(params![project, kind as i64, name, from, to])? {
-                found.push(name);
-            }
-        }
-        Ok(found)
+        let all = steps_through(sql, &next_name(), "", &[&project, &(kind as i64)], MOST_NAMES)?;
+        in_time(sql, filter, project, kind, all, limit)
     }
 
-    /// What trajectories took and cost, by period and in order of time; `None` where more than one name is asked for.
-    pub fn usage_periods(
-        &self,
-        filter: &MetricFilter,
-        period_ns: i64,
-    ) -> Result<Option<Vec<(i64, Usage)>>, StoreError> {
+    /// What trajectories took and cost. Of the filter, names, project and times count.
+    pub fn usage_periods(&self, filter: &MetricFilter, period_ns: i64) -> Result<UsagePeriods, StoreError> {
         let reader = self.readers.take()?;
-        let Some((kind, name)) = one_name(filter) else { return Ok(None) };
-        let Some(project) = project_or_all(&reader, filter)? else { return Ok(Some(Vec::new())) };
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let Some(project) = project_or_all(sql, filter)? else { return Ok(UsagePeriods::default()) };
         let (size, from, to) = hours(filter, period_ns);
-        let mut statement = reader.prepare_cached(USAGE)?;
-        let mut rows = statement.query(params![size, project, kind as i64, name, from, to])?;
+        let mut asked = Asked::of(sql, filter, project)?;
+        let mut statement = sql.prepare_cached(USAGE)?;
         let mut periods: BTreeMap<i64, Usage> = BTreeMap::new();
-        while let Some(row) = rows.next()? {
-            let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
-            *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += Usage {
-                trajectories: row.get(1)?,
-                errors: row.get(2)?,
-                steps: row.get(3)?,
-                tokens: row.get(4)?,
-                took_ns: row.get(5)?,
-                costed: row.get(6)?,
-                cost_usd: row.get(7)?,
-            };
-        }
-        Ok(Some(periods.into_iter().collect()))
+        asked.each(|kind, name| {
+            let mut rows = statement.query(params![size, project, kind as i64, name, from, to])?;
+            let mut read = 0;
+            while let Some(row) = rows.next()? {
+                let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
+                *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += Usage {
+                    trajectories: row.get(1)?,
+                    errors: row.get(2)?,
+                    steps: row.get(3)?,
+                    tokens: row.get(4)?,
+                    took_ns: row.get(5)?,
+                    costed: row.get(6)?,
+                    cost_usd: row.get(7)?,
+                };
+                read += 1;
+            }
+            Ok(read)
+        })?;
+        Ok(UsagePeriods { rows: periods.into_iter().collect(), is_cut: asked.is_cut })
     }
 }
 
-/// Sums of five minutes, of which all that one question asks for have one budget.
-struct Short<'s> {
-    sql: &'s Connection,
-    filter: &'s MetricFilter,
-    projects: Vec<i64>,
-    /// Sums that are read of each project each time, at most.
-    share: usize,
+/// The rows that one question is about, by their names, and how many of them may still be read.
+struct Asked {
+    names: Vec<(NameKind, String)>,
     left: usize,
     is_cut: bool,
 }
 
-impl<'s> Short<'s> {
-    /// For so many times of reading.
-    fn of(
-        sql: &'s Connection,
-        filter: &'s MetricFilter,
-        project: i64,
-        times: usize,
-        most: usize,
-    ) -> Result<Short<'s>, StoreError> {
-        let mut projects = match project {
-            ALL_PROJECTS => numbers_of_projects(sql)?,
-            one => vec![one],
-        };
-        let is_cut = projects.len() > MOST_PROJECTS;
-        projects.truncate(MOST_PROJECTS);
-        let share = LOOKED_AT / (times * projects.len()).max(1);
-        Ok(Short { sql, filter, projects, share: share.clamp(LEAST_SHARE, most), left: LOOKED_AT, is_cut })
+impl Asked {
+    fn of(sql: &Connection, filter: &MetricFilter, project: i64) -> Result<Asked, StoreError> {
+        let wanted = [&filter.agent, &filter.version, &filter.model].map(|name| name.as_deref());
+        let all = |names, is_cut| Asked { names, left: LOOKED_AT, is_cut };
+        let one = |kind, name: &str| Ok(all(vec![(kind, name.to_owned())], false));
+        match wanted {
+            [None, None, None] => return one(NameKind::All, ""),
+            [Some(agent), None, None] => return one(NameKind::Agent, agent),
+            [None, Some(version), None] => return one(NameKind::Version, version),
+            [None, None, Some(model)] => return one(NameKind::Model, model),
+            [Some(agent), Some(version), Some(model)] => {
+                return one(NameKind::Together, &together([agent, version, model]));
+            }
+            _ => {}
+        }
+        let kind = NameKind::Together;
+        // Names of one agent are beside each other.
+        let prefix = wanted[0].map_or_else(String::new, |agent| {
+            together([agent, "", ""]).trim_end_matches(r#""",""]"#).to_owned()
+        });
+        let mut found =
+            steps_through(sql, &next_name(), &prefix, &[&project, &(kind as i64)], MOST_NAMES + 1)?;
+        let is_cut = found.len() > MOST_NAMES;
+        found.truncate(MOST_NAMES);
+        found.retain(|text| {
+            apart(text).is_some_and(|names| {
+                names.iter().zip(wanted).all(|(name, wanted)| wanted.is_none_or(|wanted| wanted == name))
+            })
+        });
+        let found = in_time(sql, filter, project, kind, found, MOST_NAMES)?;
+        Ok(all(found.into_iter().map(|name| (kind, name)).collect(), is_cut))
     }
 
-    /// Sums of a tool, or of all together, with the buckets that they are of; nothing when the budget is spent.
-    fn read(
+    /// Reads of each name, and says how many rows that were.
+    fn each(
         &mut self,
-        evaluator: &str,
-        tool: &str,
-        mut add: impl FnMut(i64, Moments),
+        mut read: impl FnMut(NameKind, &str) -> Result<usize, StoreError>,
     ) -> Result<(), StoreError> {
-        let (from, to) = bounds(self.filter, BUCKET_NS);
-        let MetricFilter { agent, version, model, .. } = self.filter;
-        let days = bounds(self.filter, 24 * HOUR_NS);
-        let mut statement = self.sql.prepare_cached(&short_periods())?;
-        let mut is_there = self.sql.prepare_cached(SUMS_OF_A_NAME)?;
-        for project in &self.projects {
-            let most = self.share.min(self.left);
-            if most == 0 {
+        for (kind, name) in &self.names {
+            if self.left == 0 {
                 self.is_cut = true;
                 break;
             }
-            // Of a name that never came here nothing is found, however much is looked at.
-            let mut is_known = true;
-            for (kind, name) in names(self.filter) {
-                let values = params![project, evaluator, tool, kind as i64, name, days.0, days.1];
-                is_known = is_known && is_there.exists(values)?;
+            let rows = read(*kind, name)?;
+            // A question about one name reads as many as it shows.
+            if self.names.len() > 1 {
+                self.left = self.left.saturating_sub(rows + WAY);
             }
-            if !is_known {
-                self.left = self.left.saturating_sub(WAY);
-                continue;
-            }
-            let limit = most as i64;
-            let mut rows =
-                statement.query(params![project, evaluator, tool, from, to, agent, version, model, limit])?;
-            let mut looked_at = 0;
-            while let Some(row) = rows.next()? {
-                looked_at += 1;
-                if row.get(1)? {
-                    add(row.get(0)?, moments(row, 2)?);
-                }
-            }
-            self.is_cut |= looked_at == most;
-            self.left = self.left.saturating_sub(looked_at + WAY);
         }
         Ok(())
     }
 }
 
+/// Those of some names that came in the filter's time.
+fn in_time(
+    sql: &Connection,
+    filter: &MetricFilter,
+    project: i64,
+    kind: NameKind,
+    names: Vec<String>,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let (from, to) = bounds(filter, 24 * HOUR_NS);
+    let mut is_there = sql.prepare_cached(NAME_IN_TIME)?;
+    let mut found = Vec::new();
+    for name in names {
+        if found.len() == limit {
+            break;
+        }
+        if is_there.exists(params![project, kind as i64, name, from, to])? {
+            found.push(name);
+        }
+    }
+    Ok(found)
+}
+
 const USAGE: &str = "SELECT bucket, trajectories, errors, steps, tokens, took_ns, costed, cost_usd FROM usage_long \
                      WHERE size = ? AND project = ? AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
-const SUMS_OF_A_NAME: &str = "SELECT 1 FROM rollup_long WHERE size = 24 AND project = ? AND evaluator = ? AND tool = ? \
-                              AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ? LIMIT 1";
 const NAME_IN_TIME: &str = "SELECT 1 FROM usage_long WHERE size = 24 AND project = ? AND kind = ? AND name = ? \
                             AND bucket >= ? AND bucket <= ? LIMIT 1";
 
@@ -308,15 +297,6 @@ fn long_tool() -> String {
     )
 }
 
-/// Sums of five minutes, the latest first: whether one is asked for is told, so that what is looked at has a bound.
-fn short_periods() -> String {
-    format!(
-        "SELECT bucket, (?6 IS NULL OR agent = ?6) AND (?7 IS NULL OR version = ?7) AND (?8 IS NULL OR model = ?8), {SUMS} \
-         FROM rollup WHERE project = ?1 AND evaluator = ?2 AND tool = ?3 AND bucket >= ?4 AND bucket <= ?5 \
-         ORDER BY bucket DESC LIMIT ?9"
-    )
-}
-
 fn next_evaluator() -> String {
     "SELECT min(evaluator) FROM rollup_long WHERE size = 24 AND project = ?2 AND evaluator > ?1".to_owned()
 }
@@ -330,45 +310,26 @@ fn next_name() -> String {
     "SELECT min(name) FROM usage_long WHERE size = 24 AND project = ?2 AND kind = ?3 AND name > ?1".to_owned()
 }
 
-/// From one text of an index to the next, not row by row.
+/// From one text of an index to the next, not row by row: those that begin with a prefix and are longer.
 fn steps_through(
     sql: &Connection,
     next: &str,
+    prefix: &str,
     within: &[&dyn rusqlite::ToSql],
     most: usize,
 ) -> Result<Vec<String>, StoreError> {
     let mut next = sql.prepare_cached(next)?;
     let mut all: Vec<String> = Vec::new();
     while all.len() < most {
-        let last = all.last().cloned().unwrap_or_default();
+        let last = all.last().map_or(prefix, String::as_str);
         let mut values: Vec<&dyn rusqlite::ToSql> = vec![&last];
         values.extend(within);
         match next.query_row(values.as_slice(), |row| row.get::<_, Option<String>>(0))? {
-            Some(name) => all.push(name),
-            None => break,
+            Some(name) if name.starts_with(prefix) => all.push(name),
+            _ => break,
         }
     }
     Ok(all)
-}
-
-/// All names that are asked for.
-fn names(filter: &MetricFilter) -> impl Iterator<Item = (NameKind, &str)> {
-    let named = [
-        (NameKind::Agent, &filter.agent),
-        (NameKind::Version, &filter.version),
-        (NameKind::Model, &filter.model),
-    ];
-    named.into_iter().filter_map(|(kind, name)| Some((kind, name.as_deref()?)))
-}
-
-/// The one name that is asked for, or nobody's; `None` when there are several.
-fn one_name(filter: &MetricFilter) -> Option<(NameKind, &str)> {
-    let mut given = names(filter);
-    match (given.next(), given.next()) {
-        (None, _) => Some((NameKind::All, "")),
-        (Some(one), None) => Some(one),
-        (Some(_), Some(_)) => None,
-    }
 }
 
 /// `None` when there is no such project.
@@ -409,11 +370,6 @@ mod tests {
         for (statement, way) in [
             (long_periods(), format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}")),
             (long_tool(), format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}")),
-            (
-                SUMS_OF_A_NAME.to_owned(),
-                format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}"),
-            ),
-            (short_periods(), "project=? AND evaluator=? AND tool=? AND bucket>? AND bucket<?".to_owned()),
             (next_evaluator(), "size=? AND project=? AND evaluator>?".to_owned()),
             (next_tool(), "size=? AND project=? AND evaluator=? AND tool>?".to_owned()),
             (next_name(), "size=? AND project=? AND kind=? AND name>?".to_owned()),
@@ -449,35 +405,95 @@ mod tests {
         (folder, store)
     }
 
-    #[test]
-    fn one_question_has_one_budget_and_what_it_leaves_out_is_told() {
-        let all = MetricFilter { evaluator: Some("e1".to_owned()), ..MetricFilter::default() };
-        let two_names =
-            MetricFilter { agent: Some("a".to_owned()), model: Some("m".to_owned()), ..all.clone() };
-        let (_folder, store) = named(MOST_PROJECTS, 1, MOST_TOOLS);
-        // Each tool in each project: more ways than one question goes.
-        assert!(store.tool_sums(&two_names).unwrap().is_cut);
-        assert!(!store.tool_sums(&all).unwrap().is_cut);
-        assert!(!store.metric_periods(&two_names, HOUR_NS).unwrap().is_cut);
-        let (_folder, store) = named(MOST_PROJECTS + 1, MOST_EVALUATORS + 1, 1);
-        assert!(store.tool_sums(&two_names).unwrap().is_cut, "a project was left out");
-        assert!(store.metric_periods(&two_names, HOUR_NS).unwrap().is_cut, "a project was left out");
-        let every = MetricFilter { evaluator: None, ..all.clone() };
-        let periods = store.metric_periods(&every, HOUR_NS).unwrap();
-        assert!(periods.is_cut, "an evaluator was left out");
-        assert!(!store.metric_periods(&all, HOUR_NS).unwrap().is_cut);
+    /// Adds what came of some names on the first day: a trajectory each, with a score of 1.
+    fn came(folder: &tempfile::TempDir, names: &[[&str; 3]]) {
+        let sql = open_writer(&folder.path().join(crate::FILE_NAME)).unwrap();
+        for names in names {
+            let name = together(*names);
+            let kind = NameKind::Together as i64;
+            for tool in ["", "t1"] {
+                sql.execute(
+                    "INSERT INTO rollup_long VALUES (24, 0, 'e1', ?, ?, ?, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0)",
+                    params![tool, kind, name],
+                )
+                .unwrap();
+            }
+            sql.execute(
+                "INSERT INTO usage_long VALUES (24, 0, ?, ?, 0, 1, 0, 1, 1, 1, 0, 0)",
+                params![kind, name],
+            )
+            .unwrap();
+        }
+    }
+
+    fn of_names(agent: Option<&str>, version: Option<&str>, model: Option<&str>) -> MetricFilter {
+        let [agent, version, model] = [agent, version, model].map(|name| name.map(str::to_owned));
+        MetricFilter { evaluator: Some("e1".to_owned()), agent, version, model, ..MetricFilter::default() }
     }
 
     #[test]
-    fn a_budget_that_is_spent_is_told() {
-        let (_folder, store) = named(3, 1, 1);
-        let reader = store.readers.take().unwrap();
-        let filter = MetricFilter::default();
-        let mut short = Short::of(&reader, &filter, ALL_PROJECTS, 10, LOOKED_AT_OF_A_TOOL).unwrap();
-        assert_eq!((short.projects.len(), short.share, short.left), (3, LOOKED_AT / 30, LOOKED_AT));
-        short.left = 2 * WAY;
-        short.read("e1", "t1", |_, _| {}).unwrap();
-        assert_eq!((short.left, short.is_cut), (0, true));
+    fn several_names_are_those_that_all_fit() {
+        let (folder, store) = named(1, 1, 1);
+        let names = [
+            ["a", "1", "m"],
+            ["a", "1", "n"],
+            ["a", "2", "m"],
+            ["a\",\"1", "1", "m"],
+            ["ab", "1", "m"],
+            ["", "1", "m"],
+        ];
+        came(&folder, &names);
+        for (filter, wanted) in [
+            (of_names(Some("a"), Some("1"), None), 2),
+            (of_names(Some("a"), None, Some("m")), 2),
+            (of_names(None, Some("1"), Some("m")), 4),
+            (of_names(Some("a"), Some("1"), Some("m")), 1),
+            (of_names(Some("a\",\"1"), Some("1"), None), 1),
+            (of_names(Some("b"), Some("1"), None), 0),
+        ] {
+            let day = 24 * HOUR_NS;
+            let periods = store.metric_periods(&filter, day).unwrap();
+            assert_eq!(periods.rows.iter().map(|row| row.moments.scored).sum::<i64>(), wanted, "{filter:?}");
+            let tools = store.tool_sums(&filter).unwrap().tools;
+            assert_eq!(tools.get("t1").map_or(0, |sum| sum.scored), wanted, "{filter:?}");
+            let usage = store.usage_periods(&filter, day).unwrap().rows;
+            assert_eq!(usage.iter().map(|(_, usage)| usage.trajectories).sum::<i64>(), wanted, "{filter:?}");
+            let later = MetricFilter { from_ns: Some(day), ..filter };
+            assert!(store.metric_periods(&later, day).unwrap().rows.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_told() {
+        let (_folder, store) = named(1, MOST_EVALUATORS + 1, MOST_TOOLS + 1);
+        let all = MetricFilter::default();
+        assert!(store.metric_periods(&all, HOUR_NS).unwrap().is_cut, "an evaluator was left out");
+        let one = of_names(None, None, None);
+        assert!(!store.metric_periods(&one, HOUR_NS).unwrap().is_cut);
+        assert!(store.tool_sums(&one).unwrap().is_cut, "a tool was left out");
+        let (folder, store) = named(1, 1, 1);
+        let versions: Vec<String> = (0..=MOST_NAMES).map(|n| n.to_string()).collect();
+        let names: Vec<[&str; 3]> = versions.iter().map(|version| ["a", version, "m"]).collect();
+        came(&folder, &names[..MOST_NAMES]);
+        let two = of_names(Some("a"), None, Some("m"));
+        assert!(!store.metric_periods(&two, HOUR_NS).unwrap().is_cut);
+        came(&folder, &names[MOST_NAMES..]);
+        assert!(store.metric_periods(&two, HOUR_NS).unwrap().is_cut, "a combination was left out");
+        assert!(store.usage_periods(&two, HOUR_NS).unwrap().is_cut, "a combination was left out");
+    }
+
+    #[test]
+    fn several_names_have_one_budget_and_one_has_none() {
+        let names: Vec<(NameKind, String)> =
+            ["a", "b"].map(|name| (NameKind::Together, name.to_owned())).into();
+        let mut asked = Asked { names: names.clone(), left: LOOKED_AT, is_cut: false };
+        asked.each(|_, _| Ok(LOOKED_AT / 2)).unwrap();
+        assert_eq!((asked.left, asked.is_cut), (0, false));
+        asked.each(|_, _| panic!("nothing is left")).unwrap();
+        assert!(asked.is_cut);
+        let mut asked = Asked { names: names[..1].into(), left: 1, is_cut: false };
+        asked.each(|_, _| Ok(LOOKED_AT)).unwrap();
+        assert_eq!((asked.left, asked.is_cut), (1, false));
     }
 
     #[test]

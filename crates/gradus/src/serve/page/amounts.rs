@@ -13,7 +13,7 @@ const MOST_VERSIONS: usize = 8;
 pub(super) struct Amounts {
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) versions: Vec<Version>,
-    /// None where more than one name is asked for: sums over time are kept of one at most.
+    /// None where there is nothing.
     pub(super) over_time: Option<OverTime>,
     pub(super) is_cut: bool,
 }
@@ -45,7 +45,7 @@ impl Amounts {
     pub(super) fn of(
         graded: u64,
         latest: &Latest,
-        usage: Option<&[(i64, Usage)]>,
+        usage: &[(i64, Usage)],
         judging_usd: Option<f64>,
         time: &Time,
         now_ns: i64,
@@ -65,7 +65,7 @@ impl Amounts {
                     cost: each(row.totals.cost_usd, row.totals.costed),
                 })
                 .collect(),
-            over_time: usage.filter(|rows| !rows.is_empty()).map(|rows| OverTime::of(rows, time, now_ns)),
+            over_time: (!usage.is_empty()).then(|| OverTime::of(usage, time, now_ns)),
             is_cut: latest.is_cut,
         }
     }
@@ -84,38 +84,24 @@ fn each(cost_usd: f64, costed: u64) -> Option<String> {
 fn facts(
     graded: u64,
     latest: &Totals,
-    usage: Option<&[(i64, Usage)]>,
+    usage: &[(i64, Usage)],
     judging_usd: Option<f64>,
 ) -> Vec<(&'static str, String)> {
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
-    // All that there is, where sums are kept of it; else the latest.
-    let (trajectories, errors, steps, tokens, costed, cost) = match usage {
-        Some(rows) => {
-            let mut sum = Usage::default();
-            rows.iter().for_each(|(_, usage)| sum += *usage);
-            (
-                positive(sum.trajectories),
-                positive(sum.errors),
-                positive(sum.steps),
-                positive(sum.tokens),
-                positive(sum.costed),
-                sum.cost_usd,
-            )
-        }
-        None => {
-            let Totals { trajectories, errors, steps, tokens, costed, cost_usd, .. } = *latest;
-            (trajectories, errors, steps, tokens, costed, cost_usd)
-        }
-    };
+    let mut sum = Usage::default();
+    usage.iter().for_each(|(_, usage)| sum += *usage);
     let mut facts = vec![
         ("Graded trajectories", count(graded)),
-        ("Ended in an error", format!("{} of {}", count(errors), count(trajectories))),
-        ("Steps", count(steps)),
+        (
+            "Ended in an error",
+            format!("{} of {}", count(positive(sum.errors)), count(positive(sum.trajectories))),
+        ),
+        ("Steps", count(positive(sum.steps))),
     ];
     facts.extend(rank(latest, 0.5).map(|time| ("Took, median", time)));
     facts.extend(rank(latest, 0.95).map(|time| ("Took, 95 of 100 less than", time)));
-    facts.push(("Tokens of agents", count(tokens)));
-    let cost = if costed > 0 { number::usd(cost) } else { "not recorded".to_owned() };
+    facts.push(("Tokens of agents", count(positive(sum.tokens))));
+    let cost = if sum.costed > 0 { number::usd(sum.cost_usd) } else { "not recorded".to_owned() };
     facts.push(("Cost of agents", cost));
     facts.extend(judging_usd.map(|cost| ("Cost of judging", number::usd(cost))));
     facts

@@ -186,10 +186,10 @@ fn made(
         cards,
         has_alarms: series.iter().any(|one| one.has_alarm),
         series,
-        is_cut: periods.is_cut,
+        is_cut: periods.is_cut || usage.is_cut,
         tools: Tools::of(store, &settings, &filter, &traces)?,
         tasks: latest.tasks.iter().map(Task::of).collect(),
-        amounts: Amounts::of(graded, &latest, usage.as_deref(), spent.transpose()?, time, now),
+        amounts: Amounts::of(graded, &latest, &usage.rows, spent.transpose()?, time, now),
         traces: traces.to_string(),
         choice,
     })
@@ -402,7 +402,7 @@ mod tests {
             is_cut: false,
             tools: Tools::none(),
             tasks: Vec::new(),
-            amounts: Amounts::of(1, &Latest::default(), Some(&usage), None, &time, now),
+            amounts: Amounts::of(1, &Latest::default(), &usage, None, &time, now),
             traces: traces.to_string(),
             choice,
         };
