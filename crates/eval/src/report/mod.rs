@@ -2,10 +2,12 @@
 
 mod counter;
 mod gate;
+mod head;
 mod reader;
 mod summary;
 
 pub use gate::{Gate, GateError, GateResult, GateVerdict};
+pub use head::{JudgedHead, Verdict};
 pub use reader::RunReader;
 pub use summary::{
     CostSummary, EvaluatorCost, Finding, FindingVerdict, Metric, ReasonCount, Summary, ToolUse,

@@ -1,15 +1,15 @@
 //! Reads a run's files back: each trajectory with its outcomes, in the order of the source, however the outcomes came
 //! in. Only places are kept in memory, not contents.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::Trajectory;
 
+use super::head::{JudgedHead, OutcomeHead, TrajectoryHead, Verdict};
 use crate::outcome::OutcomeLine;
 use crate::run::{RunFileError, RunFolder, RunRecord};
 
@@ -18,6 +18,8 @@ pub struct RunReader {
     pub record: RunRecord,
     trajectories: Lines,
     trajectory_places: Vec<(u64, u32)>,
+    /// Those that were written more than once: outcomes may be of steps that are no more.
+    rewritten: BTreeSet<usize>,
     outcomes: Lines,
     /// The places of each trajectory's outcomes, in order of step and evaluator.
     by_trajectory: Vec<Vec<Place>>,
@@ -37,11 +39,15 @@ impl RunReader {
     pub fn open(folder: &RunFolder) -> Result<RunReader, RunFileError> {
         let mut numbers: HashMap<u128, usize> = HashMap::new();
         let mut trajectory_places: Vec<(u64, u32)> = Vec::new();
+        let mut rewritten = BTreeSet::new();
         let trajectories = Lines::open(&folder.trajectories_path(), |line, place| {
             let Some(head) = TrajectoryHead::read(line) else { return };
             match numbers.entry(gradus_core::digest(head.trajectory_id.as_bytes())) {
                 // A trajectory that had grown when the run was taken up: it counts as it was last.
-                Entry::Occupied(known) => trajectory_places[*known.get()] = place,
+                Entry::Occupied(known) => {
+                    trajectory_places[*known.get()] = place;
+                    rewritten.insert(*known.get());
+                }
                 Entry::Vacant(free) => {
                     free.insert(trajectory_places.len());
                     trajectory_places.push(place);
@@ -74,7 +80,15 @@ impl RunReader {
             });
         }
         let record = folder.record.clone();
-        Ok(RunReader { record, trajectories, trajectory_places, outcomes, by_trajectory, superseded })
+        Ok(RunReader {
+            record,
+            trajectories,
+            trajectory_places,
+            rewritten,
+            outcomes,
+            by_trajectory,
+            superseded,
+        })
     }
 
     /// Hands out the outcomes that others took the place of.
@@ -101,9 +115,7 @@ impl RunReader {
             let Some(trajectory) = self.trajectories.get::<Trajectory>(at, length)? else { continue };
             outcomes.clear();
             for place in places {
-                let is_there = place.step == u32::MAX
-                    || trajectory.steps.binary_search_by_key(&place.step, |step| step.index).is_ok();
-                if is_there {
+                if place.is_of(&trajectory) {
                     outcomes.extend(self.outcomes.get::<OutcomeLine>(place.at, place.length)?);
                 }
             }
@@ -111,73 +123,38 @@ impl RunReader {
         }
         Ok(())
     }
-}
 
-#[derive(serde::Deserialize)]
-struct TrajectoryHead<'l> {
-    #[serde(borrow)]
-    trajectory_id: Cow<'l, str>,
-}
-
-impl<'l> TrajectoryHead<'l> {
-    fn read(line: &'l [u8]) -> Option<Self> {
-        let quick = || {
-            let mut fields = Fields::of(line)?;
-            Some(TrajectoryHead { trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?) })
-        };
-        quick().or_else(|| serde_json::from_slice(line).ok())
+    /// Hands out the verdicts on all trajectories in the same order, without explanations and steps: a fraction of the work
+    /// where a whole run is read for its numbers.
+    pub fn visit_verdicts(
+        &mut self,
+        mut take: impl FnMut(&JudgedHead<'_>, &[Verdict]),
+    ) -> Result<(), RunFileError> {
+        let mut verdicts = Vec::new();
+        for (number, places) in self.by_trajectory.iter().enumerate() {
+            let (at, length) = self.trajectory_places[number];
+            let Some(line) = self.trajectories.line(at, length)? else { continue };
+            let Some(head) = JudgedHead::read(line) else { continue };
+            let steps: Option<Trajectory> =
+                self.rewritten.contains(&number).then(|| serde_json::from_slice(line).ok()).flatten();
+            verdicts.clear();
+            for place in places {
+                if steps.as_ref().is_none_or(|trajectory| place.is_of(trajectory))
+                    && let Some(line) = self.outcomes.line(place.at, place.length)?
+                {
+                    verdicts.extend(Verdict::read(line, usize::from(place.evaluator)));
+                }
+            }
+            take(&head, &verdicts);
+        }
+        Ok(())
     }
 }
 
-#[derive(serde::Deserialize)]
-struct OutcomeHead<'l> {
-    #[serde(borrow)]
-    trajectory_id: Cow<'l, str>,
-    step_index: Option<u32>,
-    #[serde(borrow)]
-    evaluator: Cow<'l, str>,
-}
-
-impl<'l> OutcomeHead<'l> {
-    fn read(line: &'l [u8]) -> Option<Self> {
-        let quick = || {
-            let mut fields = Fields::of(line)?;
-            fields.text("run_id")?;
-            Some(OutcomeHead {
-                trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?),
-                step_index: fields.index("step_index")?,
-                evaluator: Cow::Borrowed(fields.text("evaluator")?),
-            })
-        };
-        quick().or_else(|| serde_json::from_slice(line).ok())
-    }
-}
-
-/// The first fields of a line as we write it ourselves. Anything unusual is left to a real parser.
-struct Fields<'l>(&'l str);
-
-impl<'l> Fields<'l> {
-    fn of(line: &'l [u8]) -> Option<Self> {
-        // A line that was cut off is none, however it begins.
-        let inside = line.strip_prefix(b"{")?.strip_suffix(b"}\n")?;
-        std::str::from_utf8(&inside[..inside.len().min(1_024)]).ok().map(Fields)
-    }
-
-    fn value(&mut self, name: &str) -> Option<&'l str> {
-        self.0.strip_prefix('"')?.strip_prefix(name)?.strip_prefix("\":")
-    }
-
-    fn text(&mut self, name: &str) -> Option<&'l str> {
-        let value = self.value(name)?.strip_prefix('"')?;
-        let end = value.find(['"', '\\'])?;
-        self.0 = value[end..].strip_prefix("\",")?;
-        Some(&value[..end])
-    }
-
-    fn index(&mut self, name: &str) -> Option<Option<u32>> {
-        let (number, rest) = self.value(name)?.split_once(',')?;
-        self.0 = rest;
-        if number == "null" { Some(None) } else { number.parse().ok().map(Some) }
+impl Place {
+    /// Whether the step is there; the whole trajectory always is.
+    fn is_of(self, trajectory: &Trajectory) -> bool {
+        self.step == u32::MAX || trajectory.steps.binary_search_by_key(&self.step, |step| step.index).is_ok()
     }
 }
 
@@ -229,13 +206,16 @@ impl Lines {
         at: u64,
         length: u32,
     ) -> Result<Option<T>, RunFileError> {
+        Ok(self.line(at, length)?.and_then(|line| serde_json::from_slice(line).ok()))
+    }
+
+    fn line(&mut self, at: u64, length: u32) -> Result<Option<&[u8]>, RunFileError> {
         let end = at + u64::from(length);
         if at < self.chunk_at || end > self.chunk_at + self.chunk.len() as u64 {
             self.load(at, end).map_err(|reason| RunFileError::new(&self.path, reason))?;
         }
         let start = (at - self.chunk_at) as usize;
-        let line = self.chunk.get(start..start + length as usize);
-        Ok(line.and_then(|line| serde_json::from_slice(line).ok()))
+        Ok(self.chunk.get(start..start + length as usize))
     }
 
     fn load(&mut self, at: u64, end: u64) -> std::io::Result<()> {

@@ -27,7 +27,7 @@ use crate::serve::state::Server;
 /// Labels that are looked at beside a verdict, where the next one is waited for.
 pub(super) const FEW: usize = 2_000;
 /// Labels that are looked at, the latest.
-const MOST: usize = 20_000;
+const MOST: usize = 10_000;
 /// Disagreements that are listed.
 const MOST_LISTED: usize = 50;
 /// Labels that no rubric knows and that have a row of their own: anybody can send any.

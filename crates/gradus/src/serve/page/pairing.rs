@@ -94,31 +94,33 @@ impl Run {
     pub(super) fn read(reader: &mut RunReader, words: &mut Words) -> Result<Run, RunFileError> {
         let mut run = Run::default();
         let mut verdicts = 0;
-        reader.visit(|trajectory, outcomes| {
+        let evaluators: Vec<u32> =
+            reader.record.evaluators.iter().map(|evaluator| words.number(&evaluator.name)).collect();
+        reader.visit_verdicts(|trajectory, outcomes| {
             if run.judged.len() == MOST_TRAJECTORIES || verdicts + outcomes.len() > MOST_VERDICTS {
                 run.is_cut = true;
-                return Ok::<(), RunFileError>(());
+                return;
             }
             let mut given = Vec::with_capacity(outcomes.len());
-            for line in outcomes {
-                let evaluator = words.number(&line.evaluator);
-                if line.outcome == OutcomeKind::Failed {
+            for verdict in outcomes {
+                let evaluator = evaluators[verdict.evaluator];
+                if verdict.outcome == OutcomeKind::Failed {
                     *run.failed.entry(evaluator).or_default() += 1;
                 }
-                if let (Some(score), Some(label)) = (line.score, &line.label) {
-                    given.push(Given { evaluator, step: line.step_index, label: words.number(label), score });
+                if let (Some(score), Some(label)) = (verdict.score, &verdict.label) {
+                    let label = words.number(label);
+                    given.push(Given { evaluator, step: verdict.step_index, label, score });
                 }
             }
             given.sort_unstable_by_key(|given| (given.evaluator, given.step));
             verdicts += given.len();
             let query = trajectory.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
             run.judged.push(Judged {
-                id: trajectory.trajectory_id.as_str().into(),
+                id: (&*trajectory.trajectory_id).into(),
                 task: query.map(|query| gradus_core::digest(query.as_bytes())),
                 query: query.map(text::line).unwrap_or_default().into(),
                 verdicts: given.into(),
             });
-            Ok(())
         })?;
         Ok(run)
     }

@@ -1,0 +1,208 @@
+//! The first fields of lines of a run's files, read without the rest: what is behind them may be long. Lines are as we write
+//! them ourselves; anything unusual is left to a parser of whole lines.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::outcome::OutcomeKind;
+
+#[derive(Debug, PartialEq, Deserialize)]
+pub(super) struct TrajectoryHead<'l> {
+    #[serde(borrow)]
+    pub(super) trajectory_id: Cow<'l, str>,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+pub(super) struct OutcomeHead<'l> {
+    #[serde(borrow)]
+    pub(super) trajectory_id: Cow<'l, str>,
+    pub(super) step_index: Option<u32>,
+    #[serde(borrow)]
+    pub(super) evaluator: Cow<'l, str>,
+}
+
+/// What is known of a trajectory before its steps.
+#[derive(Debug, PartialEq, Deserialize)]
+pub struct JudgedHead<'l> {
+    #[serde(borrow)]
+    pub trajectory_id: Cow<'l, str>,
+    #[serde(borrow)]
+    pub query: Option<Cow<'l, str>>,
+}
+
+/// An outcome without what explains it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Verdict {
+    /// Its place among the evaluators of the run.
+    #[serde(skip)]
+    pub evaluator: usize,
+    pub step_index: Option<u32>,
+    pub outcome: OutcomeKind,
+    pub label: Option<String>,
+    pub score: Option<f64>,
+}
+
+impl<'l> TrajectoryHead<'l> {
+    pub(super) fn read(line: &'l [u8]) -> Option<Self> {
+        let quick = || {
+            let mut fields = Fields::of(line)?;
+            Some(TrajectoryHead { trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?) })
+        };
+        quick().or_else(|| serde_json::from_slice(line).ok())
+    }
+}
+
+impl<'l> OutcomeHead<'l> {
+    pub(super) fn read(line: &'l [u8]) -> Option<Self> {
+        let quick = || {
+            let mut fields = Fields::of(line)?;
+            fields.text("run_id")?;
+            Some(OutcomeHead {
+                trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?),
+                step_index: fields.value("step_index")?,
+                evaluator: Cow::Borrowed(fields.text("evaluator")?),
+            })
+        };
+        quick().or_else(|| serde_json::from_slice(line).ok())
+    }
+}
+
+impl<'l> JudgedHead<'l> {
+    pub(super) fn read(line: &'l [u8]) -> Option<Self> {
+        Self::quick(line).or_else(|| serde_json::from_slice(line).ok())
+    }
+
+    fn quick(line: &'l [u8]) -> Option<Self> {
+        let mut fields = Fields::of(line)?;
+        let trajectory_id = Cow::Borrowed(fields.text("trajectory_id")?);
+        for name in ["trace_ids", "session_id", "project", "agent", "agent_version", "model"] {
+            fields.value::<IgnoredAny>(name)?;
+        }
+        Some(JudgedHead { trajectory_id, query: fields.value::<Option<String>>("query")?.map(Cow::Owned) })
+    }
+}
+
+impl Verdict {
+    pub(super) fn read(line: &[u8], evaluator: usize) -> Option<Verdict> {
+        let read = Self::quick(line).or_else(|| serde_json::from_slice(line).ok())?;
+        Some(Verdict { evaluator, ..read })
+    }
+
+    fn quick(line: &[u8]) -> Option<Verdict> {
+        let mut fields = Fields::of(line)?;
+        fields.text("run_id")?;
+        fields.text("trajectory_id")?;
+        let step_index = fields.value("step_index")?;
+        fields.text("evaluator")?;
+        Some(Verdict {
+            evaluator: 0,
+            step_index,
+            outcome: fields.value("outcome")?,
+            label: fields.value("label")?,
+            score: fields.value("score")?,
+        })
+    }
+}
+
+/// What is left of a line.
+struct Fields<'l>(&'l [u8]);
+
+impl<'l> Fields<'l> {
+    fn of(line: &'l [u8]) -> Option<Self> {
+        // A line that was cut off is none, however it begins.
+        line.strip_prefix(b"{")?.strip_suffix(b"}\n").map(Fields)
+    }
+
+    fn behind(&self, name: &str) -> Option<&'l [u8]> {
+        self.0.strip_prefix(b"\"")?.strip_prefix(name.as_bytes())?.strip_prefix(b"\":")
+    }
+
+    /// A text in which nothing is escaped.
+    fn text(&mut self, name: &str) -> Option<&'l str> {
+        let value = self.behind(name)?.strip_prefix(b"\"")?;
+        let end = value.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        self.0 = value[end..].strip_prefix(b"\",")?;
+        std::str::from_utf8(&value[..end]).ok()
+    }
+
+    /// Any value that another field follows.
+    fn value<T: Deserialize<'l>>(&mut self, name: &str) -> Option<T> {
+        let rest = self.behind(name)?;
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<T>();
+        let value = values.next()?.ok()?;
+        self.0 = rest[values.byte_offset()..].strip_prefix(b",")?;
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_core::trajectory::Trajectory;
+
+    use super::*;
+    use crate::outcome::OutcomeLine;
+
+    fn line(value: &impl serde::Serialize) -> Vec<u8> {
+        let mut line = serde_json::to_vec(value).unwrap();
+        line.push(b'\n');
+        line
+    }
+
+    #[test]
+    fn heads_are_what_whole_lines_say() {
+        for query in [None, Some("a \"b\" \\ c\nd, \"steps\":[] ß ☃"), Some("")] {
+            let trajectory = Trajectory {
+                trajectory_id: "t1".to_owned(),
+                trace_ids: vec!["a,]".to_owned(), "b".to_owned()],
+                agent: Some("x\",\"query\":\"no".to_owned()),
+                query: query.map(str::to_owned),
+                ..Trajectory::default()
+            };
+            let line = line(&trajectory);
+            let head = JudgedHead::quick(&line).unwrap();
+            assert_eq!((&*head.trajectory_id, head.query.as_deref()), ("t1", query));
+            assert_eq!(JudgedHead::read(&line).unwrap(), serde_json::from_slice(&line).unwrap());
+        }
+        for (step_index, label, score) in
+            [(Some(3), Some("correct"), Some(1.0)), (None, Some("a\"\n"), Some(-0.25)), (Some(1), None, None)]
+        {
+            let outcome = OutcomeLine {
+                run_id: "r".into(),
+                trajectory_id: "t1".into(),
+                step_index,
+                evaluator: "fit".into(),
+                outcome: if score.is_some() { OutcomeKind::Scored } else { OutcomeKind::Failed },
+                label: label.map(str::to_owned),
+                score,
+                explanation: Some("\"label\":\"other\"".to_owned()),
+                evidence: Vec::new(),
+                reason: None,
+                judge: "offline".into(),
+                rubric_hash: "h".into(),
+                tokens: None,
+                cost_usd: None,
+                cached: false,
+                calls: 0,
+                shortened: Vec::new(),
+            };
+            let line = line(&outcome);
+            let quick = Verdict::quick(&line).unwrap();
+            assert_eq!(quick, serde_json::from_slice(&line).unwrap());
+            assert_eq!((quick.step_index, quick.label.as_deref(), quick.score), (step_index, label, score));
+            assert_eq!(Verdict::read(&line, 7).unwrap().evaluator, 7);
+            assert_eq!(OutcomeHead::read(&line).unwrap().step_index, step_index);
+        }
+    }
+
+    #[test]
+    fn unusual_lines_are_read_whole_and_broken_ones_not_at_all() {
+        let other = br#"{ "query": "q", "trajectory_id": "t\u0031" }"#;
+        let head = JudgedHead::read(other).unwrap();
+        assert_eq!((&*head.trajectory_id, head.query.as_deref()), ("t1", Some("q")));
+        let cut = br#"{"trajectory_id":"t1","trace_ids":[],"session_id":null,"project":null,"agent":nu"#;
+        assert_eq!(JudgedHead::read(cut), None);
+        assert_eq!(TrajectoryHead::read(cut), None);
+    }
+}
