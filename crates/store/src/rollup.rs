@@ -10,6 +10,24 @@ use crate::grading::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 use crate::long::{ALL_PROJECTS, Of, Place};
 use crate::query::{BUCKET_NS, Moments};
 
+/// What a row sums up.
+macro_rules! sums {
+    () => {
+        "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable"
+    };
+}
+
+/// Adds to a row that is there.
+macro_rules! added {
+    () => {
+        "ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
+         scored_trajectories = scored_trajectories + excluded.scored_trajectories, \
+         scored = scored + excluded.scored, sum = sum + excluded.sum, sum_sum = sum_sum + excluded.sum_sum, \
+         sum_n = sum_n + excluded.sum_n, n_n = n_n + excluded.n_n, failed = failed + excluded.failed, \
+         not_applicable = not_applicable + excluded.not_applicable"
+    };
+}
+
 pub(crate) fn add(sql: &Connection, trajectory: i64, evaluator: Option<&str>) -> Result<(), StoreError> {
     apply(sql, trajectory, evaluator, 1)
 }
@@ -178,16 +196,13 @@ impl Part {
 }
 
 fn change(sql: &Connection, Row { of, evaluator, tool }: &Row<'_>, by: &Moments) -> Result<(), StoreError> {
-    sql.prepare_cached(
-        "INSERT INTO rollup (project, evaluator, tool, bucket, agent, version, model, trajectories, \
-         scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-         ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
-         scored_trajectories = scored_trajectories + excluded.scored_trajectories, \
-         scored = scored + excluded.scored, sum = sum + excluded.sum, sum_sum = sum_sum + excluded.sum_sum, \
-         sum_n = sum_n + excluded.sum_n, n_n = n_n + excluded.n_n, failed = failed + excluded.failed, \
-         not_applicable = not_applicable + excluded.not_applicable",
-    )?
+    sql.prepare_cached(concat!(
+        "INSERT INTO rollup (project, evaluator, tool, bucket, agent, version, model, ",
+        sums!(),
+        ") \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
+        added!()
+    ))?
     .execute(params![
         of.project,
         evaluator,
@@ -221,16 +236,13 @@ fn change_long(sql: &Connection, row: &LongRow<'_>, by: &Moments) -> Result<(), 
     let LongRow { place, evaluator, tool } = *row;
     let Place { size, project, kind, bucket, .. } = place;
     let name = place.name();
-    sql.prepare_cached(
-        "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, trajectories, \
-         scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-         ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
-         scored_trajectories = scored_trajectories + excluded.scored_trajectories, \
-         scored = scored + excluded.scored, sum = sum + excluded.sum, sum_sum = sum_sum + excluded.sum_sum, \
-         sum_n = sum_n + excluded.sum_n, n_n = n_n + excluded.n_n, failed = failed + excluded.failed, \
-         not_applicable = not_applicable + excluded.not_applicable",
-    )?
+    sql.prepare_cached(concat!(
+        "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, ",
+        sums!(),
+        ") \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
+        added!()
+    ))?
     .execute(params![
         size,
         project,
@@ -261,17 +273,14 @@ fn change_long(sql: &Connection, row: &LongRow<'_>, by: &Moments) -> Result<(), 
 
 /// Takes a project out, and out of the sums of all projects.
 pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), StoreError> {
-    sql.prepare_cached(
-        "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, trajectories, \
-         scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable) \
+    sql.prepare_cached(concat!(
+        "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, ",
+        sums!(),
+        ") \
          SELECT size, ?2, evaluator, tool, kind, name, bucket, -trajectories, -scored_trajectories, -scored, -sum, \
-         -sum_sum, -sum_n, -n_n, -failed, -not_applicable FROM rollup_long WHERE size IN (1, 24) AND project = ?1 \
-         ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
-         scored_trajectories = scored_trajectories + excluded.scored_trajectories, \
-         scored = scored + excluded.scored, sum = sum + excluded.sum, sum_sum = sum_sum + excluded.sum_sum, \
-         sum_n = sum_n + excluded.sum_n, n_n = n_n + excluded.n_n, failed = failed + excluded.failed, \
-         not_applicable = not_applicable + excluded.not_applicable",
-    )?
+         -sum_sum, -sum_n, -n_n, -failed, -not_applicable FROM rollup_long WHERE size IN (1, 24) AND project = ?1 ",
+        added!()
+    ))?
     .execute([project, ALL_PROJECTS])?;
     for (statement, project) in [
         ("DELETE FROM rollup WHERE project = ?", project),

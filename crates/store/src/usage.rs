@@ -10,6 +10,15 @@ use crate::grading::TrajectoryRecord;
 use crate::long::{ALL_PROJECTS, Of, Place};
 use crate::query::{BUCKET_NS, Usage};
 
+/// Adds to a row that is there.
+macro_rules! added {
+    () => {
+        "ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
+         errors = errors + excluded.errors, steps = steps + excluded.steps, tokens = tokens + excluded.tokens, \
+         took_ns = took_ns + excluded.took_ns, costed = costed + excluded.costed, cost_usd = cost_usd + excluded.cost_usd"
+    };
+}
+
 /// What trajectories add, gathered before it is written.
 #[derive(Debug, Default)]
 pub(crate) struct UsageSums<'r> {
@@ -93,13 +102,11 @@ fn apply(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError>
 fn change(sql: &Connection, place: &Place<'_>, by: &Usage) -> Result<(), StoreError> {
     let Place { size, project, kind, bucket, .. } = *place;
     let name = place.name();
-    sql.prepare_cached(
+    sql.prepare_cached(concat!(
         "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \
-         cost_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-         ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
-         errors = errors + excluded.errors, steps = steps + excluded.steps, tokens = tokens + excluded.tokens, \
-         took_ns = took_ns + excluded.took_ns, costed = costed + excluded.costed, cost_usd = cost_usd + excluded.cost_usd",
-    )?
+         cost_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
+        added!()
+    ))?
     .execute(params![
         size,
         project,
@@ -126,14 +133,12 @@ fn change(sql: &Connection, place: &Place<'_>, by: &Usage) -> Result<(), StoreEr
 
 /// Takes a project out, and out of the sums of all projects.
 pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), StoreError> {
-    sql.prepare_cached(
+    sql.prepare_cached(concat!(
         "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \
          cost_usd) SELECT size, ?2, kind, name, bucket, -trajectories, -errors, -steps, -tokens, -took_ns, -costed, \
-         -cost_usd FROM usage_long WHERE size IN (1, 24) AND project = ?1 \
-         ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
-         errors = errors + excluded.errors, steps = steps + excluded.steps, tokens = tokens + excluded.tokens, \
-         took_ns = took_ns + excluded.took_ns, costed = costed + excluded.costed, cost_usd = cost_usd + excluded.cost_usd",
-    )?
+         -cost_usd FROM usage_long WHERE size IN (1, 24) AND project = ?1 ",
+        added!()
+    ))?
     .execute([project, ALL_PROJECTS])?;
     for (statement, project) in [
         ("DELETE FROM usage_long WHERE size IN (1, 24) AND project = ?", project),
