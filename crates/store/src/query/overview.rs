@@ -57,7 +57,7 @@ pub struct Latest {
 
 /// Trajectories that totals are taken of.
 const MOST: usize = 2_000;
-/// Trajectories that are looked at for those that fit.
+/// Trajectories that are looked at for those that fit, in all projects together.
 const LOOKED_AT: usize = 8_000;
 /// Trajectories whose verdicts are looked at.
 const MOST_JUDGED: usize = 500;
@@ -159,34 +159,38 @@ fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>, bool), St
         (FacetKind::Model, &filter.model),
     ];
     let driver = names.into_iter().find_map(|(kind, name)| Some((kind, name.as_ref()?)));
-    let facet = |project: i64, kind: FacetKind, name: &str| {
-        let first = [Value::Integer(project), Value::Integer(kind as i64), Value::Text(name.to_owned())];
-        walk(sql, &facet_walk(), first.into(), filter)
-    };
-    let walks = match (driver, project) {
-        (None, project) => {
-            vec![walk(
-                sql,
-                &plain_walk(project.is_some()),
-                project.map(Value::Integer).into_iter().collect(),
-                filter,
-            )?]
-        }
-        (Some((kind, name)), Some(project)) => vec![facet(project, kind, name)?],
-        (Some((kind, name)), None) => {
-            let mut projects = numbers_of_projects(sql)?;
+    let mut walks = match (driver, project) {
+        (None, project) => Walks::one(
+            sql,
+            &plain_walk(project.is_some()),
+            project.map(Value::Integer).into_iter().collect(),
+            filter,
+        )?,
+        (Some((kind, name)), project) => {
+            let mut projects = project.map_or_else(|| numbers_of_projects(sql), |one| Ok(vec![one]))?;
             projects.truncate(MOST_WALKS + 1);
             if projects.len() > MOST_WALKS {
-                vec![walk(sql, &plain_walk(false), Vec::new(), filter)?]
+                Walks::one(sql, &plain_walk(false), Vec::new(), filter)?
             } else {
-                projects.into_iter().map(|project| facet(project, kind, name)).collect::<Result<_, _>>()?
+                let mut walks = Walks::default();
+                for (project, left) in projects.iter().zip((1..=projects.len()).rev()) {
+                    let first =
+                        [Value::Integer(*project), Value::Integer(kind as i64), Value::Text(name.clone())];
+                    // What one project has no use for is for the others.
+                    let most = (LOOKED_AT - walks.looked_at) / left;
+                    walks.go(sql, &facet_walk(), first.into(), filter, most)?;
+                }
+                walks
             }
         }
     };
-    let is_cut = walks.iter().any(|(_, is_cut)| *is_cut);
-    let mut seen: Vec<Seen> = walks.into_iter().flat_map(|(seen, _)| seen).collect();
+    // Where one way ended early, nothing that is older is known of it: the others stop there too.
+    if let Some(horizon) = walks.horizon {
+        walks.seen.retain(|one| one.start_ns >= horizon);
+    }
+    let Walks { mut seen, horizon, .. } = walks;
     seen.sort_by_key(|one| std::cmp::Reverse((one.start_ns, one.no)));
-    let is_cut = is_cut || seen.len() > MOST;
+    let is_cut = horizon.is_some() || seen.len() > MOST;
     seen.truncate(MOST);
     Ok((seen, is_cut))
 }
@@ -214,47 +218,78 @@ fn facet_walk() -> String {
     )
 }
 
-/// The first values are those without a name in the statement.
-fn walk(
-    sql: &Connection,
-    statement: &str,
-    first: Vec<Value>,
-    filter: &MetricFilter,
-) -> Result<(Vec<Seen>, bool), StoreError> {
-    let mut statement = sql.prepare_cached(statement)?;
-    let text = |name: &Option<String>| name.clone().map_or(Value::Null, Value::Text);
-    let mut first = first.into_iter();
-    for index in 1..=statement.parameter_count() {
-        let value = match statement.parameter_name(index) {
-            Some(":agent") => text(&filter.agent),
-            Some(":version") => text(&filter.version),
-            Some(":model") => text(&filter.model),
-            Some(":from") => Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-            Some(":to") => Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
-            Some(":most") => Value::Integer(LOOKED_AT as i64),
-            _ => first.next().unwrap_or(Value::Null),
-        };
-        statement.raw_bind_parameter(index, value)?;
+/// What was found on the way through one project after the other.
+#[derive(Default)]
+struct Walks {
+    seen: Vec<Seen>,
+    looked_at: usize,
+    /// The latest time at which one of the ways ended before all was looked at.
+    horizon: Option<i64>,
+}
+
+impl Walks {
+    fn one(
+        sql: &Connection,
+        statement: &str,
+        first: Vec<Value>,
+        filter: &MetricFilter,
+    ) -> Result<Walks, StoreError> {
+        let mut walks = Walks::default();
+        walks.go(sql, statement, first, filter, LOOKED_AT)?;
+        Ok(walks)
     }
-    let mut rows = statement.raw_query();
-    let (mut seen, mut looked_at) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        looked_at += 1;
-        if seen.len() == MOST {
-            return Ok((seen, true));
+
+    /// The first values are those without a name in the statement.
+    fn go(
+        &mut self,
+        sql: &Connection,
+        statement: &str,
+        first: Vec<Value>,
+        filter: &MetricFilter,
+        most: usize,
+    ) -> Result<(), StoreError> {
+        let mut statement = sql.prepare_cached(statement)?;
+        let text = |name: &Option<String>| name.clone().map_or(Value::Null, Value::Text);
+        let mut first = first.into_iter();
+        for index in 1..=statement.parameter_count() {
+            let value = match statement.parameter_name(index) {
+                Some(":agent") => text(&filter.agent),
+                Some(":version") => text(&filter.version),
+                Some(":model") => text(&filter.model),
+                Some(":from") => Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+                Some(":to") => Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
+                Some(":most") => Value::Integer(most as i64),
+                _ => first.next().unwrap_or(Value::Null),
+            };
+            statement.raw_bind_parameter(index, value)?;
         }
-        if row.get(6)? {
-            seen.push(Seen {
-                no: row.get(0)?,
-                start_ns: row.get(1)?,
-                took_ns: row.get(2)?,
-                is_error: row.get(3)?,
-                cost_usd: row.get(4)?,
-                version: row.get(5)?,
-            });
+        let mut rows = statement.raw_query();
+        let (mut found, mut looked_at, mut last) = (0, 0, None);
+        while let Some(row) = rows.next()? {
+            looked_at += 1;
+            let start_ns = row.get(1)?;
+            last = Some(start_ns);
+            if row.get(6)? {
+                found += 1;
+                self.seen.push(Seen {
+                    no: row.get(0)?,
+                    start_ns,
+                    took_ns: row.get(2)?,
+                    is_error: row.get(3)?,
+                    cost_usd: row.get(4)?,
+                    version: row.get(5)?,
+                });
+            }
+            if found > MOST {
+                break;
+            }
         }
+        self.looked_at += looked_at;
+        if looked_at == most || found > MOST {
+            self.horizon = self.horizon.max(last);
+        }
+        Ok(())
     }
-    Ok((seen, looked_at == LOOKED_AT))
 }
 
 #[cfg(test)]
@@ -345,8 +380,18 @@ mod tests {
         assert_eq!(store.latest(&of_all, 5).unwrap().totals.trajectories, 2);
         let nobody = MetricFilter { agent: Some("nobody".to_owned()), ..filter.clone() };
         assert_eq!(store.latest(&nobody, 5).unwrap(), Latest::default());
-        let none = MetricFilter { project: Some("none".to_owned()), ..filter };
+        let none = MetricFilter { project: Some("none".to_owned()), ..filter.clone() };
         assert_eq!(store.latest(&none, 5).unwrap(), Latest::default());
+        // How far a way went that ended early is known.
+        let reader = store.readers.take().unwrap();
+        let mut walks = Walks::default();
+        let mut go = |most| {
+            walks.go(&reader, &plain_walk(false), Vec::new(), &filter, most).unwrap();
+            (walks.seen.len(), walks.looked_at, walks.horizon)
+        };
+        assert_eq!(go(9), (4, 4, None));
+        assert_eq!(go(2), (6, 6, Some(300)));
+        assert_eq!(go(3), (9, 9, Some(300)));
     }
 
     #[test]
