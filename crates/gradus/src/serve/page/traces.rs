@@ -510,7 +510,7 @@ impl Cell {
             class: if wrong == 0 { "right" } else { "wrong" },
             text: if is_share { format!("{:.0}\u{a0}%", 100.0 * mean) } else { number::score(mean) },
             about: format!("mean of {scored} judged"),
-            unjudged: (failed > 0).then(|| format!("{failed} could not be judged")),
+            unjudged: (failed > 0).then(|| format!("{failed}\u{a0}unjudged")),
         }
     }
 }
