@@ -25,14 +25,41 @@ from run import HERE, NotInstalled, finish, python_for, run_checks
 PACKAGES = ["playwright==1.65.0"]
 AXE = {"axe-core": "4.14.0"}
 # Each in a browser of its own; page_browser.py has a function of this name.
-CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "rubrics_alerts_server", "live_update", "harm", "long_text", "spans", "without_script", "accessible", "fits_the_width"]
+CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "rubrics_alerts_server", "live_update", "harm", "long_text", "spans", "without_script", "accessible", "fits_the_width", "three_labels", "long_names", "five_long_texts", "a_list_that_grows"]
 SETTINGS = """
 [[alert]]
 name = "tool choice"
 when = "thought_to_tool < 0.95 over 7d, at least 5 steps"
 
+[eval]
+rubrics = ["helpful.md"]
+
+[[rule]]
+project = "graded"
+judge = "openai:strict"
+base_url = "%s/v1"
+evaluators = ["helpful"]
+
 [[rule]]
 name = "everything"
+evaluators = ["query_to_thought", "thought_to_tool", "sequence_optimality", "call_validity"]
+"""
+# With three labels, on a scale of its own.
+HELPFUL = """+++
+name = "helpful"
+title = "Helpful"
+about = "How far does the thought help?"
+applies_to = "step"
+requires = ["thought"]
+
+[labels]
+good = 5
+fair = 3
+bad = 1
++++
+Is this thought "good", "fair" or "bad"?
+
+{thought}
 """
 
 
@@ -46,13 +73,14 @@ def chromium():
 @contextlib.contextmanager
 def world(gradus):
     """A server with something to look at: its address, and the ids of some traces."""
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(gradus, folder, *free_ports(2), settings=SETTINGS)
+    with tempfile.TemporaryDirectory() as folder, page_world.strict_judge() as model:
+        (pathlib.Path(folder) / "helpful.md").write_text(HELPFUL)
+        server = Server(gradus, folder, *free_ports(2), settings=SETTINGS % model.url)
         try:
             url = f"http://127.0.0.1:{server.http_port}"
             ids = page_world.fill(url)
             end = time.monotonic() + 60
-            while not settled(server):
+            while not settled(server) or not server.json("/api/v1/metrics?evaluator=helpful")["items"]:
                 if time.monotonic() > end:
                     raise RuntimeError("the traces were not graded")
                 time.sleep(0.1)

@@ -24,7 +24,7 @@ FOREIGN = []
 def paths():
     trace = f"/traces/{IDS['wrong']}"
     return {"overview": "/", "overview-shop": "/?project=shop&range=24h", "traces": "/traces", "traces-narrowed": "/traces?label=thought_to_tool%3Dincorrect&q=refund", "trace": trace, "trace-long": f"/traces/{IDS['long']}",
-            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "span": IDS["span"], "trace-nested": f"/traces/{IDS['nested']}", "trace-found": f"{trace}?q=order", "review": "/review", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "compare": IDS["compare"], "rubrics": "/rubrics",
+            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "span": IDS["span"], "trace-nested": f"/traces/{IDS['nested']}", "trace-found": f"{trace}?q=order", "trace-names": f"/traces/{IDS['names']}", "overview-names": f"/?project={page_world.NAMES}", "traces-names": f"/traces?project={page_world.NAMES}", "overview-graded": "/?project=graded", "review": "/review", "review-graded": "/review?project=graded", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "compare": IDS["compare"], "rubrics": "/rubrics",
             "rubric": f"/rubrics/thought_to_tool?trajectory={IDS['wrong']}&step=1", "alerts": "/alerts", "server": "/server", "not-here": "/nowhere", "sign-in": "/sign-in"}
 
 
@@ -426,8 +426,125 @@ def fits_the_width(browser):
             wide = page.evaluate("document.documentElement.scrollWidth")
             if wide > width:
                 found.append(f"{name} is {wide} wide at {width}")
+            # Rows of lists stand below each other where there is no room: nothing of them is aside.
+            aside = page.locator(".scroll:has(.stacks)").evaluate_all("all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.ariaLabel)")
+            if aside and (width < 640 or name != "traces-names"):
+                found.append(f"{name}: {aside} have something aside at {width}")
             page.context.close()
     assert not found, "\n".join(found)
+
+
+def three_labels(browser):
+    """Where there are more than two labels, each has a number; a note can be written first, on a trace's page, too."""
+    page = opened(browser, "/review?project=graded&evaluator=helpful")
+    labels = lambda: {(one["trajectory_id"], one["step_index"]): one for one in map(json.loads, page.request.get(URL + "/labels?project=graded").text().splitlines())}
+    hint = page.locator("[data-review] .keys-hint")
+    expect(hint).to_contain_text("1 to 2 wrong, and what it should be")
+    page.get_by_label("Your name").fill("ann")
+    page.locator("h1").click()
+    said = page.locator("[data-review] .badge").first.inner_text()
+    others = [one for one in ("good", "fair", "bad") if one not in said]
+    expect(page.get_by_role("button", name=f"Wrong: {others[1]}")).to_contain_text("2")
+    with page.expect_navigation():
+        page.keyboard.press("2")
+    assert [one["label"] for one in labels().values()] == [others[1]], labels()
+    with page.expect_navigation():
+        page.keyboard.press("y")
+    assert len(labels()) == 2 and others[1] not in [one["label"] for one in labels().values() if one["label"] == one["judge_label"]]
+    # On a trace's page, for the verdict of the step that is looked at.
+    page.goto(f"{URL}/traces/{IDS['graded']}#step-1")
+    before = labels()
+    page.locator("#step-1").focus()
+    page.keyboard.press("e")
+    page.keyboard.type("only just")
+    expect(page.locator("#step-1 [data-note]")).to_have_value("only just")
+    page.keyboard.press("Enter")
+    page.locator("#step-1").focus()
+    with page.expect_navigation():
+        page.keyboard.press("1")
+    given = [one for key, one in labels().items() if before.get(key) != one]
+    assert [one["note"] for one in given] == ["only just"], given
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("write a note")
+    # A scale of its own has an interval, too.
+    page.goto(URL + "/?project=graded")
+    card = page.locator(".card", has_text="Helpful")
+    expect(card).to_contain_text("mean score of")
+    expect(card).to_contain_text("95 % interval".replace(" ", "\u00a0", 1))
+    assert "No interval" not in card.inner_text()
+    fine(page)
+
+
+def long_names(browser):
+    """Names without a place to break at wrap or end in dots: none runs out of its box."""
+    found = []
+    for width in [1280, 400]:
+        for path in [f"/traces/{IDS['names']}", f"/?project={page_world.NAMES}", f"/traces?project={page_world.NAMES}", f"/traces/{IDS['names']}/spans", "/server", "/review?which=wrong&project=" + page_world.NAMES]:
+            page = opened(browser, path, viewport={"width": width, "height": 900})
+            expect(page.locator("main")).to_contain_text("goes")
+            out = page.evaluate("""() => {
+              const right = document.documentElement.clientWidth;
+              const isAside = (one) => one.closest(".scroll, pre, .visually-hidden, .skip, select, svg, option") !== null;
+              return [...document.querySelectorAll("main *")].filter((one) => !isAside(one) && one.getBoundingClientRect().right > right + 1).map((one) => one.outerHTML.slice(0, 90));
+            }""")
+            if out:
+                found.append(f"{path[:60]} at {width}: {out[:3]}")
+            page.context.close()
+    # Where there is room for it, a name is whole.
+    page = opened(browser, f"/traces/{IDS['names']}")
+    agent = page.locator(".facts > div", has_text="Agent").locator("dd")
+    assert agent.inner_text() == "a_name_that_goes_on_and_on_" * 6
+    assert not found, "\n".join(found)
+    fine(page)
+
+
+def five_long_texts(browser):
+    """Five texts of a megabyte on one page: each is sent and laid out when it is opened, and not before."""
+    page = opened(browser, f"/traces/{IDS['five']}")
+    assert page.evaluate("performance.getEntriesByType('navigation')[0].decodedBodySize") < 100_000
+    frames = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    took = []
+    for number in range(1, 6):
+        began = time.monotonic()
+        page.locator(f"#step-{number} a[data-whole]").click()
+        expect(page.locator(f"#step-{number} .whole-text pre").first).to_contain_text(f"{number} 000000 the lamp")
+        page.evaluate(frames)
+        took.append(time.monotonic() - began)
+    for key in "jjk":
+        began = time.monotonic()
+        page.locator("h2").first.click()
+        page.keyboard.press(key)
+        page.evaluate(frames)
+        took.append(time.monotonic() - began)
+    assert max(took) < 1.5, took
+    # And folded again.
+    page.locator("#step-3").get_by_role("button", name="Show less").click()
+    expect(page.locator(".whole-text")).to_have_count(4)
+    expect(page.locator("#step-3 a[data-whole]")).to_be_focused()
+    fine(page)
+
+
+def a_list_that_grows(browser):
+    """A list of fourteen, to which two more come while somebody looks: on top, in order, and once each."""
+    ids = []
+
+    def more(number):
+        trace_id, body = page_world.trace("growing", "late_agent", "1", "gpt-4o", f"Is this number {number}?", page_world.GOOD[0][1], "Yes.", time.time_ns() - 5_000_000_000)
+        page_world.send(URL, body)
+        ids.insert(0, trace_id)
+
+    for number in range(14):
+        more(number)
+    pages = [opened(browser, "/traces?project=growing"), opened(browser, "/traces?project=growing&where=span_kind+%3D%3D+%27LLM%27")]
+    for page in pages:
+        expect(page.locator("tr[data-id]")).to_have_count(14)
+    for number in (14, 15):
+        more(number)
+    for page in pages:
+        expect(page.locator("tr[data-id]")).to_have_count(16, timeout=25_000)
+        shown = page.locator("tr[data-id]").evaluate_all("rows => rows.map((row) => row.dataset.id)")
+        assert shown == ids, (shown, ids)
+        fine(page)
 
 
 def screenshots(browser):

@@ -51,6 +51,9 @@ BAD = [
       ("I read CHANGELOG.md of acme/lamp.", "read_file", {"repository": "acme/lamp", "path": "CHANGELOG.md"}, "## 2.4.1\n\n- fewer leaks\n", False)],
      "The latest version is 2.4.1."),
 ]
+NAMES = "a-project-whose-name-goes-on-and-on-" * 4
+# A megabyte each.
+FIVE = [(f"I read log {number}.", "read_file", {"repository": "acme/lamp", "path": f"{number}.txt"}, "\n".join(f"{number} {at:06d} the lamp in room {at % 97} was dimmed" for at in range(22_000)), False) for number in range(1, 6)]
 HARM = "<script>window.harmed=1</script><img src=x onerror=\"window.harmed=1\">'\"--></title>{{7*7}}\u001b[31m\u202e javascript:window.harmed=1 \u0000</pre></details>"
 
 
@@ -150,6 +153,18 @@ def fill(url, count=60, hours=30, headers=None):
     # A project whose name means harm, too.
     send(url, trace(HARM, HARM, HARM, HARM, HARM, [(HARM, "get_weather", {"city": HARM}, HARM, True)], HARM, now - 40_000_000_000, clean=lambda _: HARM)[1], headers)
     ids["nested"], body = nested(now - 300_000_000_000)
+    send(url, body, headers)
+    # Names without an end, and without a place to break at.
+    name = "a_name_that_goes_on_and_on_" * 6
+    steps = [("I look.", name, {"customer": "ann"}, {"orders": []}, False), ("I look again.", "get_weather", {"city": 3}, "error: city must be a string", True)]
+    ids["names"], body = trace(NAMES, name, name, name, f"Where is {name}?", steps, "Nowhere.", now - 200_000_000_000)
+    send(url, body, headers)
+    # What the model judges by a rubric of three labels.
+    for number, (request, steps, answer) in enumerate(GOOD):
+        trace_id, body = trace("graded", "graded_agent", "1", "gpt-4o", request, steps, answer, now - (100 - number) * 1_000_000_000)
+        ids.setdefault("graded", trace_id)
+        send(url, body, headers)
+    ids["five"], body = trace("five", "code_agent", "1", "gpt-4o", "Summarise the five logs.", FIVE, "They are long.", now - 30_000_000_000)
     send(url, body, headers)
     return ids
 

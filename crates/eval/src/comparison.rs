@@ -42,6 +42,51 @@ impl Difference {
         let excludes_zero = self.interval.low > 0.0 || self.interval.high < 0.0;
         excludes_zero && self.chance.is_none_or(|chance| chance < CHANCE)
     }
+
+    /// How probable it is if there is none. Without an exact test, as the interval says: by how many times its half towards
+    /// 0 the value lies from 0, on the normal curve.
+    fn chance_alone(&self) -> f64 {
+        let of_interval = || {
+            let towards_zero = if self.value > 0.0 {
+                self.value - self.interval.low
+            } else {
+                self.interval.high - self.value
+            };
+            if self.value == 0.0 || towards_zero <= 0.0 {
+                return 1.0;
+            }
+            two_sided(NORMAL_QUANTILE * self.value.abs() / towards_zero)
+        };
+        let said = self.chance.unwrap_or_else(of_interval);
+        // Paired scores count as different where interval and test say so; the one that is less sure decides.
+        if self.is_significant() { said } else { said.max(CHANCE) }
+    }
+}
+
+/// How probable it is to be so far from the middle of the normal curve, or farther, to either side.
+fn two_sided(deviations: f64) -> f64 {
+    // Abramowitz and Stegun's 7.1.26; its error is below 2e-7, which is less than a correction cares for.
+    let x = deviations.abs() / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * x);
+    let factors = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592];
+    let sum = factors.into_iter().fold(0.0, |sum, factor| (sum + factor) * t);
+    (sum * (-x * x).exp()).clamp(0.0, 1.0)
+}
+
+/// How probable each of several differences is if there is none, corrected for how many there are (Holm's): whoever takes
+/// those below 0.05 for differences is wrong about any of them once in twenty times at most, however they hang together.
+pub fn corrected(differences: &[Difference]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..differences.len()).collect();
+    let chance = |at: &usize| differences[*at].chance_alone();
+    order.sort_by(|a, b| chance(a).total_cmp(&chance(b)));
+    let mut corrected = vec![1.0; differences.len()];
+    let mut least = 0.0_f64;
+    for (rank, at) in order.into_iter().enumerate() {
+        // What is less probable than one before it cannot count for more.
+        least = least.max(chance(&at) * (differences.len() - rank) as f64).min(1.0);
+        corrected[at] = least;
+    }
+    corrected
 }
 
 /// The difference of the same questions; `None` when there are none.
@@ -288,6 +333,43 @@ mod tests {
         }
         let known = paired(&scores).unwrap();
         assert!(known.interval.low > 0.0 && !known.is_significant(), "{known:?}");
+    }
+
+    #[test]
+    fn several_differences_are_corrected_together() {
+        let of = |better: usize, all: usize| {
+            let mut scores = vec![(0.0, 1.0); better];
+            scores.resize(all, (1.0, 1.0));
+            paired(&pairs(&scores)).unwrap()
+        };
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        // Six coins of six: 1 in 32; eight of eight: 1 in 128.
+        let all = [of(6, 50), of(8, 50), of(0, 50)];
+        assert!(all[0].is_significant());
+        let found = corrected(&all);
+        assert!(
+            near(found[0], 2.0 / 32.0) && near(found[1], 3.0 / 128.0) && near(found[2], 1.0),
+            "{found:?}"
+        );
+        assert!(near(corrected(&all[..1])[0], 1.0 / 32.0), "one alone needs no correction");
+        // A later one is never surer than one before it.
+        let same = [of(6, 50), of(6, 50), of(6, 50)];
+        assert!(corrected(&same).iter().all(|chance| near(*chance, 3.0 / 32.0)));
+        assert!(corrected(&[]).is_empty());
+        // Without an exact test the interval says how sure it is.
+        let shares = |right: usize| {
+            let mut all = vec![Cluster { count: 1.0, sum: 1.0 }; right];
+            all.resize(200, Cluster { count: 1.0, sum: 0.0 });
+            all
+        };
+        let sure = unpaired(&shares(120), &shares(160), 0.0, 1.0).unwrap();
+        let unsure = unpaired(&shares(120), &shares(125), 0.0, 1.0).unwrap();
+        let found = corrected(&[sure, unsure]);
+        assert!(found[0] < 0.001 && found[1] > 0.5, "{found:?}");
+        for other in [sure, unsure, unpaired(&shares(120), &shares(141), 0.0, 1.0).unwrap()] {
+            assert_eq!(corrected(&[other])[0] < CHANCE, other.is_significant(), "{other:?}");
+        }
+        assert!((two_sided(1.959_964) - 0.05).abs() < 1e-6 && (two_sided(0.0) - 1.0).abs() < 1e-6);
     }
 
     #[test]

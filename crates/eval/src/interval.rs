@@ -22,58 +22,7 @@ pub struct Cluster {
     pub sum: f64,
 }
 
-/// The interval of a mean of scores between `worst` and `best`; `None` when there is nothing to take it of.
-pub fn clustered(clusters: &[Cluster], worst: f64, best: f64) -> Option<Interval> {
-    let range = best - worst;
-    let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
-    if count == 0.0 || range <= 0.0 {
-        return None;
-    }
-    // On a scale from 0 to 1.
-    let scaled = |cluster: &Cluster| (cluster.sum - worst * cluster.count) / range;
-    // Rounding can carry a sum of scores just outside of its range.
-    let share = (clusters.iter().map(scaled).sum::<f64>() / count).clamp(0.0, 1.0);
-    let is_yes_or_no = |cluster: &Cluster| cluster.count == 1.0 && [0.0, 1.0].contains(&scaled(cluster));
-    if clusters.iter().all(is_yes_or_no) {
-        // One answer a trajectory: they are independent, and Wilson's interval is exact enough.
-        let unit = wilson_of(share, count, NORMAL_QUANTILE);
-        return Some(Interval { low: worst + unit.low * range, high: worst + unit.high * range });
-    }
-    // Trajectories of unequal length count for fewer (Kish).
-    let groups = count * count / clusters.iter().map(|cluster| cluster.count * cluster.count).sum::<f64>();
-    let independent = share * (1.0 - share) / count;
-    let (effective, quantile) = if independent <= f64::EPSILON {
-        // All right or all wrong: nothing shows how much trajectories differ, so each counts once.
-        (groups, NORMAL_QUANTILE)
-    } else if groups < 1.5 {
-        (1.0, student_quantile(1.0))
-    } else {
-        let squares: f64 =
-            clusters.iter().map(|cluster| (scaled(cluster) - share * cluster.count).powi(2)).sum();
-        let variance = groups / (groups - 1.0) * squares / (count * count);
-        // That trajectories differ less than chance is itself chance.
-        let design_effect = (variance / independent).max(1.0);
-        ((count / design_effect).max(1.0), student_quantile(groups - 1.0))
-    };
-    let mut unit = wilson_of(share, effective, quantile);
-    if independent <= f64::EPSILON && count > 1.0 {
-        // All right is at least as good as all but one right, whatever each of the two rules says by itself.
-        let unlike = if share > 0.5 { -range } else { range };
-        let mut almost = clusters.to_vec();
-        if let Some(longest) = almost.iter_mut().max_by(|a, b| a.count.total_cmp(&b.count)) {
-            longest.sum += unlike;
-        }
-        if let Some(almost) = clustered(&almost, worst, best) {
-            unit.low = unit.low.max((almost.low - worst) / range * f64::from(u8::from(share > 0.5)));
-            if share <= 0.5 {
-                unit.high = unit.high.min((almost.high - worst) / range);
-            }
-        }
-    }
-    Some(Interval { low: worst + unit.low * range, high: worst + unit.high * range })
-}
-
-/// Sums over trajectories, for whoever does not have them one by one any more.
+/// Sums over trajectories: all that an interval needs to know of them, also for whoever has them one by one no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     /// Of how many scores there are.
@@ -88,28 +37,91 @@ pub struct Sums {
     pub count_count: f64,
 }
 
-/// As [`clustered`], for scores between 0 and 1.
-pub fn of_sums(sums: &Sums) -> Option<Interval> {
+/// The interval of a mean of scores between `worst` and `best`; `None` when there is nothing to take it of.
+pub fn clustered(clusters: &[Cluster], worst: f64, best: f64) -> Option<Interval> {
+    let range = best - worst;
+    if range <= 0.0 {
+        return None;
+    }
+    let mut sums = Sums::default();
+    for cluster in clusters {
+        let sum = (cluster.sum - worst * cluster.count) / range;
+        sums.count += cluster.count;
+        sums.sum += sum;
+        sums.sum_sum += sum * sum;
+        sums.sum_count += sum * cluster.count;
+        sums.count_count += cluster.count * cluster.count;
+    }
+    of_shares(&sums).map(|unit| unit.on(worst, range))
+}
+
+/// As [`clustered`], of sums.
+pub fn of_sums(sums: &Sums, worst: f64, best: f64) -> Option<Interval> {
+    let range = best - worst;
+    if range <= 0.0 {
+        return None;
+    }
+    let Sums { count, sum, sum_sum, sum_count, count_count } = *sums;
+    let shares = Sums {
+        sum: (sum - worst * count) / range,
+        sum_sum: (sum_sum - 2.0 * worst * sum_count + worst * worst * count_count) / (range * range),
+        sum_count: (sum_count - worst * count_count) / range,
+        ..*sums
+    };
+    of_shares(&shares).map(|unit| unit.on(worst, range))
+}
+
+/// Of scores from 0 to 1.
+fn of_shares(sums: &Sums) -> Option<Interval> {
     let Sums { count, sum, sum_sum, sum_count, count_count } = *sums;
     if count <= 0.0 || count_count <= 0.0 {
         return None;
     }
+    // Rounding can carry a sum of scores just outside of its range.
     let share = (sum / count).clamp(0.0, 1.0);
-    let groups = count * count / count_count;
-    let independent = share * (1.0 - share) / count;
-    if (count_count - count).abs() < 1e-6 && (sum_sum - sum).abs() < 1e-6 {
+    let slack = 1e-9 * count.max(1_000.0);
+    if (count_count - count).abs() < slack && (sum_sum - sum).abs() < slack {
+        // One answer a trajectory: they are independent, and Wilson's interval is exact enough.
         return Some(wilson_of(share, count, NORMAL_QUANTILE));
     }
-    if independent <= f64::EPSILON {
-        return Some(wilson_of(share, groups, NORMAL_QUANTILE));
+    // Trajectories of unequal length count for fewer (Kish).
+    let groups = count * count / count_count;
+    if share.min(1.0 - share) < 1e-12 {
+        return Some(all_alike(share.round(), count, groups));
     }
+    let independent = share * (1.0 - share) / count;
     if groups < 1.5 {
         return Some(wilson_of(share, 1.0, student_quantile(1.0)));
     }
     let squares = (sum_sum - 2.0 * share * sum_count + share * share * count_count).max(0.0);
     let variance = groups / (groups - 1.0) * squares / (count * count);
+    // That trajectories differ less than chance is itself chance.
     let design_effect = (variance / independent).max(1.0);
     Some(wilson_of(share, (count / design_effect).max(1.0), student_quantile(groups - 1.0)))
+}
+
+/// All right or all wrong: nothing shows how much trajectories differ, so each counts once. Yet all right is at least as good
+/// as all but one right, whatever each of the two rules says by itself; and of those, whichever the one is in, a design
+/// effect is 1 or next to it.
+fn all_alike(share: f64, count: f64, groups: f64) -> Interval {
+    let alike = wilson_of(share, groups, NORMAL_QUANTILE);
+    if count <= 1.0 || groups < 1.5 {
+        return alike;
+    }
+    let but_one = if share > 0.5 { 1.0 - 1.0 / count } else { 1.0 / count };
+    let almost = wilson_of(but_one, count, student_quantile(groups - 1.0));
+    if share > 0.5 {
+        Interval { low: alike.low.max(almost.low), ..alike }
+    } else {
+        Interval { high: alike.high.min(almost.high), ..alike }
+    }
+}
+
+impl Interval {
+    /// Of a share, on a scale that begins at `worst`.
+    fn on(self, worst: f64, range: f64) -> Interval {
+        Interval { low: worst + self.low * range, high: worst + self.high * range }
+    }
 }
 
 pub(crate) const NORMAL_QUANTILE: f64 = 1.959_964;
@@ -139,26 +151,47 @@ mod tests {
 
     #[test]
     fn sums_say_what_single_trajectories_say() {
-        let samples: [&[(f64, f64)]; 4] = [
+        // With all right and all wrong, of equal and unequal length, and on other scales.
+        let samples: [&[(f64, f64)]; 8] = [
             &[(3.0, 2.0), (5.0, 5.0), (1.0, 0.0), (4.0, 3.0)],
             &[(1.0, 1.0), (1.0, 0.0), (1.0, 1.0)],
             &[(2.0, 1.0)],
             &[(6.0, 1.5), (2.0, 0.5), (9.0, 8.0)],
+            &[(3.0, 3.0), (5.0, 5.0), (1.0, 1.0), (4.0, 4.0), (2.0, 2.0), (3.0, 3.0), (2.0, 2.0), (6.0, 6.0)],
+            &[(3.0, 0.0), (5.0, 0.0), (1.0, 0.0), (4.0, 0.0)],
+            &[(4.0, 4.0); 40],
+            &[(1.0, 1.0); 5],
         ];
         for sample in samples {
-            let clusters: Vec<Cluster> = sample.iter().map(|&(count, sum)| Cluster { count, sum }).collect();
-            let of = |term: &dyn Fn(&Cluster) -> f64| clusters.iter().map(term).sum::<f64>();
-            let sums = Sums {
-                count: of(&|cluster| cluster.count),
-                sum: of(&|cluster| cluster.sum),
-                sum_sum: of(&|cluster| cluster.sum * cluster.sum),
-                sum_count: of(&|cluster| cluster.sum * cluster.count),
-                count_count: of(&|cluster| cluster.count * cluster.count),
-            };
-            let (one, other) = (clustered(&clusters, 0.0, 1.0).expect("some"), of_sums(&sums).expect("some"));
-            assert!((one.low - other.low).abs() < 1e-9 && (one.high - other.high).abs() < 1e-9, "{sample:?}");
+            for (worst, best) in [(0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.2, 0.3)] {
+                let range = best - worst;
+                let clusters: Vec<Cluster> = sample
+                    .iter()
+                    .map(|&(count, sum)| Cluster { count, sum: worst * count + range * sum })
+                    .collect();
+                let of = |term: &dyn Fn(&Cluster) -> f64| clusters.iter().map(term).sum::<f64>();
+                let sums = Sums {
+                    count: of(&|cluster| cluster.count),
+                    sum: of(&|cluster| cluster.sum),
+                    sum_sum: of(&|cluster| cluster.sum * cluster.sum),
+                    sum_count: of(&|cluster| cluster.sum * cluster.count),
+                    count_count: of(&|cluster| cluster.count * cluster.count),
+                };
+                let one = clustered(&clusters, worst, best).expect("some");
+                let other = of_sums(&sums, worst, best).expect("some");
+                let is_near = |a: f64, b: f64| (a - b).abs() < 1e-7;
+                assert!(
+                    is_near(one.low, other.low) && is_near(one.high, other.high),
+                    "{sample:?}: {one:?} {other:?}"
+                );
+                // On another scale it is as sure as on that of shares.
+                let plain: Vec<Cluster> = sample.iter().map(|&(count, sum)| Cluster { count, sum }).collect();
+                let plain = clustered(&plain, 0.0, 1.0).expect("some");
+                assert!(is_near((one.low - worst) / range, plain.low), "{sample:?}: {one:?} {plain:?}");
+            }
         }
-        assert_eq!(of_sums(&Sums::default()), None);
+        assert_eq!(of_sums(&Sums::default(), 0.0, 1.0), None);
+        assert_eq!(of_sums(&Sums { count: 1.0, count_count: 1.0, ..Sums::default() }, 1.0, 1.0), None);
     }
 
     fn clusters(of: &[(u32, u32)]) -> Vec<Cluster> {

@@ -42,7 +42,11 @@ fn random_trace(random: &mut fastrand::Rng, id: u128) -> Plain {
             for step in 1..=random.u32(0..3) {
                 let label = random.choice(LABELS).unwrap();
                 let score = f64::from(random.u8(0..5)) / 4.0;
-                record.outcomes.push(scored(evaluator, Some(step), label, score, "search"));
+                let tool = random.choice(TOOLS).unwrap();
+                record.outcomes.push(scored(evaluator, Some(step), label, score, tool));
+            }
+            if random.u8(0..4) == 0 {
+                record.outcomes.push(scored(evaluator, None, "good", f64::from(random.u8(0..2)), ""));
             }
         }
         record
@@ -86,6 +90,22 @@ fn fits(filter: &TraceFilter, plain: &Plain) -> bool {
                 && bound.below.is_none_or(|bound| mean < bound)
         })
     });
+    // With both, the tool and what is wrong are of one step, or of the whole of a trajectory that is asked for.
+    let together = filter.wrong.as_ref().zip(filter.tool.as_ref()).is_none_or(|(evaluator, tool)| {
+        any(&|record| {
+            let is =
+                |wanted: &Option<String>, name: &String| wanted.as_ref().is_none_or(|wanted| wanted == name);
+            let is_asked_for = is(&filter.agent, &record.agent)
+                && is(&filter.version, &record.version)
+                && is(&filter.model, &record.model);
+            let wrong = record.outcomes.iter().filter(|one| one.evaluator == *evaluator && one.is_wrong);
+            let mut with_tool = wrong.filter(|one| match one.step {
+                Some(_) => one.tool == *tool,
+                None => record.tools.contains(tool),
+            });
+            is_asked_for && with_tool.next().is_some()
+        })
+    });
     filter.project.as_deref().is_none_or(|project| project == plain.project)
         && filter.from_ns.is_none_or(|from| plain.start_ns >= from)
         && filter.to_ns.is_none_or(|to| plain.start_ns < to)
@@ -105,6 +125,7 @@ fn fits(filter: &TraceFilter, plain: &Plain) -> bool {
         && is(&filter.text, &|record, text| text.split(' ').all(|word| has_word(&record.words, word)))
         && filter.error.is_none_or(|wanted| wanted == has_error)
         && score
+        && together
 }
 
 fn expected(filter: &TraceFilter, plain: &[Plain]) -> Vec<u128> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::duration;
-use super::subject::{Subject, Unit};
+use super::subject::{Subject, Unit, Watchable};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
@@ -19,7 +19,7 @@ pub struct Condition {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bar {
     pub comparison: Comparison,
-    /// A share, dollars or seconds, as the subject's values.
+    /// A share, a score, dollars or seconds, as the subject's values.
     pub threshold: f64,
 }
 
@@ -52,7 +52,7 @@ pub enum ConditionError {
     #[error("unseen_tool is there or not and takes no comparison; write 'unseen_tool over 7d'")]
     NeedlessComparison,
     #[error("{found:?} is no threshold for {subject}; write {form}, as in '{example}'")]
-    Threshold { found: String, subject: String, form: &'static str, example: String },
+    Threshold { found: String, subject: String, form: String, example: String },
     #[error("'{written}' is {always} true; write another threshold, as in '{example}'")]
     Constant { written: String, always: &'static str, example: String },
     #[error("nothing says how far to look back; write 'over' and a time, as in '{example}'")]
@@ -96,7 +96,7 @@ fn shown(text: &str) -> String {
 
 impl Condition {
     /// Reads a condition about one of these evaluators, or about the other numbers.
-    pub fn parse(text: &str, evaluators: &[&str]) -> Result<Condition, ConditionError> {
+    pub fn parse(text: &str, evaluators: &[Watchable<'_>]) -> Result<Condition, ConditionError> {
         let (head, tail) = match split_at_word(text, "over") {
             Some((head, tail)) => (head, Some(tail)),
             None => (text, None),
@@ -125,14 +125,14 @@ impl Condition {
     }
 }
 
-fn parse_subject(name: &str, evaluators: &[&str]) -> Result<Subject, ConditionError> {
+fn parse_subject(name: &str, evaluators: &[Watchable<'_>]) -> Result<Subject, ConditionError> {
     if name.is_empty() {
         return Err(ConditionError::NoSubject);
     }
     Subject::named(name, evaluators).ok_or_else(|| ConditionError::Subject {
         name: shown(name),
         nearest: Subject::nearest(name, evaluators),
-        evaluators: evaluators.iter().map(|name| (*name).to_owned()).collect(),
+        evaluators: evaluators.iter().map(|known| known.name.to_owned()).collect(),
     })
 }
 
@@ -160,7 +160,7 @@ fn parse_bar(subject: &Subject, compared: &str) -> Result<Option<Bar>, Condition
         });
     };
     let bar = Bar { comparison, threshold };
-    match bar.constant(subject.is_share()) {
+    match bar.constant(subject.range()) {
         Some(answer) => Err(ConditionError::Constant {
             written: format!("{subject} {symbol} {}", subject.show(threshold)),
             always: if answer { "always" } else { "never" },
@@ -245,13 +245,13 @@ impl Bar {
         }
     }
 
-    /// What it always says, if that does not depend on the value: no value is below 0, and no share above 1.
-    fn constant(&self, is_share: bool) -> Option<bool> {
-        match (self.comparison, self.threshold) {
-            (Comparison::Less, 0.0) => Some(false),
-            (Comparison::AtLeast, 0.0) => Some(true),
-            (Comparison::More, 1.0) if is_share => Some(false),
-            (Comparison::AtMost, 1.0) if is_share => Some(true),
+    /// What it always says, if that does not depend on the value: none is below or above what values lie between.
+    fn constant(&self, (low, high): (f64, f64)) -> Option<bool> {
+        match self.comparison {
+            Comparison::Less if self.threshold <= low => Some(false),
+            Comparison::AtLeast if self.threshold <= low => Some(true),
+            Comparison::More if self.threshold >= high => Some(false),
+            Comparison::AtMost if self.threshold >= high => Some(true),
             _ => None,
         }
     }

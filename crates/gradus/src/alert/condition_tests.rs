@@ -5,7 +5,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::alert::Percentile;
 
-const EVALUATORS: [&str; 2] = ["thought_to_tool", "query_to_thought"];
+const EVALUATORS: [Watchable<'_>; 3] = [
+    Watchable { name: "thought_to_tool", worst: 0.0, best: 1.0 },
+    Watchable { name: "query_to_thought", worst: 0.0, best: 1.0 },
+    Watchable { name: "helpful", worst: 1.0, best: 5.0 },
+];
+
+fn thought_to_tool() -> Subject {
+    Subject::Evaluator { name: "thought_to_tool".to_owned(), worst: 0.0, best: 1.0 }
+}
 
 fn read(text: &str) -> Condition {
     Condition::parse(text, &EVALUATORS).expect("a condition")
@@ -20,7 +28,7 @@ fn refused(text: &str) -> String {
 #[test]
 fn reads_every_form() {
     let condition = read("thought_to_tool < 0.8 over 1h, at least 30 steps");
-    assert_eq!(condition.subject, Subject::Evaluator("thought_to_tool".to_owned()));
+    assert_eq!(condition.subject, thought_to_tool());
     assert_eq!(condition.bar, Some(Bar { comparison: Comparison::Less, threshold: 0.8 }));
     assert_eq!((condition.window.as_secs(), condition.least_count()), (3_600, 30));
 
@@ -34,6 +42,7 @@ fn reads_every_form() {
         ("cost_per_hour > 0.5 over 1h", "cost_per_hour > $0.5 over 1h"),
         ("latency_p95 > 500ms over 90s", "latency_p95 > 0.5s over 90s"),
         ("latency_p50 <= 2m over 7d, at least 5", "latency_p50 <= 120s over 7d, at least 5"),
+        ("helpful <= 3.50 over 1h", "helpful <= 3.5 over 1h"),
         ("unseen_tool OVER 7d, At Least 3 steps", "unseen_tool over 7d, at least 3 steps"),
     ] {
         let condition = read(text);
@@ -56,7 +65,7 @@ fn says_what_is_wrong_and_what_would_be_right() {
         ("< 0.8 over 1h", "write a name first"),
         ("though_to_tool < 0.8 over 1h", "did you mean thought_to_tool?"),
         ("latency_p96 > 3s over 1h", "did you mean latency_p9"),
-        ("speed < 0.8 over 1h", "there are thought_to_tool, query_to_thought, failure_rate"),
+        ("speed < 0.8 over 1h", "there are thought_to_tool, query_to_thought, helpful, failure_rate"),
         ("error_rate over 1h", "has to be compared with"),
         ("error_rate = 0.1 over 1h", "\"=\" is no comparison"),
         ("error_rate => 0.1 over 1h", "\"=>\" is no comparison"),
@@ -68,6 +77,11 @@ fn says_what_is_wrong_and_what_would_be_right() {
         ("cost_per_hour > 5% over 1h", "dollars"),
         ("error_rate > 100% over 1h", "'error_rate > 1' is never true"),
         ("thought_to_tool <= 1 over 1h", "always true"),
+        ("thought_to_tool < 3 over 1h", "a share from 0 to 1"),
+        ("helpful < 7 over 1h", "write a score from 1 to 5"),
+        ("helpful < 80% over 1h", "as in 'helpful < 4.2 over 1h"),
+        ("helpful < 1 over 1h", "'helpful < 1' is never true"),
+        ("helpful <= 5 over 1h", "always true"),
         ("latency_p50 < 0s over 1h", "never true"),
         ("error_rate > 0.1", "write 'over' and a time"),
         ("error_rate > 0.1 over", "is no time to look back"),
@@ -92,9 +106,15 @@ fn says_what_is_wrong_and_what_would_be_right() {
 
 #[test]
 fn every_example_is_right() {
-    for text in
-        ["thought_to_tool", "failure_rate", "error_rate", "cost_per_hour", "latency_p90", "unseen_tool"]
-    {
+    for text in [
+        "thought_to_tool",
+        "helpful",
+        "failure_rate",
+        "error_rate",
+        "cost_per_hour",
+        "latency_p90",
+        "unseen_tool",
+    ] {
         let subject = Subject::named(text, &EVALUATORS).expect("a subject");
         assert_eq!(read(&subject.example()).subject, subject);
     }
@@ -103,7 +123,8 @@ fn every_example_is_right() {
 
 fn condition() -> impl Strategy<Value = Condition> {
     let subject = prop_oneof![
-        Just(Subject::Evaluator("thought_to_tool".to_owned())),
+        Just(thought_to_tool()),
+        Just(Subject::Evaluator { name: "helpful".to_owned(), worst: 1.0, best: 5.0 }),
         Just(Subject::FailureRate),
         Just(Subject::CostPerHour),
         Just(Subject::Latency(Percentile::P90)),
@@ -113,7 +134,8 @@ fn condition() -> impl Strategy<Value = Condition> {
     let floor = prop::option::of((1u64.., any::<bool>()));
     (subject, comparison, 0.000_001f64..0.999_999, 1.0f64..1e9, 1u64..31_000_000, floor).prop_map(
         |(subject, comparison, share, factor, window_s, floor)| {
-            let threshold = if subject.is_share() { share } else { share * factor };
+            let (low, high) = subject.range();
+            let threshold = if high.is_finite() { low + share * (high - low) } else { share * factor };
             let bar = (subject != Subject::UnseenTool).then_some(Bar { comparison, threshold });
             let unit = subject.units().first().copied();
             let floor = floor.zip(unit);

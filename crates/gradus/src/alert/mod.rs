@@ -19,7 +19,7 @@ pub use deliver::{Counts, Dispatcher, KindCounts, Settings, StartError};
 pub use notice::{Notice, NoticeKind, SCHEMA};
 pub use rule::{AlertRule, AlertSection, ClearAt};
 pub use state::{Example, Measured, State, advance};
-pub use subject::{Percentile, Subject, Unit};
+pub use subject::{Percentile, Subject, Unit, Watchable};
 pub use target::{Target, TargetKind, WebhookUrl};
 
 /// Reads `90s`, `15m`, `1h` or `7d`; up to a year.

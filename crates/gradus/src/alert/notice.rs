@@ -189,7 +189,7 @@ pub(super) fn one_line(text: &str, longest: usize) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::alert::AlertSection;
+    use crate::alert::{AlertSection, Watchable};
 
     pub(in crate::alert) fn notice(measured: Measured, examples: Vec<Example>) -> Notice {
         let section = AlertSection {
@@ -198,7 +198,9 @@ pub(super) mod tests {
             when: "thought_to_tool < 0.8 over 1h".to_owned(),
             ..AlertSection::default()
         };
-        let rule = AlertRule::from_section(section, &["thought_to_tool"]).expect("a rule");
+        let rule =
+            AlertRule::from_section(section, &[Watchable { name: "thought_to_tool", worst: 0.0, best: 1.0 }])
+                .expect("a rule");
         let since = Timestamp::from_second(1_700_000_000).expect("a time");
         let mut notice = Notice::new(&rule, NoticeKind::Fired, measured, since, since);
         notice.add_examples(examples.into_iter());

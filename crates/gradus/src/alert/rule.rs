@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::condition::{Bar, Condition};
 use super::duration;
-use super::subject::Subject;
+use super::subject::{Subject, Watchable, without_noise};
 use super::target::{Target, WebhookUrl};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,10 @@ const LONGEST_NAME: usize = 100;
 
 impl AlertRule {
     /// Checks a table. The error is one line that names the rule.
-    pub fn from_section(section: AlertSection, known_evaluators: &[&str]) -> Result<AlertRule, String> {
+    pub fn from_section(
+        section: AlertSection,
+        known_evaluators: &[Watchable<'_>],
+    ) -> Result<AlertRule, String> {
         let AlertSection { name, project, when, clear_at, cool_down, webhook, slack, command } = section;
         let name = name.trim().to_owned();
         if !is_name(&name) {
@@ -133,15 +136,13 @@ fn is_name(text: &str) -> bool {
 }
 
 fn default_clear_at(subject: &Subject, bar: &Bar) -> f64 {
-    let margin = 0.1 * bar.threshold;
-    let clear_at = match (bar.comparison.is_below(), subject.is_share()) {
-        (false, _) => bar.threshold - margin,
-        (true, false) => bar.threshold + margin,
+    let (low, high) = subject.range();
+    let margin = 0.1 * (bar.threshold - low);
+    without_noise(match bar.comparison.is_below() {
+        false => bar.threshold - margin,
         // A tenth above 0.95 is more than all, and would never come.
-        (true, true) => bar.threshold + margin.min((1.0 - bar.threshold) / 2.0),
-    };
-    // 0.88, and not the 0.8800000000000001 that binary fractions make of it.
-    (clear_at * 1e9).round() / 1e9
+        true => bar.threshold + margin.min((high - bar.threshold) / 2.0),
+    })
 }
 
 fn read_clear_at(condition: &Condition, clear_at: &ClearAt) -> Result<f64, String> {
@@ -174,7 +175,8 @@ mod tests {
 
     fn read(toml: &str) -> Result<AlertRule, String> {
         let section = toml::from_str(toml).map_err(|error| error.message().to_owned())?;
-        AlertRule::from_section(section, &["thought_to_tool"])
+        let shares = Watchable { name: "thought_to_tool", worst: 0.0, best: 1.0 };
+        AlertRule::from_section(section, &[shares, Watchable { name: "helpful", worst: 1.0, best: 5.0 }])
     }
 
     fn clears_at(when: &str) -> f64 {
@@ -209,6 +211,10 @@ mod tests {
         near(clears_at("thought_to_tool < 0.8 over 1h"), 0.88);
         near(clears_at("thought_to_tool < 0.98 over 1h"), 0.99);
         near(clears_at("thought_to_tool < 1 over 1h"), 1.0);
+        // On a scale of its own, by what is above its worst.
+        near(clears_at("helpful < 3 over 1h"), 3.2);
+        near(clears_at("helpful < 4.8 over 1h"), 4.9);
+        near(clears_at("helpful > 2 over 1h"), 1.9);
         near(clears_at("error_rate > 10% over 1h"), 0.09);
         near(clears_at("error_rate > 0 over 1h"), 0.0);
         near(clears_at("latency_p95 > 30s over 1h"), 27.0);

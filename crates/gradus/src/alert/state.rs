@@ -33,7 +33,7 @@ impl Default for State {
 /// What was found in a condition's window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// A share from 0 to 1, dollars an hour, seconds, or the number of unseen tools.
+    /// A share or a score, dollars an hour, seconds, or the number of unseen tools.
     pub value: f64,
     /// How many steps, trajectories or questions it is taken from.
     pub count: u64,

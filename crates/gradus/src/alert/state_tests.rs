@@ -1,7 +1,7 @@
 //! Alerts over time, minute by minute.
 
 use super::*;
-use crate::alert::AlertSection;
+use crate::alert::{AlertSection, Watchable};
 
 /// A rule, its state, and a clock that only moves when told.
 struct Watch {
@@ -12,7 +12,9 @@ struct Watch {
 impl Watch {
     fn new(when: &str) -> Watch {
         let section = AlertSection { name: "n".to_owned(), when: when.to_owned(), ..AlertSection::default() };
-        let rule = AlertRule::from_section(section, &["thought_to_tool"]).expect("a rule");
+        let rule =
+            AlertRule::from_section(section, &[Watchable { name: "thought_to_tool", worst: 0.0, best: 1.0 }])
+                .expect("a rule");
         Watch { rule, state: State::default() }
     }
 

@@ -4,11 +4,19 @@ use std::fmt;
 
 use super::nearest::nearest;
 
+/// An evaluator that can be watched, with the worst and the best score that it gives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watchable<'e> {
+    pub name: &'e str,
+    pub worst: f64,
+    pub best: f64,
+}
+
 /// What is watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
-    /// Mean score of an evaluator, from 0 to 1.
-    Evaluator(String),
+    /// Mean score of an evaluator, from the worst to the best that it gives.
+    Evaluator { name: String, worst: f64, best: f64 },
     /// Share of questions that the judge could not answer.
     FailureRate,
     /// Share of trajectories that ended in an error.
@@ -91,14 +99,18 @@ const BUILT_IN: [(&str, Subject); 8] = [
 
 impl Subject {
     /// Built-in names win: an evaluator that takes one would make rules mean something else from one run to the next.
-    pub(super) fn named(name: &str, evaluators: &[&str]) -> Option<Subject> {
+    pub(super) fn named(name: &str, evaluators: &[Watchable<'_>]) -> Option<Subject> {
         let built_in = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, subject)| subject.clone());
-        built_in.or_else(|| evaluators.contains(&name).then(|| Subject::Evaluator(name.to_owned())))
+        let evaluator = || {
+            let Watchable { worst, best, .. } = *evaluators.iter().find(|known| known.name == name)?;
+            Some(Subject::Evaluator { name: name.to_owned(), worst, best })
+        };
+        built_in.or_else(evaluator)
     }
 
     /// The known name that a wrong one is closest to.
-    pub(super) fn nearest(name: &str, evaluators: &[&str]) -> Option<String> {
-        let known = evaluators.iter().copied().chain(BUILT_IN.iter().map(|(known, _)| *known));
+    pub(super) fn nearest(name: &str, evaluators: &[Watchable<'_>]) -> Option<String> {
+        let known = evaluators.iter().map(|known| known.name).chain(BUILT_IN.iter().map(|(known, _)| *known));
         nearest(name, known).map(str::to_owned)
     }
 
@@ -108,20 +120,30 @@ impl Subject {
 
     pub fn name(&self) -> &str {
         match self {
-            Subject::Evaluator(name) => name,
+            Subject::Evaluator { name, .. } => name,
             other => BUILT_IN.iter().find(|(_, subject)| subject == other).map_or("", |(name, _)| name),
         }
     }
 
-    /// Whether its values are shares, which go from 0 to 1.
-    pub fn is_share(&self) -> bool {
-        matches!(self, Subject::Evaluator(_) | Subject::FailureRate | Subject::ErrorRate)
+    /// What its values lie between.
+    pub(super) fn range(&self) -> (f64, f64) {
+        match self {
+            Subject::Evaluator { worst, best, .. } => (*worst, *best),
+            Subject::FailureRate | Subject::ErrorRate => (0.0, 1.0),
+            Subject::CostPerHour | Subject::Latency(_) | Subject::UnseenTool => (0.0, f64::INFINITY),
+        }
+    }
+
+    /// Whether its values can be written as parts of a hundred.
+    fn is_share(&self) -> bool {
+        let (low, high) = self.range();
+        low >= 0.0 && high <= 1.0
     }
 
     /// What may be counted for it. An evaluator judges steps or trajectories; which, its rubric says.
     pub(super) fn units(&self) -> &'static [Unit] {
         match self {
-            Subject::Evaluator(_) => &[Unit::Steps, Unit::Trajectories],
+            Subject::Evaluator { .. } => &[Unit::Steps, Unit::Trajectories],
             Subject::FailureRate => &[Unit::Questions],
             Subject::ErrorRate | Subject::Latency(_) => &[Unit::Trajectories],
             Subject::CostPerHour => &[],
@@ -132,7 +154,10 @@ impl Subject {
     /// A right condition, to show beside a wrong one.
     pub(super) fn example(&self) -> String {
         match self {
-            Subject::Evaluator(name) => format!("{name} < 0.8 over 1h, at least 30 steps"),
+            Subject::Evaluator { name, worst, best } => {
+                let threshold = without_noise(worst + 0.8 * (best - worst));
+                format!("{name} < {threshold} over 1h, at least 30 steps")
+            }
             Subject::FailureRate => "failure_rate > 5% over 1h, at least 50 questions".to_owned(),
             Subject::ErrorRate => "error_rate > 10% over 1h, at least 20 trajectories".to_owned(),
             Subject::CostPerHour => "cost_per_hour > $5 over 1h".to_owned(),
@@ -142,15 +167,18 @@ impl Subject {
     }
 
     /// How a threshold is written, in words.
-    pub(super) fn threshold_form(&self) -> &'static str {
+    pub(super) fn threshold_form(&self) -> String {
         match self {
-            Subject::CostPerHour => "dollars, as $5 or 0.5",
-            Subject::Latency(_) => "a time with its unit, as 30s or 500ms",
-            _ => "a share from 0 to 1, as 0.8 or 80%",
+            Subject::CostPerHour => "dollars, as $5 or 0.5".to_owned(),
+            Subject::Latency(_) => "a time with its unit, as 30s or 500ms".to_owned(),
+            Subject::Evaluator { worst, best, .. } if !self.is_share() => {
+                format!("a score from {worst} to {best}, which it gives")
+            }
+            _ => "a share from 0 to 1, as 0.8 or 80%".to_owned(),
         }
     }
 
-    /// Reads a threshold into the unit of this subject's values: shares, dollars or seconds.
+    /// Reads a threshold into the unit of this subject's values: shares, scores, dollars or seconds.
     pub(super) fn parse_threshold(&self, text: &str) -> Option<f64> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let value = match self {
@@ -167,12 +195,18 @@ impl Subject {
                     _ => return None,
                 }
             }
+            Subject::Evaluator { .. } if !self.is_share() => match text.strip_prefix('-') {
+                Some(number) => -plain_number(number)?,
+                None => plain_number(&text)?,
+            },
             _ => match text.strip_suffix('%') {
                 Some(percent) => plain_number(percent)? / 100.0,
                 None => plain_number(&text)?,
             },
         };
-        (value.is_finite() && (!self.is_share() || value <= 1.0)).then_some(value)
+        // A share that is never reached is told as what it is, a condition that never or always holds.
+        let (low, high) = if self.is_share() { (0.0, 1.0) } else { self.range() };
+        (value.is_finite() && (low..=high).contains(&value)).then_some(value)
     }
 
     /// A value as people read it. [`Subject::parse_threshold`] reads it back exactly, so thresholds are shown by it, too.
@@ -187,7 +221,7 @@ impl Subject {
     /// A measured value, without the digits that mean nothing.
     pub(super) fn show_measured(&self, value: f64) -> String {
         match self {
-            Subject::Evaluator(_) => format!("{value:.3}"),
+            Subject::Evaluator { .. } => format!("{value:.3}"),
             Subject::FailureRate | Subject::ErrorRate => format!("{:.1}%", value * 100.0),
             Subject::CostPerHour => format!("${value:.2}"),
             Subject::Latency(_) if value < 1.0 => format!("{:.0}ms", value * 1e3),
@@ -201,6 +235,11 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// 0.88, and not the 0.8800000000000001 that binary fractions make of it.
+pub(super) fn without_noise(value: f64) -> f64 {
+    (value * 1e9).round() / 1e9
 }
 
 /// Digits with at most one point: no signs, no exponents, no `inf`, which `f64` would all read.
@@ -225,6 +264,20 @@ mod tests {
         for wrong in ["5", "-1", "1e-1", "inf", "nan", "", ".", "%", "$0.5"] {
             assert_eq!(Subject::FailureRate.parse_threshold(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_evaluator_has_the_scale_of_its_labels() {
+        let graded = Subject::Evaluator { name: "helpful".to_owned(), worst: -1.0, best: 5.0 };
+        assert_eq!(
+            ["4.5", "-0.5", "5"].map(|text| graded.parse_threshold(text)),
+            [Some(4.5), Some(-0.5), Some(5.0)]
+        );
+        for wrong in ["5.1", "-2", "80%", "--1", "-", "1e0"] {
+            assert_eq!(graded.parse_threshold(wrong), None, "{wrong}");
+        }
+        assert_eq!(graded.threshold_form(), "a score from -1 to 5, which it gives");
+        assert_eq!(graded.example(), "helpful < 3.8 over 1h, at least 30 steps");
     }
 
     #[test]

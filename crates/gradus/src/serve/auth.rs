@@ -105,8 +105,14 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         }
         Err(Some(refusal)) if receive::is_otlp(parts.uri.path()) => refusal.otlp(&parts.headers),
         Err(Some(refusal)) if page::is_for_people(&parts.uri, &parts.headers) => {
-            let page =
-                page::refused(refusal.status, &refusal.message, &parts.method, &parts.uri, &parts.headers);
+            let page = page::refused(
+                refusal.status,
+                &refusal.message,
+                refusal.lacks_scope,
+                &parts.method,
+                &parts.uri,
+                &parts.headers,
+            );
             refusal.with_headers(page)
         }
         Err(Some(refusal)) => refusal.http(),
@@ -167,11 +173,13 @@ struct Refused {
     grpc_code: u16,
     message: String,
     retry_after_s: Option<u32>,
+    /// The key is known, and may not do that.
+    lacks_scope: bool,
 }
 
 impl Refused {
     fn new(status: StatusCode, grpc_code: u16, message: impl Into<String>) -> Refused {
-        Refused { status, grpc_code, message: message.into(), retry_after_s: None }
+        Refused { status, grpc_code, message: message.into(), retry_after_s: None, lacks_scope: false }
     }
 
     fn http(self) -> Response {
@@ -275,7 +283,7 @@ impl Guard {
         };
         if !need.is_met(scopes) {
             let message = format!("this key may not do that: it needs the scope {}", need.name());
-            return Err(Refused::new(StatusCode::FORBIDDEN, 7, message));
+            return Err(Refused { lacks_scope: true, ..Refused::new(StatusCode::FORBIDDEN, 7, message) });
         }
         Ok(caller)
     }

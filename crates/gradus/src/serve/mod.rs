@@ -11,6 +11,7 @@ mod page;
 mod phoenix;
 mod receive;
 mod settings;
+mod signature;
 mod state;
 mod stream;
 

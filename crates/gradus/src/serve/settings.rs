@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::rubric::{Library, Subject as RubricSubject};
 use gradus_store::Retention;
@@ -12,7 +13,7 @@ use gradus_store::Retention;
 use super::live::GradingRule;
 use crate::alert;
 use crate::config::{Environment, File, PhoenixSection, ServeSection};
-use crate::judging::{known_evaluators, library, seconds};
+use crate::judging::{library, seconds};
 use crate::redaction::Redaction;
 
 /// What a server is told at its start.
@@ -164,7 +165,7 @@ impl Given {
 impl Reloadable {
     fn of(file: &File, environment: &Environment) -> Result<Reloadable, String> {
         let library = library(&[], file)?;
-        let known = known_evaluators(&library);
+        let known = watchable(&library);
         let mut alerts: Vec<alert::AlertRule> = Vec::new();
         for section in &file.alert {
             let rule = alert::AlertRule::from_section(section.clone(), &known)?;
@@ -206,9 +207,22 @@ impl Reloadable {
     }
 }
 
+/// The evaluators that alerts can be about, each with its scale.
+fn watchable(library: &Library) -> Vec<alert::Watchable<'_>> {
+    let rubrics = library.iter().map(|rubric| {
+        let scores = || rubric.labels.iter().map(|(_, score)| score);
+        alert::Watchable {
+            name: &rubric.name,
+            worst: scores().fold(f64::INFINITY, f64::min),
+            best: scores().fold(f64::NEG_INFINITY, f64::max),
+        }
+    });
+    rubrics.chain([alert::Watchable { name: CALL_VALIDITY, worst: 0.0, best: 1.0 }]).collect()
+}
+
 /// The evaluator that a condition counts steps of, if it judges none.
 fn judges_trajectories<'l>(condition: &alert::Condition, library: &'l Library) -> Option<&'l str> {
-    let alert::Subject::Evaluator(name) = &condition.subject else { return None };
+    let alert::Subject::Evaluator { name, .. } = &condition.subject else { return None };
     let counts_steps = condition.floor.is_some_and(|floor| floor.unit == Some(alert::Unit::Steps));
     let rubric = library.iter().find(|rubric| rubric.name == *name)?;
     (counts_steps && rubric.subject == RubricSubject::Trajectory).then_some(rubric.name.as_str())

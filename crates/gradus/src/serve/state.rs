@@ -12,6 +12,7 @@ use super::auth::Caller;
 use super::meters::Meters;
 use super::page;
 use super::settings::{Reloadable, Settings};
+use super::signature;
 
 pub(super) struct Server {
     pub(super) store: Arc<Store>,
@@ -110,7 +111,7 @@ impl Server {
         }
     }
 
-    /// Stores what is said of spans and trajectories, without what must not be stored.
+    /// Stores what is said of spans and trajectories, without what must not be stored, and with whose key it was.
     pub(super) fn annotate(
         &self,
         mut new: Vec<NewAnnotation>,
@@ -125,6 +126,9 @@ impl Server {
                 if let Some(changed) = redaction.apply(text) {
                     *text = changed;
                 }
+            }
+            if let Some(signed) = signature::sign(&one.metadata, &caller.name) {
+                one.metadata = signed;
             }
         }
         self.store.annotate(new, now_ns())

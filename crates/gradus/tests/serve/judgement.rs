@@ -189,6 +189,24 @@ fn with_keys_a_label_is_the_keys_whatever_name_it_gives() {
         .collect();
     labels.sort_unstable();
     assert_eq!(labels, [("ann", "correct"), ("eve", "incorrect"), ("second look", "incorrect")]);
+    // Whatever names a client gives, the key that it used is told.
+    let said = json!({"identifier": "third", "author": "ann", "metadata": {"gradus_key": "ann", "why": 1}});
+    assert_eq!(say(said).status, 200);
+    let all = bearer(server.request("GET", "/api/v1/annotations"), &ann).send().json();
+    let third = all["items"].as_array().unwrap().iter().find(|one| one["identifier"] == "third").unwrap();
+    assert_eq!((&third["author"], &third["key"]), (&json!("ann"), &json!("eve")));
+    assert_eq!(third["metadata"], json!({"why": 1}));
+    let exported: Vec<serde_json::Value> =
+        look("/labels").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let key = |identifier: &str| {
+        exported.iter().find(|one| one["identifier"] == identifier).unwrap()["key"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!([key("third"), key("ann"), key("eve")], ["eve", "ann", "eve"]);
+    assert!(look("/labels?format=csv").contains(",ann,third,eve,"));
+    assert!(look(&format!("/traces/{}", trace_id(1))).contains("ann (third, key eve)"));
 }
 
 #[test]
@@ -345,6 +363,54 @@ fn a_rubric_is_tried_with_the_projects_own_judge_and_paid_by_its_rule() {
     let wrong = page(&server, &format!("/rubrics/thought_to_tool?trajectory={id}&step=9"));
     assert!(wrong.contains("has no step 9"), "{wrong}");
     assert_eq!(server.request("GET", "/rubrics/none").header("accept", "text/html").send().status, 404);
+}
+
+const GRADED: &str = "+++\nname = \"helpful\"\ntitle = \"Helpful\"\nabout = \"How helpful is the step?\"\napplies_to = \"step\"\n\
+                      requires = [\"thought\"]\n\n[labels]\ngood = 5\nfair = 3\nbad = 1\n+++\nIs the thought \"good\", \"fair\" or \"bad\"?\n\n\
+                      {thought}\n";
+
+#[test]
+fn a_rubric_with_a_scale_of_its_own_has_an_interval_and_can_give_alarm() {
+    let asked = AtomicUsize::new(0);
+    let endpoint = Endpoint::start(Arc::new(move |incoming: &Incoming<'_>| {
+        let is_first = asked.fetch_add(1, Ordering::Relaxed) == 0;
+        incoming.verdict(if is_first { "good" } else { "fair" })
+    }))
+    .unwrap();
+    let settings = |threshold: &str| {
+        format!(
+            "[eval]\nrubrics = [\"helpful.md\"]\n[[rule]]\njudge = \"gpt-4o\"\nbase_url = \"{}\"\n\
+             evaluators = [\"helpful\"]\n[[alert]]\nname = \"help\"\nwhen = \"helpful < {threshold} over 1h\"\n",
+            endpoint.url()
+        )
+    };
+    let lab = Lab::with("", &settings("7"));
+    lab.write("helpful.md", GRADED);
+    let refused = lab.try_serve(&[]).err().unwrap();
+    assert!(refused.contains("write a score from 1 to 5"), "{refused}");
+    lab.configure("", &settings("4.5"));
+    let server = lab.serve();
+    for trace in 1..=4 {
+        server.export(&Visit::new(trace).export("shop"));
+    }
+    let card = eventually("all are judged", || {
+        let text = page(&server, "/?project=shop");
+        let card = text.split("<li class=\"card\">").find(|card| card.contains("Helpful"))?.to_owned();
+        card.contains("mean score of 4 judged").then_some(card)
+    });
+    assert!(card.contains("3.50") && !card.contains("No interval"), "{card}");
+    // As `gradus eval` says it of the same verdicts.
+    let point = server.json("/api/v1/metrics?evaluator=helpful")["items"][0].clone();
+    let clusters = [5.0, 3.0, 3.0, 3.0].map(|sum| gradus_eval::interval::Cluster { count: 1.0, sum });
+    let interval = gradus_eval::interval::clustered(&clusters, 1.0, 5.0).unwrap();
+    let near =
+        |name: &str, wanted: f64| assert!((point[name].as_f64().unwrap() - wanted).abs() < 1e-9, "{point}");
+    near("low", interval.low);
+    near("high", interval.high);
+    let shown = format!("{:.2}\u{a0}–\u{a0}{:.2}", interval.low, interval.high);
+    assert!(card.contains(&shown), "{shown}: {card}");
+    eventually("it fires", || page(&server, "/alerts").contains("fires").then_some(()));
+    assert!(page(&server, "/alerts").contains("helpful &#60; 4.5 over 1h"));
 }
 
 #[test]

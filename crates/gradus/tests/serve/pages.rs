@@ -94,7 +94,12 @@ fn pages_pass_over_parameters_that_they_do_not_know_and_tell_people_what_they_ca
     {
         page(&server, path);
     }
-    assert!(page(&server, "/runs?project=shop").contains("/traces?project=shop"), "the project is kept");
+    for path in ["/runs", "/rubrics", "/rubrics/thought_to_tool", "/alerts", "/server"] {
+        let text = page(&server, &format!("{path}?project=shop"));
+        for other in ["/traces", "/rubrics", "/alerts", "/server"] {
+            assert!(text.contains(&format!("href=\"{other}?project=shop\"")), "{path} forgets the project");
+        }
+    }
     let refused = server.request("GET", "/review?which=zz").header("accept", "text/html").send();
     assert_eq!((refused.status, refused.header("content-type")), (400, Some("text/html; charset=utf-8")));
     assert!(refused.text().contains("Not understood"), "{}", refused.text());
@@ -306,6 +311,7 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
         lab.run(&["keys", "add", name, "--scopes", scopes]).exits_with(0).out.trim().to_owned()
     };
     let (read, both) = (key("eve", "read"), key("ann", "read,ingest"));
+    let ingest = key("collector", "ingest");
     let server = lab.serve();
     let refused = server.request("GET", "/traces?q=x").header("accept", "text/html").send();
     assert_eq!(refused.status, 401);
@@ -347,6 +353,18 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
     let reader = post(&server, "/sign-in", &format!("key={read}&next=/"));
     let reader = reader.header("set-cookie").unwrap().split(';').next().unwrap();
     assert_eq!(label(reader, &own), 403);
+    // Whoever may only read is told why there is no form; whoever may only send is not let in, and told why.
+    let trace = format!("/traces/{}", trace_id(1));
+    let looked = |cookie: &str| {
+        server.request("GET", &trace).header("accept", "text/html").header("cookie", cookie).send().text()
+    };
+    eventually("the trace is judged", || looked(shown).contains("action=\"/labels\"").then_some(()));
+    let read_only = looked(reader);
+    assert!(read_only.contains("may only read") && !read_only.contains("action=\"/labels\""), "{read_only}");
+    assert!(!looked(shown).contains("may only read"));
+    let sender = post(&server, "/sign-in", &format!("key={ingest}&next=/"));
+    assert_eq!((sender.status, sender.header("set-cookie")), (403, None));
+    assert!(sender.text().contains("does not have the scope read") && sender.text().contains("name=\"key\""));
     // What would not be taken is not offered.
     let offered = |cookie: &str| {
         let asked = server.request("GET", "/rubrics/thought_to_tool").header("accept", "text/html");
@@ -418,6 +436,50 @@ fn the_overview_says_how_many_were_judged_and_is_narrowed_by_its_address() {
         server.request("GET", "/").header("accept", "text/html").header("accept-encoding", "gzip").send();
     assert_eq!((packed.status, packed.header("content-encoding")), (200, Some("gzip")));
     assert!(packed.body.len() * 3 < text.len(), "{} of {}", packed.body.len(), text.len());
+}
+
+#[test]
+fn a_tools_row_leads_to_what_it_counts() {
+    let (_lab, server) = filled();
+    let text = page(&server, "/?project=shop&range=all");
+    let links: Vec<String> = text
+        .split("href=\"")
+        .map(|part| part.split('"').next().unwrap().replace("&#38;", "&"))
+        .filter(|href| href.contains("tool="))
+        .collect();
+    let [calls, invalid] = &links[..] else { panic!("{links:?}") };
+    assert!(!calls.contains("wrong=") && invalid.contains("wrong=call_validity"), "{links:?}");
+    let list = |path: &str| page(&server, path).matches("<tr data-id").count();
+    assert_eq!((list(calls), list(invalid)), (3, 1));
+    let row = page(&server, invalid);
+    assert!(row.contains(&format!("href=\"/traces/{}#step-1\"", trace_id(3))), "{row}");
+    assert_eq!(list(&invalid.replace("tool=", "tool=another_")), 0);
+}
+
+#[test]
+fn a_clock_that_is_ahead_spoils_no_number() {
+    let (_lab, server) = filled();
+    let far = now_ns() + 70 * 365 * 86_400 * SECOND_NS;
+    let wrong = json!({"file": 7}).to_string();
+    server.export(&Visit { start_ns: far, arguments: wrong, ..Visit::new(9) }.export("shop"));
+    server.assembled();
+    for range in ["24h", "7d", "30d", "all"] {
+        let text = page(&server, &format!("/?project=shop&range={range}"));
+        assert!(
+            text.contains("2 of 3 right") && text.contains("1 trace began in the future"),
+            "{range}: {text}"
+        );
+        // One period holds all that there is, and no year of the future stands at an axis.
+        assert!(!text.contains(" 209") && !text.contains(">209"), "{range}: {text}");
+        let ahead = text.split("href=\"").find(|part| part.contains("Look at them")).unwrap();
+        let ahead = ahead.split('"').next().unwrap().replace("&#38;", "&");
+        assert_eq!(page(&server, &ahead).matches("<tr data-id").count(), 1, "{ahead}");
+        let wrong = text.split("href=\"").find(|part| part.contains("&#38;wrong=call_validity")).unwrap();
+        let wrong = wrong.split('"').next().unwrap().replace("&#38;", "&");
+        assert_eq!(page(&server, &wrong).matches("<tr data-id").count(), 1, "{wrong}");
+    }
+    assert!(page(&server, "/traces").contains(&trace_id(9)));
+    assert!(!page(&server, "/?project=none").contains("in the future"));
 }
 
 #[test]

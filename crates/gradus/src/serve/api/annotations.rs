@@ -15,6 +15,7 @@ use super::body::json_body;
 use super::error::{ApiError, Params, blocking};
 use super::time;
 use crate::serve::auth::Caller;
+use crate::serve::signature;
 use crate::serve::state::Server;
 
 #[derive(Serialize, ToSchema)]
@@ -33,12 +34,15 @@ pub(super) struct AnnotationBody {
     #[schema(value_type = Object)]
     metadata: serde_json::Value,
     author: String,
+    /// The name of the API key that it was written with; null where none was needed.
+    key: Option<String>,
     created: String,
     updated: String,
 }
 
 impl AnnotationBody {
     pub(super) fn of(row: Annotation) -> AnnotationBody {
+        let (metadata, key) = signature::signed(&row.metadata);
         AnnotationBody {
             id: row.no,
             target: row.target,
@@ -48,8 +52,9 @@ impl AnnotationBody {
             label: row.label,
             score: row.score,
             explanation: row.explanation,
-            metadata: serde_json::from_str(&row.metadata).unwrap_or_default(),
+            metadata,
             author: row.author,
+            key,
             created: time::show(row.created_ns),
             updated: time::show(row.updated_ns),
         }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use gradus_eval::interval::{Sums, of_sums};
 use gradus_store::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -12,6 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::error::{ApiError, Params, blocking};
 use super::time;
 use crate::alert;
+use crate::serve::page;
+use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
 
 #[derive(Deserialize, IntoParams)]
@@ -47,7 +48,7 @@ pub(super) struct MetricPoint {
     group: Option<String>,
     /// Null when nothing was scored.
     mean: Option<f64>,
-    /// 95 %, with regard to steps of one trajectory hanging together.
+    /// 95 %, with regard to steps of one trajectory hanging together, on the scale of the evaluator's labels.
     low: Option<f64>,
     high: Option<f64>,
     scored: i64,
@@ -76,7 +77,9 @@ pub(super) async fn list(
     };
     blocking(&server, move |server| {
         let rows = server.store.metrics(&filter, group)?;
-        Ok(Json(Metrics { items: rows.into_iter().map(|row| MetricPoint::of(row, group)).collect() }))
+        let settings = server.reloadable();
+        let items = rows.into_iter().map(|row| MetricPoint::of(&settings, row, group));
+        Ok(Json(Metrics { items: items.collect() }))
     })
     .await
 }
@@ -106,15 +109,9 @@ fn group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError
 }
 
 impl MetricPoint {
-    fn of(row: MetricRow, group: MetricGroup) -> MetricPoint {
+    fn of(settings: &Reloadable, row: MetricRow, group: MetricGroup) -> MetricPoint {
         let moments = row.moments;
-        let interval = of_sums(&Sums {
-            count: moments.scored as f64,
-            sum: moments.sum,
-            sum_sum: moments.sum_sum,
-            sum_count: moments.sum_n,
-            count_count: moments.n_n,
-        });
+        let interval = page::interval(settings, &row.evaluator, &moments);
         MetricPoint {
             evaluator: row.evaluator,
             group: match group {

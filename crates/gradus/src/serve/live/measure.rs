@@ -41,7 +41,7 @@ pub(super) fn measure(
 ) -> Result<Option<Measured>, StoreError> {
     let of = |value: f64, count: u64| Some(Measured { value, count, unseen: Vec::new() });
     Ok(match &condition.subject {
-        Subject::Evaluator(name) => {
+        Subject::Evaluator { name, .. } => {
             let sums = moments(store, windows, Some(name))?;
             let count = match condition.floor.and_then(|floor| floor.unit) {
                 Some(Unit::Trajectories) => sums.scored_trajectories,
@@ -100,6 +100,8 @@ fn moments(store: &Store, windows: &[Window], evaluator: Option<&str>) -> Result
             project: window.project.clone(),
             evaluator: evaluator.map(str::to_owned),
             from_ns: Some(window.from_ns),
+            // A clock that is ahead would hold its verdicts in every window until its time has come.
+            to_ns: Some(window.to_ns),
             ..MetricFilter::default()
         };
         for row in store.metrics(&filter, MetricGroup::All)? {
@@ -132,7 +134,7 @@ pub(super) fn examples(
     let mut rows = Vec::new();
     for window in windows {
         rows.extend(match &condition.subject {
-            Subject::Evaluator(name) => store.worst_verdicts(window, Some(name), false, most)?,
+            Subject::Evaluator { name, .. } => store.worst_verdicts(window, Some(name), false, most)?,
             Subject::FailureRate => store.worst_verdicts(window, None, true, most)?,
             Subject::ErrorRate => store.worst_trajectories(window, false, most)?,
             Subject::Latency(_) => store.worst_trajectories(window, true, most)?,
@@ -142,7 +144,7 @@ pub(super) fn examples(
     }
     // What is above the bar is no example of what lies below it, where there are others.
     if let (
-        Subject::Evaluator(_),
+        Subject::Evaluator { .. },
         Some(Bar { comparison: Comparison::Less | Comparison::AtMost, threshold }),
     ) = (&condition.subject, condition.bar)
     {
@@ -171,11 +173,15 @@ mod tests {
     };
 
     use super::*;
-    use crate::alert::AlertSection;
+    use crate::alert::{AlertSection, Watchable};
     use crate::serve::state::now_ns;
 
     /// A trajectory for each project, with so many steps that were scored, and one that does not apply.
     fn store(projects: &[(&str, u32)]) -> (tempfile::TempDir, Store) {
+        store_at(projects, now_ns() - 1_000_000_000)
+    }
+
+    fn store_at(projects: &[(&str, u32)], start_ns: i64) -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
         for ((project, steps), trace) in projects.iter().zip(1..) {
@@ -195,8 +201,8 @@ mod tests {
             let record = TrajectoryRecord {
                 trajectory_id: (*project).to_owned(),
                 trace_id: TraceId(trace),
-                start_ns: now_ns() - 1_000_000_000,
-                end_ns: now_ns(),
+                start_ns: start_ns + trace as i64,
+                end_ns: start_ns + 1_000_000_000,
                 steps: *steps,
                 tools: vec!["look".to_owned()],
                 outcomes: (0..=*steps).map(outcome).collect(),
@@ -216,7 +222,8 @@ mod tests {
             when: when.to_owned(),
             ..AlertSection::default()
         };
-        let rule = AlertRule::from_section(section, &["fit"]).unwrap();
+        let rule =
+            AlertRule::from_section(section, &[Watchable { name: "fit", worst: 0.0, best: 5.0 }]).unwrap();
         let windows = windows(store, &rule, now_ns()).unwrap();
         let measured = measure(store, &rule.condition, &windows, now_ns()).unwrap();
         let examples = examples(store, &rule.condition, &[], &windows, 3).unwrap();
@@ -235,6 +242,15 @@ mod tests {
         assert_eq!(look(&store, Some("shop-*"), "fit < 0.5 over 1h").1, ["shop-b", "shop-a", "shop-a"]);
         assert_eq!(look(&store, Some("shop-*"), "error_rate > 0.5 over 1h").0, Some((0.0, 2)));
         assert_eq!(look(&store, Some("shop-*"), "latency_p50 > 9s over 1h").0.unwrap().1, 2);
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_gives_no_alarm() {
+        let century = 100 * 365 * 86_400_000_000_000;
+        let (_folder, store) = store_at(&[("shop", 3)], now_ns() + century / 2);
+        assert_eq!(look(&store, None, "fit < 4 over 1h").0, None);
+        assert_eq!(look(&store, None, "failure_rate > 0.5 over 1h").0, None);
+        assert_eq!(look(&store, None, "error_rate > 0.5 over 1h").0, None);
     }
 
     #[test]

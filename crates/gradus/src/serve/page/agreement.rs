@@ -224,7 +224,7 @@ fn disagreements(settings: &Reloadable, speakers: &Speakers, rows: &[LabelRow]) 
         what: about_step(settings, &row.evaluator, row.step),
         judge: text::line(row.judge_label.as_deref().unwrap_or_default()),
         person: text::line(&row.label),
-        author: speakers.shown(&row.author, &row.identifier),
+        author: speakers.shown(&row.author, &row.identifier, &row.metadata),
         note: row.note.as_deref().map(text::line),
         when: second(row.updated_ns),
     };

@@ -8,10 +8,10 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::Value as Json;
 
-use super::Frame;
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::opened::{self, trace_id};
 use super::words::second;
+use super::{Frame, Looked};
 use crate::output::html::number::minute;
 use crate::output::html::text;
 use crate::serve::api::blocking;
@@ -48,6 +48,7 @@ struct Event {
 pub(super) async fn page(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
+    Asked(looked): Asked<Looked>,
 ) -> Result<Response, PageError> {
     let page = blocking(&server, move |server| {
         let mut rules = Vec::new();
@@ -73,7 +74,7 @@ pub(super) async fn page(
             value: said(&event.body),
             examples: examples(&event.body),
         });
-        Ok(Page { frame: Frame::of("/alerts", None, &headers), rules, events: events.collect() })
+        Ok(Page { frame: Frame::of("/alerts", looked.project(), &headers), rules, events: events.collect() })
     })
     .await?;
     Ok(answer::page(&page))

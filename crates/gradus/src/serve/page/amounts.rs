@@ -4,7 +4,7 @@ use gradus_store::{Latest, Totals, Usage};
 
 use super::over_time::{Axis, Time, few, words};
 use super::words::duration;
-use crate::output::html::charts::{Chart, Moment, Scale, timeline};
+use crate::output::html::charts::{Chart, Moment, Scale, round_step, timeline};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
 
@@ -111,26 +111,28 @@ impl OverTime {
     fn of(rows: &[(i64, Usage)], time: &Time, now_ns: i64) -> OverTime {
         let (period, rows) = few(rows, time.period_ns);
         let axis = Axis::of(&rows, period, time, now_ns);
-        let line = |value: fn(&Usage) -> Option<f64>, shown: fn(f64) -> String, what: &str| {
-            let mut last = None;
-            let mut points: Vec<Moment> = Vec::new();
-            for (at, usage) in &rows {
-                let Some(value) = value(usage) else { continue };
-                points.push(Moment {
-                    at: axis.place(*at),
-                    value,
-                    interval: None,
-                    title: format!("{}: {}", words(*at, period), shown(value)),
-                    follows: last == Some(at - period),
-                });
-                last = Some(*at);
-            }
-            let most = points.iter().map(|point| point.value).fold(0.0, f64::max);
-            let scale = Scale { low: 0.0, high: if most > 0.0 { most * 1.1 } else { 1.0 }, format: shown };
-            let label = format!("{what} over time. The table has the same numbers.");
-            (!points.is_empty()).then(|| timeline(&points, &[], &axis.ticks(), scale, &label))
-        };
-        let took = line(took_ns, |ns| duration(ns as i64), "How long a trajectory took in the mean");
+        let line =
+            |value: fn(&Usage) -> Option<f64>, shown: fn(f64) -> String, step: fn(f64) -> f64, what: &str| {
+                let mut last = None;
+                let mut points: Vec<Moment> = Vec::new();
+                for (at, usage) in &rows {
+                    let Some(value) = value(usage) else { continue };
+                    points.push(Moment {
+                        at: axis.place(*at),
+                        value,
+                        interval: None,
+                        title: format!("{}: {}", words(*at, period), shown(value)),
+                        follows: last == Some(at - period),
+                    });
+                    last = Some(*at);
+                }
+                let most = points.iter().map(|point| point.value).fold(0.0, f64::max);
+                let scale = Scale::up_to(most, step, shown);
+                let label = format!("{what} over time. The table has the same numbers.");
+                (!points.is_empty()).then(|| timeline(&points, &[], &axis.ticks(), scale, &label))
+            };
+        let shown_time = |ns: f64| if ns == 0.0 { "0".to_owned() } else { duration(ns as i64) };
+        let took = line(took_ns, shown_time, time_step, "How long a trajectory took in the mean");
         let shown = |(at, usage): &(i64, Usage)| Row {
             period: words(*at, period),
             trajectories: count(u64::try_from(usage.trajectories).unwrap_or(0)),
@@ -140,9 +142,22 @@ impl OverTime {
         };
         OverTime {
             took: took.unwrap_or_else(|| timeline(&[], &[], &axis.ticks(), Scale::SHARE, "")),
-            cost: line(cost_usd, number::usd, "What a trajectory cost in the mean"),
+            cost: line(cost_usd, number::usd, round_step, "What a trajectory cost in the mean"),
             rows: rows.iter().rev().map(shown).collect(),
         }
+    }
+}
+
+/// A round number of minutes or hours, where it is long.
+fn time_step(ns: f64) -> f64 {
+    const MINUTE_NS: f64 = 60e9;
+    match ns / MINUTE_NS {
+        minutes if minutes <= 0.5 => round_step(ns),
+        minutes if minutes <= 30.0 => {
+            let steps = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
+            MINUTE_NS * steps.into_iter().find(|step| *step >= minutes).unwrap_or(30.0)
+        }
+        minutes => 60.0 * MINUTE_NS * round_step(minutes / 60.0),
     }
 }
 
@@ -152,4 +167,15 @@ fn took_ns(usage: &Usage) -> Option<f64> {
 
 fn cost_usd(usage: &Usage) -> Option<f64> {
     (usage.costed > 0).then(|| usage.cost_usd / usage.costed as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_on_an_axis_are_round_in_the_unit_that_they_are_shown_in() {
+        let seconds = [0.3, 3.1, 31.0, 100.0, 1_000.0, 3_000.0, 9_000.0].map(|s| time_step(s * 1e9) / 1e9);
+        assert_eq!(seconds, [0.5, 5.0, 60.0, 120.0, 1_800.0, 3_600.0, 9_000.0]);
+    }
 }

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::Frame;
 use super::address::own_path;
-use super::sign_in::SignIn;
+use super::sign_in::{MAY_NOT_LOOK, SignIn};
 use crate::serve::api::{ApiError, Params, blocking};
 use crate::serve::state::Server;
 
@@ -148,10 +148,11 @@ pub(super) async fn with_way_out(request: Request, next: Next) -> Response {
     }
 }
 
-/// The answer to a person whom the guard does not let in.
+/// The answer to a person whom the guard does not let in; `lacks_scope` where that is for what the key may do.
 pub(in crate::serve) fn refused(
     status: StatusCode,
     message: &str,
+    lacks_scope: bool,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
@@ -161,6 +162,11 @@ pub(in crate::serve) fn refused(
         let was_in = super::session(headers).is_some();
         let next = next(method, uri, headers);
         return with_status(status, &SignIn::new(&next, was_in.then(|| message.to_owned())));
+    }
+    // Whoever is signed in with a key that may not look finds no page at all: here is the way to another key, and out.
+    let is_look = matches!(*method, Method::GET | Method::HEAD);
+    if status == StatusCode::FORBIDDEN && lacks_scope && is_look && super::session(headers).is_some() {
+        return with_status(status, &SignIn::again(&next(method, uri, headers), MAY_NOT_LOOK));
     }
     PageError::new(status, message).shown(super::session(headers).is_some())
 }
@@ -184,7 +190,30 @@ pub(in crate::serve) fn missing(headers: &HeaderMap) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header::COOKIE;
+
     use super::*;
+
+    /// Those who signed in before such keys were refused.
+    #[tokio::test]
+    async fn whoever_is_in_with_a_key_that_may_not_look_finds_the_way_out() {
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, HeaderValue::from_static("gradus_session=x"));
+        let shown = async |method: Method, lacks_scope: bool, headers: &HeaderMap| {
+            let uri = Uri::from_static("/traces?q=x");
+            let response = refused(StatusCode::FORBIDDEN, "no", lacks_scope, &method, &uri, headers);
+            assert_eq!(response.status(), StatusCode::FORBIDDEN);
+            let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+            String::from_utf8(body.to_vec()).unwrap()
+        };
+        let page = shown(Method::GET, true, &headers).await;
+        assert!(page.contains("name=\"key\"") && page.contains(MAY_NOT_LOOK), "{page}");
+        assert!(page.contains("action=\"/sign-out\"") && page.contains("value=\"/traces?q=x\""), "{page}");
+        for (method, lacks_scope) in [(Method::POST, true), (Method::GET, false)] {
+            assert!(shown(method, lacks_scope, &headers).await.contains("<h1>Not allowed</h1>"));
+        }
+        assert!(shown(Method::GET, true, &HeaderMap::new()).await.contains("<h1>Not allowed</h1>"));
+    }
 
     #[test]
     fn whoever_sent_something_goes_back_to_where_it_was_written() {

@@ -7,7 +7,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::comparison::{Difference, paired, unpaired};
+use gradus_eval::comparison::{Difference, corrected, paired, unpaired};
 use gradus_eval::interval::Cluster;
 use gradus_eval::report::RunReader;
 use serde::Deserialize;
@@ -29,6 +29,8 @@ use crate::serve::state::Server;
 pub(super) struct Choice {
     a: String,
     b: String,
+    /// Runs belong to no project: it is kept for the other places.
+    project: Option<String>,
 }
 
 #[derive(Template)]
@@ -89,7 +91,8 @@ pub(super) async fn page(
     Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let _turn = server.openings.acquire().await;
-    let frame = Frame::of("/runs", None, &headers);
+    let project = choice.project.as_deref().filter(|name| !name.is_empty());
+    let frame = Frame::of("/runs", project, &headers);
     answer::of(&server, move |server| made(server, &choice, frame)).await
 }
 
@@ -113,7 +116,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
     };
     let side = |reader: &RunReader, run: &Run, compared: usize| Side {
         id: text::line(&reader.record.run_id),
-        href: format!("/runs/{}", reader.record.run_id),
+        href: runs::address(&reader.record.run_id, choice.project.as_deref()),
         judge: text::line(&reader.record.judge),
         trajectories: count(run.judged.len() as u64),
         compared: count(if pairing.units.is_empty() { run.judged.len() } else { compared } as u64),
@@ -133,7 +136,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
         a: side(&first, &before, pairing.covered.0),
         b: side(&second, &after, pairing.covered.1),
         how: how(&pairing, (before.judged.len(), after.judged.len())),
-        rows: before.evaluators().union(&after.evaluators()).map(|one| compared.row(*one)).collect(),
+        rows: compared.rows(),
         flips,
         is_cut: before.is_cut || after.is_cut,
     })
@@ -198,22 +201,41 @@ impl Compared<'_> {
         (worst, best, worst >= 0.0 && best <= 1.0)
     }
 
-    fn row(&self, evaluator: u32) -> Row {
-        let name = self.words.word(evaluator);
-        let (worst, best, is_share) = self.scale(name);
-        let (old, new) = (self.before.clusters(evaluator), self.after.clusters(evaluator));
-        let difference = if self.pairing.units.is_empty() {
-            unpaired(&old, &new, worst, best)
+    fn rows(&self) -> Vec<Row> {
+        let evaluators: Vec<u32> =
+            self.before.evaluators().union(&self.after.evaluators()).copied().collect();
+        let differences: Vec<Option<Difference>> =
+            evaluators.iter().map(|evaluator| self.difference(*evaluator)).collect();
+        // Several questions are asked at once: of twenty that do not differ, one would seem to by chance.
+        let known: Vec<Difference> = differences.iter().flatten().copied().collect();
+        let mut chances = corrected(&known).into_iter();
+        let chance = |known: &Option<Difference>| known.and_then(|_| chances.next());
+        let chances: Vec<Option<f64>> = differences.iter().map(chance).collect();
+        let all = evaluators.into_iter().zip(differences).zip(chances);
+        all.map(|((evaluator, difference), chance)| self.row(evaluator, difference, chance)).collect()
+    }
+
+    fn difference(&self, evaluator: u32) -> Option<Difference> {
+        let (worst, best, _) = self.scale(self.words.word(evaluator));
+        if self.pairing.units.is_empty() {
+            unpaired(&self.before.clusters(evaluator), &self.after.clusters(evaluator), worst, best)
         } else {
             paired(&self.pairing.scores(&self.before.judged, &self.after.judged, evaluator))
-        };
+        }
+    }
+
+    /// `chance` is that of the difference, corrected for how many there are.
+    fn row(&self, evaluator: u32, difference: Option<Difference>, chance: Option<f64>) -> Row {
+        let name = self.words.word(evaluator);
+        let is_share = self.scale(name).2;
+        let (old, new) = (self.before.clusters(evaluator), self.after.clusters(evaluator));
         let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| score(value, is_share));
         let signed = |value: f64| match is_share {
             true => format!("{:+.1}", 100.0 * value),
             false => format!("{value:+.2}"),
         };
         let unit = if is_share { "\u{a0}points" } else { "" };
-        let (class, word) = said(difference.as_ref());
+        let (class, word) = said(difference.as_ref(), chance);
         let failed = |run: &Run| run.failed.get(&evaluator).map_or_else(|| "0".to_owned(), |one| count(*one));
         Row {
             title: title(self.settings, name),
@@ -282,19 +304,46 @@ fn mean(clusters: &[Cluster]) -> Option<f64> {
     (count > 0.0).then(|| clusters.iter().map(|one| one.sum).sum::<f64>() / count)
 }
 
-fn said(difference: Option<&Difference>) -> (&'static str, String) {
+/// What a difference means, when `chance` is how probable it is if there is none, corrected for all that are compared.
+fn said(difference: Option<&Difference>, chance: Option<f64>) -> (&'static str, String) {
     let Some(known) = difference else { return ("", "nothing to compare".to_owned()) };
-    let chance = known.chance.map(|chance| match chance {
-        chance if chance < 0.001 => " (p < 0.001)".to_owned(),
-        chance => format!(" (p = {chance:.3})"),
-    });
+    let p = |chance: f64| match chance {
+        chance if chance < 0.001 => "p < 0.001".to_owned(),
+        chance => format!("p = {chance:.3}"),
+    };
+    let alone = known.chance.map(|chance| format!(" ({})", p(chance))).unwrap_or_default();
     let is_lopsided = known.chance.is_some_and(|chance| chance < 0.05);
-    let chance = chance.unwrap_or_default();
-    match (known.is_significant(), known.value > 0.0) {
+    let is_sure = chance.is_none_or(|chance| chance < 0.05);
+    let together = chance.map(|chance| format!(" ({} after correction)", p(chance))).unwrap_or_default();
+    match (known.is_significant(), is_sure, known.value > 0.0) {
         // More changed one way than the other, and yet the mean may be the same.
-        (false, _) if is_lopsided => ("", format!("unclear{chance}")),
-        (false, _) => ("", format!("may be chance{chance}")),
-        (true, true) => ("pass", format!("better{chance}")),
-        (true, false) => ("fail", format!("worse{chance}")),
+        (false, ..) if is_lopsided => ("", format!("unclear{alone}")),
+        (false, ..) => ("", format!("may be chance{alone}")),
+        (true, false, _) => ("", format!("may be chance among so many{together}")),
+        (true, true, true) => ("pass", format!("better{together}")),
+        (true, true, false) => ("fail", format!("worse{together}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_eval::comparison::ScorePair;
+
+    use super::*;
+
+    #[test]
+    fn what_is_significant_alone_may_be_chance_among_many() {
+        let pairs: Vec<ScorePair> =
+            (0..6).map(|trajectory| ScorePair { trajectory, before: 0.0, after: 1.0 }).collect();
+        let known = paired(&pairs).unwrap();
+        assert_eq!(
+            said(Some(&known), Some(0.031)),
+            ("pass", "better (p = 0.031 after correction)".to_owned())
+        );
+        let many = said(Some(&known), Some(0.125));
+        assert_eq!(many, ("", "may be chance among so many (p = 0.125 after correction)".to_owned()));
+        let same = paired(&[ScorePair { trajectory: 0, before: 1.0, after: 1.0 }]).unwrap();
+        assert_eq!(said(Some(&same), Some(1.0)), ("", "may be chance (p = 1.000)".to_owned()));
+        assert_eq!(said(None, None).1, "nothing to compare");
     }
 }

@@ -8,9 +8,9 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 
-use super::Frame;
-use super::answer::{self, PageError};
+use super::answer::{self, Asked, PageError};
 use super::words::{LiveRule, duration, second, size, whole};
+use super::{Frame, Looked};
 use crate::output::html::number;
 use crate::output::html::text;
 use crate::serve::api::{ApiError, blocking};
@@ -54,8 +54,9 @@ struct Key {
 pub(super) async fn page(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
+    Asked(looked): Asked<Looked>,
 ) -> Result<Response, PageError> {
-    let frame = Frame::of("/server", None, &headers);
+    let frame = Frame::of("/server", looked.project(), &headers);
     let page = blocking(&server, move |server| made(server, frame)).await?;
     Ok(answer::page(&page))
 }

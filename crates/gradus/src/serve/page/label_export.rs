@@ -14,6 +14,7 @@ use serde_json::json;
 use super::answer::PageError;
 use crate::output::csv::harmless;
 use crate::serve::api::{ApiError, Params, show_time};
+use crate::serve::signature;
 use crate::serve::state::Server;
 use crate::serve::stream::{self, Sink};
 
@@ -81,7 +82,7 @@ fn write(server: &Server, project: Option<&str>, form: Form, sink: &mut Sink) ->
     Ok(())
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "project",
     "trace_id",
     "trajectory_id",
@@ -93,32 +94,34 @@ const COLUMNS: [&str; 13] = [
     "label",
     "author",
     "identifier",
+    "key",
     "note",
     "at",
 ];
 
-/// Who judges now, and what the judge had said when the label was given.
-fn judges(row: &LabelRow) -> (Option<String>, Option<String>) {
+/// Who judges now, what the judge had said when the label was given, and whose key it was given with.
+fn surroundings(row: &LabelRow) -> (Option<String>, Option<String>, Option<String>) {
     let now = row.judged.as_deref().and_then(|line| serde_json::from_str::<OutcomeLine>(line).ok());
-    let kept: Option<serde_json::Value> = serde_json::from_str(&row.metadata).ok();
-    let then = kept.and_then(|kept| Some(kept.get("judge_label")?.as_str()?.to_owned()));
-    (now.map(|line| line.judge.to_string()), then)
+    let (kept, key) = signature::signed(&row.metadata);
+    let then = kept.get("judge_label").and_then(|label| Some(label.as_str()?.to_owned()));
+    (now.map(|line| line.judge.to_string()), then, key)
 }
 
 fn line(row: &LabelRow) -> String {
-    let (judge, then) = judges(row);
+    let (judge, then, key) = surroundings(row);
     let line = json!({
         "project": row.project, "trace_id": format!("{:032x}", row.trace_id),
         "trajectory_id": row.trajectory_id, "step_index": row.step, "evaluator": row.evaluator,
         "judge": judge, "judge_label": row.judge_label, "judge_label_then": then, "label": row.label,
-        "author": row.author, "identifier": row.identifier, "note": row.note, "at": show_time(row.updated_ns),
+        "author": row.author, "identifier": row.identifier, "key": key, "note": row.note,
+        "at": show_time(row.updated_ns),
     });
     format!("{line}\n")
 }
 
-fn cells(row: &LabelRow) -> [String; 13] {
+fn cells(row: &LabelRow) -> [String; 14] {
     let text = |text: &Option<String>| harmless(text.as_deref().unwrap_or_default());
-    let (judge, then) = judges(row);
+    let (judge, then, key) = surroundings(row);
     [
         harmless(&row.project),
         format!("{:032x}", row.trace_id),
@@ -131,12 +134,13 @@ fn cells(row: &LabelRow) -> [String; 13] {
         harmless(&row.label),
         harmless(&row.author),
         harmless(&row.identifier),
+        text(&key),
         text(&row.note),
         show_time(row.updated_ns),
     ]
 }
 
-fn record(cells: [String; 13]) -> Vec<u8> {
+fn record(cells: [String; 14]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing to memory cannot fail.
     let _ = writer.write_record(cells);

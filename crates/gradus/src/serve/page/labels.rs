@@ -22,6 +22,7 @@ use super::{form, words};
 use crate::output::html::text;
 use crate::serve::api::{ApiError, blocking};
 use crate::serve::auth::Caller;
+use crate::serve::signature;
 use crate::serve::state::Server;
 
 const AUTHOR_COOKIE: &str = "gradus_author";
@@ -46,17 +47,19 @@ impl Speakers {
         Ok(Speakers(store.keys()?.into_iter().map(|key| key.name).collect()))
     }
 
-    /// Who said something, as it is shown: the name that was given, which may be anybody's, and what tells people apart
-    /// where that is another.
-    pub(super) fn shown(&self, author: &str, identifier: &str) -> String {
+    /// Who said something, as it is shown: the name that was given, which may be anybody's, what tells people apart where
+    /// that is another, and whose key it was, where neither says so.
+    pub(super) fn shown(&self, author: &str, identifier: &str, metadata: &str) -> String {
+        let (_, key) = signature::signed(metadata);
+        let mut more = Vec::new();
+        if !identifier.is_empty() && identifier != author {
+            let is_key = key.as_deref() == Some(identifier) || self.0.contains(identifier);
+            more.push(if is_key { format!("key {identifier}") } else { identifier.to_owned() });
+        }
+        let hidden = key.filter(|key| key != identifier && key != author);
+        more.extend(hidden.map(|key| format!("key {key}")));
         let name = if author.is_empty() { "someone" } else { author };
-        text::line(&if identifier.is_empty() || identifier == author {
-            name.to_owned()
-        } else if self.0.contains(identifier) {
-            format!("{name} (key {identifier})")
-        } else {
-            format!("{name} ({identifier})")
-        })
+        text::line(&if more.is_empty() { name.to_owned() } else { format!("{name} ({})", more.join(", ")) })
     }
 }
 
@@ -202,10 +205,14 @@ mod tests {
         // What is shown says whose key it was.
         let keys = Speakers(HashSet::from(["ann".to_owned(), "eve".to_owned()]));
         let (identifier, name) = of("ann", &key("eve"));
-        assert_eq!(keys.shown(&name, &identifier), "ann (key eve)");
-        assert_eq!(keys.shown("", "eve"), "someone (key eve)");
-        assert_eq!([keys.shown("ann", "ann"), keys.shown("ann", "")], ["ann", "ann"]);
-        assert_eq!(keys.shown("ann", "second look"), "ann (second look)");
+        assert_eq!(keys.shown(&name, &identifier, "{}"), "ann (key eve)");
+        assert_eq!(keys.shown("", "eve", "{}"), "someone (key eve)");
+        assert_eq!([keys.shown("ann", "ann", "{}"), keys.shown("ann", "", "")], ["ann", "ann"]);
+        assert_eq!(keys.shown("ann", "second look", "{}"), "ann (second look)");
+        let by_eve = signature::sign("{}", "eve").unwrap();
+        assert_eq!(keys.shown("ann", "second look", &by_eve), "ann (second look, key eve)");
+        assert_eq!(keys.shown("ann", "ann", &by_eve), "ann (key eve)");
+        assert_eq!([keys.shown("eve", "eve", &by_eve), keys.shown("eve", "", &by_eve)], ["eve", "eve"]);
     }
 
     #[test]

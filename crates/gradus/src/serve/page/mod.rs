@@ -41,12 +41,14 @@ use axum::Router;
 use axum::http::header::{ACCEPT, HOST, ORIGIN};
 use axum::http::{HeaderMap, Uri};
 use axum::routing::{get, post};
+use serde::Deserialize;
 
 pub(super) use answer::{missing, refused};
 pub(super) use kept::Kept;
 pub(super) use runs::Summaries;
 pub(super) use sign_in::session;
 pub(super) use trials::Trials;
+pub(super) use words::interval;
 
 use super::state::Server;
 use crate::output::html::charts;
@@ -112,6 +114,11 @@ const PLACES: [(&str, &str); 7] = [
 ];
 
 impl Frame {
+    /// Where a place is, for the project that is looked at.
+    fn href(&self, title: &str) -> &str {
+        self.places.iter().find(|place| place.title == title).map_or("/", |place| &place.href)
+    }
+
     /// The frame of a page in one of the places, for a project if one is looked at.
     fn of(here: &str, project: Option<&str>, headers: &HeaderMap) -> Frame {
         let place = |(title, path): (&'static str, &str)| Place {
@@ -128,6 +135,19 @@ impl Frame {
             version: env!("CARGO_PKG_VERSION"),
             is_signed_in: session(headers).is_some(),
         }
+    }
+}
+
+/// What a page that is about no project keeps for the other places: the one that is looked at.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Looked {
+    project: Option<String>,
+}
+
+impl Looked {
+    fn project(&self) -> Option<&str> {
+        self.project.as_deref().filter(|name| !name.is_empty())
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
     if !said.is_empty() {
         let speakers = Speakers::of(&server.store)?;
         for one in &mut said {
-            one.author = speakers.shown(&one.author, &one.identifier);
+            one.author = speakers.shown(&one.author, &one.identifier, &one.metadata);
         }
     }
     Ok(Opened { row, trajectory, others, outcomes, said, is_open })

@@ -67,6 +67,10 @@ pub(super) struct Time {
     pub(super) from_ns: Option<i64>,
     /// Where it ends; not given where that is now.
     pub(super) to_ns: Option<i64>,
+    /// What begins here or later does not count: where it ends, or, up to now, with the period that now is in.
+    pub(super) until_ns: i64,
+    /// What begins here or later is from the future.
+    pub(super) ahead_ns: i64,
     pub(super) period_ns: i64,
     /// When the time before it begins, which is as long.
     pub(super) before_ns: Option<i64>,
@@ -80,7 +84,8 @@ impl Time {
             .length_ns()
             .map(|length| now_ns.saturating_sub(length).div_euclid(period_ns).saturating_mul(period_ns));
         let before_ns = from_ns.zip(range.length_ns()).map(|(from, length)| from.saturating_sub(length));
-        Time { from_ns, to_ns: None, period_ns, before_ns }
+        let ahead_ns = ahead(now_ns, period_ns);
+        Time { from_ns, to_ns: None, until_ns: ahead_ns, ahead_ns, period_ns, before_ns }
     }
 
     /// From one day to another, with both of them.
@@ -92,12 +97,28 @@ impl Time {
         }
         let length = from_ns.map(|from| to_ns.unwrap_or(now_ns).saturating_sub(from).max(DAY_NS));
         let before_ns = from_ns.zip(length).map(|(from, length)| from.saturating_sub(length));
-        Ok(Time { from_ns, to_ns, period_ns: period(length), before_ns })
+        let period_ns = period(length);
+        let ahead_ns = ahead(now_ns, period_ns);
+        // Whoever asks for the future itself gets it.
+        let is_ahead = from_ns.is_some_and(|from| from >= ahead_ns);
+        let until_ns = match to_ns {
+            Some(to) if is_ahead => to,
+            None if is_ahead => i64::MAX,
+            to => to.unwrap_or(ahead_ns).min(ahead_ns),
+        };
+        Ok(Time { from_ns, to_ns, until_ns, ahead_ns, period_ns, before_ns })
     }
 
     fn end_ns(&self, now_ns: i64) -> i64 {
         self.to_ns.unwrap_or(now_ns)
     }
+}
+
+/// The end of the period that now is in, and a little more: clocks differ.
+fn ahead(now_ns: i64, period_ns: i64) -> i64 {
+    const TOLERANCE_NS: i64 = 300 * 1_000_000_000;
+    let period = now_ns.saturating_add(TOLERANCE_NS).div_euclid(period_ns);
+    period.saturating_add(1).saturating_mul(period_ns)
 }
 
 /// Few enough to be drawn beside each other.
@@ -180,7 +201,7 @@ fn bands(settings: &Reloadable, evaluator: &str, project: Option<&str>) -> Vec<B
     });
     let mut bands = Vec::new();
     for rule in rules {
-        if let (Subject::Evaluator(name), Some(bar)) = (&rule.condition.subject, rule.condition.bar)
+        if let (Subject::Evaluator { name, .. }, Some(bar)) = (&rule.condition.subject, rule.condition.bar)
             && name == evaluator
         {
             bands.push(Band { threshold: bar.threshold, is_below: bar.comparison.is_below() });
@@ -221,7 +242,7 @@ fn one(
         table.push(Row {
             period: named,
             value,
-            interval: known.interval.map(number::percents),
+            interval: known.interval.map(if known.is_share { number::percents } else { number::scores }),
             judged,
             unjudged: count(known.failed),
         });
@@ -242,7 +263,10 @@ fn one(
 fn own_scale(settings: &Reloadable, evaluator: &str) -> Scale {
     let scores = || labels(settings, evaluator).into_iter().map(|(_, score)| score);
     let (low, high) = (scores().fold(f64::INFINITY, f64::min), scores().fold(f64::NEG_INFINITY, f64::max));
-    Scale { low, high, format: number::score }
+    // A step for each whole score, where there are few of them.
+    let whole = high - low;
+    let steps = if whole.fract() == 0.0 && (2.0..=8.0).contains(&whole) { whole as u32 } else { 4 };
+    Scale { low, high, steps, format: number::score }
 }
 
 /// The time that is drawn: what is looked at, from where there is something on.
@@ -277,17 +301,60 @@ pub(super) fn words(ns: i64, period: i64) -> String {
     time.strftime(if period < DAY_NS { "%m-%d %H:%M" } else { "%Y-%m-%d" }).to_string()
 }
 
+/// Places on the axis, of round times: full hours, midnights, or first days of months.
 fn ticks(from: i64, to: i64) -> Vec<(f64, String)> {
-    let is_short = to - from <= 2 * DAY_NS;
-    [0.0, 0.25, 0.5, 0.75, 1.0]
-        .map(|share: f64| {
-            let at = from + ((to - from) as f64 * share) as i64;
-            let Ok(time) = jiff::Timestamp::from_nanosecond(i128::from(at)) else {
-                return (share, String::new());
-            };
-            (share, time.strftime(if is_short { "%H:%M" } else { "%b %d" }).to_string())
-        })
-        .into()
+    const MOST: i64 = 5;
+    const MINUTE_NS: i64 = HOUR_NS / 60;
+    const STEPS: [i64; 12] = [
+        5 * MINUTE_NS,
+        15 * MINUTE_NS,
+        30 * MINUTE_NS,
+        HOUR_NS,
+        2 * HOUR_NS,
+        3 * HOUR_NS,
+        6 * HOUR_NS,
+        12 * HOUR_NS,
+        DAY_NS,
+        2 * DAY_NS,
+        7 * DAY_NS,
+        14 * DAY_NS,
+    ];
+    let length = (to - from).max(1);
+    let tick = |at: i64, form: &str| {
+        let time = jiff::Timestamp::from_nanosecond(i128::from(at)).ok()?;
+        Some(((at - from) as f64 / length as f64, time.strftime(form).to_string()))
+    };
+    let Some(step) = STEPS.into_iter().find(|step| length / step < MOST) else {
+        return months(from, to).into_iter().filter_map(|at| tick(at, "%b %Y")).collect();
+    };
+    let first = from.div_euclid(step).saturating_add(i64::from(from.rem_euclid(step) > 0));
+    let places = (first..).map(|at| at.saturating_mul(step)).take_while(|at| *at <= to);
+    // A midnight among hours says which day it is.
+    let form = |at: i64| if at.rem_euclid(DAY_NS) == 0 { "%b %-d" } else { "%H:%M" };
+    let found: Vec<(f64, String)> =
+        places.take(1 + MOST as usize).filter_map(|at| tick(at, form(at))).collect();
+    if found.is_empty() { tick(from, "%H:%M").into_iter().collect() } else { found }
+}
+
+/// First days of months or years, few enough.
+fn months(from: i64, to: i64) -> Vec<i64> {
+    let date = |ns: i64| {
+        let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).ok()?;
+        Some(time.to_zoned(jiff::tz::TimeZone::UTC).date())
+    };
+    let (Some(first), Some(last)) = (date(from), date(to)) else { return Vec::new() };
+    let month = |date: jiff::civil::Date| i64::from(date.year()) * 12 + i64::from(date.month()) - 1;
+    let (first, last) = (month(first), month(last));
+    let years = (0..4).flat_map(|tens| [1, 2, 5].map(|one| 12 * one * 10_i64.pow(tens)));
+    let step =
+        [1, 2, 3, 6].into_iter().chain(years).find(|step| (last - first) / step < 5).unwrap_or(120_000);
+    let at = |month: i64| {
+        let (year, month) = (i16::try_from(month.div_euclid(12)).ok()?, month.rem_euclid(12) as i8 + 1);
+        let day = jiff::civil::Date::new(year, month, 1).ok()?;
+        let zoned = day.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        i64::try_from(zoned.timestamp().as_nanosecond()).ok().filter(|at| (from..=to).contains(at))
+    };
+    (first.div_euclid(step)..=last.div_euclid(step)).filter_map(|place| at(place * step)).collect()
 }
 
 #[cfg(test)]
@@ -303,11 +370,20 @@ mod tests {
         assert_eq!(week.before_ns, Some(19_986 * DAY_NS));
         let all = Time::last(Range::All, NOW);
         assert_eq!((all.from_ns, all.to_ns, all.period_ns, all.before_ns), (None, None, DAY_NS, None));
+        // What begins behind the period of now is from the future, unless it is about to end.
+        assert_eq!((week.until_ns, all.until_ns), (20_000 * DAY_NS + 6 * HOUR_NS, 20_001 * DAY_NS));
+        let late = 20_000 * DAY_NS + 6 * HOUR_NS - 60_000_000_000;
+        assert_eq!(Time::last(Range::Week, late).until_ns, 20_000 * DAY_NS + 12 * HOUR_NS);
         // Both days count.
         let two = Time::between(Some("2024-10-01"), Some("2024-10-02"), NOW).unwrap();
         let from = 19_997 * DAY_NS;
         assert_eq!((two.from_ns, two.to_ns), (Some(from), Some(from + 2 * DAY_NS)));
         assert_eq!((two.period_ns, two.before_ns), (6 * HOUR_NS, Some(from - 2 * DAY_NS)));
+        assert_eq!((two.until_ns, two.ahead_ns), (from + 2 * DAY_NS, 20_000 * DAY_NS + 6 * HOUR_NS));
+        let wide = Time::between(Some("2024-10-01"), Some("2096-01-01"), NOW).unwrap();
+        assert_eq!(wide.until_ns, 20_001 * DAY_NS);
+        let future = Time::between(Some("2090-01-01"), Some("2096-01-01"), NOW).unwrap();
+        assert_eq!(Some(future.until_ns), future.to_ns);
         for (from, to) in
             [(Some("yesterday"), None), (Some("2024-10-02"), Some("2024-10-01")), (None, Some("9"))]
         {
@@ -330,6 +406,27 @@ mod tests {
             assert!(sums.len() <= 41 && period % DAY_NS == 0, "{days}: {}", sums.len());
             assert_eq!(sums.iter().map(|(_, one)| one.0).sum::<i64>(), days);
             assert_eq!(period == DAY_NS, days <= 40, "{days}");
+        }
+    }
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        let words = |from: i64, length: i64| -> Vec<String> {
+            ticks(from, from + length).into_iter().map(|(_, text)| text).collect()
+        };
+        let day = 20_000 * DAY_NS;
+        assert_eq!(words(day + HOUR_NS / 2, 4 * HOUR_NS), ["01:00", "02:00", "03:00", "04:00"]);
+        assert_eq!(words(day + 5 * HOUR_NS, DAY_NS), ["06:00", "12:00", "18:00", "Oct 5"]);
+        assert_eq!(words(day, 7 * DAY_NS), ["Oct 4", "Oct 6", "Oct 8", "Oct 10"]);
+        assert_eq!(words(day, 120 * DAY_NS), ["Nov 2024", "Dec 2024", "Jan 2025", "Feb 2025"]);
+        assert_eq!(words(0, 20_000 * DAY_NS), ["Jan 1980", "Jan 2000", "Jan 2020"]);
+        assert_eq!(words(day + 7, 0).len(), 1);
+        for length in
+            [1, HOUR_NS / 7, HOUR_NS, 3 * DAY_NS, 30 * DAY_NS, 70 * DAY_NS, 400 * DAY_NS, i64::MAX / 2]
+        {
+            let found = ticks(day, day.saturating_add(length));
+            assert!((1..=6).contains(&found.len()), "{length}: {found:?}");
+            assert!(found.iter().all(|(at, _)| (0.0..=1.0).contains(at)), "{length}: {found:?}");
         }
     }
 }

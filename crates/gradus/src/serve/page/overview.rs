@@ -7,7 +7,6 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use gradus_eval::interval::{Sums, of_sums};
 use gradus_eval::report::Metric;
 use gradus_store::{MetricFilter, MetricPeriod, Moments, NameKind, TaskRow};
 use serde::Deserialize;
@@ -18,7 +17,7 @@ use super::answer::{self, Asked, PageError};
 use super::opened;
 use super::over_time::{self, Range, Series, Time};
 use super::tools::Tools;
-use super::words::{labels, title};
+use super::words::{interval, labels, scale, title};
 use super::{Choosable, Frame, choosable};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
@@ -28,6 +27,8 @@ use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
 const MOST_TASKS: usize = 8;
+/// Traces from the future that are counted.
+const MOST_AHEAD: usize = 1_000;
 /// Names that can be chosen among.
 const MOST_NAMES: usize = 200;
 
@@ -59,10 +60,17 @@ struct Page {
     has_alarms: bool,
     /// Not all of the time could be looked at.
     is_cut: bool,
+    ahead: Option<Ahead>,
     tools: Tools,
     tasks: Vec<Task>,
     amounts: Amounts,
     traces: String,
+}
+
+/// Traces whose clock is ahead of ours: they count nowhere on this page.
+struct Ahead {
+    words: String,
+    href: String,
 }
 
 struct Select {
@@ -131,7 +139,7 @@ fn made(
         version: choice.version.clone(),
         model: choice.model.clone(),
         from_ns: time.from_ns,
-        to_ns: time.to_ns,
+        to_ns: Some(time.until_ns),
         ..MetricFilter::default()
     };
     // One look at the sums, for this time and for the time before.
@@ -140,7 +148,8 @@ fn made(
     let is_current = |row: &&MetricPeriod| time.from_ns.is_none_or(|from| row.start_ns >= from);
     let current = summed(periods.rows.iter().filter(is_current));
     let before = summed(periods.rows.iter().filter(|row| !is_current(row)));
-    let traces = choice.traces(time);
+    let ahead = store.traces_since(choice.project.as_deref(), time.ahead_ns, MOST_AHEAD)?;
+    let traces = choice.traces(time, ahead > 0);
     let cards = current
         .iter()
         .map(|(name, moments)| Dimension::of(&settings, name, moments, before.get(name), &traces))
@@ -187,6 +196,7 @@ fn made(
         has_alarms: series.iter().any(|one| one.has_alarm),
         series,
         is_cut: periods.is_cut || usage.is_cut,
+        ahead: Ahead::of(ahead, &choice, time),
         tools: Tools::of(store, &settings, &filter, &traces)?,
         tasks: latest.tasks.iter().map(Task::of).collect(),
         amounts: Amounts::of(graded, &latest, &usage.rows, spent.transpose()?, time, now),
@@ -243,7 +253,9 @@ impl Choice {
     }
 
     /// The list of the traces that are looked at.
-    fn traces(&self, time: &Time) -> Address {
+    fn traces(&self, time: &Time, has_ahead: bool) -> Address {
+        // Without an end the list goes on with what arrives; what does not count is not in it.
+        let to_ns = time.to_ns.or_else(|| has_ahead.then_some(time.until_ns));
         let of = |ns: Option<i64>| ns.map(show_time);
         Address::of("/traces")
             .with("project", self.project.as_deref())
@@ -251,28 +263,37 @@ impl Choice {
             .with("version", self.version.as_deref())
             .with("model", self.model.as_deref())
             .with("from", of(time.from_ns).as_deref())
-            .with("to", of(time.to_ns).as_deref())
+            .with("to", of(to_ns).as_deref())
+    }
+}
+
+impl Ahead {
+    fn of(count: u64, choice: &Choice, time: &Time) -> Option<Ahead> {
+        let more = if count >= MOST_AHEAD as u64 { " or more" } else { "" };
+        (count > 0).then(|| Ahead {
+            words: format!("{}{more}", number::counted(count, "trace", "traces")),
+            href: Address::of("/traces")
+                .with("project", choice.project.as_deref())
+                .with("from", Some(&show_time(time.ahead_ns)))
+                .to_string(),
+        })
     }
 }
 
 /// A metric as reports have it.
 pub(super) fn metric(settings: &Reloadable, evaluator: &str, moments: &Moments) -> Metric {
-    let sums = Sums {
-        count: moments.scored as f64,
-        sum: moments.sum,
-        sum_sum: moments.sum_sum,
-        sum_count: moments.sum_n,
-        count_count: moments.n_n,
-    };
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
-    let is_share =
-        super::words::labels(settings, evaluator).iter().all(|(_, score)| (0.0..=1.0).contains(score));
+    let value = (moments.scored > 0).then(|| moments.sum / moments.scored as f64);
+    let is_share = match scale(settings, evaluator) {
+        Some((worst, best)) => worst >= 0.0 && best <= 1.0,
+        None => value.is_none_or(|value| (0.0..=1.0).contains(&value)),
+    };
     Metric {
         name: evaluator.to_owned(),
         title: title(settings, evaluator),
         judge: String::new(),
-        value: (moments.scored > 0).then(|| moments.sum / moments.scored as f64),
-        interval: of_sums(&sums).filter(|_| is_share),
+        value,
+        interval: interval(settings, evaluator, moments),
         is_share,
         numerator: moments.sum,
         denominator: positive(moments.scored),
@@ -383,7 +404,7 @@ mod tests {
             })
             .collect();
         let choice = Choice::default();
-        let traces = choice.traces(&time);
+        let traces = choice.traces(&time, false);
         let cards = summed(rows.iter())
             .iter()
             .map(|(name, sum)| Dimension::of(&settings, name, sum, Some(sum), &traces))
@@ -400,6 +421,7 @@ mod tests {
             series: over_time::series(&settings, None, rows.iter(), &time, now),
             has_alarms: false,
             is_cut: false,
+            ahead: None,
             tools: Tools::none(),
             tasks: Vec::new(),
             amounts: Amounts::of(1, &Latest::default(), &usage, None, &time, now),

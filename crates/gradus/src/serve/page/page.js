@@ -151,7 +151,20 @@ async function openWhole(link) {
     at = end;
   }
   const fold = link.closest(".fold");
-  fold.replaceChildren(finder(text, pieces), box);
+  const beginning = [...fold.childNodes];
+  const bar = finder(text, pieces);
+  const less = document.createElement("button");
+  less.type = "button";
+  less.textContent = "Show less";
+  // What is folded again is neither laid out nor held.
+  less.addEventListener("click", () => {
+    CSS.highlights?.delete("found");
+    fold.replaceChildren(...beginning);
+    link.focus({ preventScroll: true });
+    fold.scrollIntoView({ block: "nearest" });
+  });
+  bar.append(less);
+  fold.replaceChildren(bar, box);
   fold.querySelector("input").focus({ preventScroll: true });
 }
 
@@ -213,17 +226,23 @@ function go(list, way) {
   to.scrollIntoView({ block: "start" });
 }
 
-function label(key) {
+// A part of the form of the verdict that is looked at, else of the first in the step that is. What this person has labelled
+// already is done. A verdict that is folded is shown first.
+function ofVerdict(selector) {
   const place = document.activeElement.closest?.("details, [data-review]") ?? document.querySelector("[data-review]");
-  // The verdict that is looked at, else the first that was found wrong in the step that is. What this person has labelled
-  // already is done.
-  const open = (where) => `${where} form:not([data-labelled]) [data-key="${key}"]`;
-  const found = place?.querySelector(`[data-key="${key}"]`) ?? here()?.querySelector(open("details[open]"));
-  if (!found) {
-    // A verdict that is folded is shown first.
-    const folded = here()?.querySelector(open("details:not([open])"))?.closest("details");
-    if (folded) folded.open = true;
-  } else if ("choose" in found.dataset) found.focus();
+  const open = (where) => `${where} form:not([data-labelled]) ${selector}`;
+  const found = place?.querySelector(selector) ?? here()?.querySelector(open("details[open]"));
+  if (found) return [found, true];
+  const folded = here()?.querySelector(open("details:not([open])"));
+  if (folded) folded.closest("details").open = true;
+  return [folded, false];
+}
+
+function label(key) {
+  const [found, wasOpen] = ofVerdict(`[data-key="${key}"]`);
+  // Nobody labels what he has not seen.
+  if (!found || !wasOpen) return;
+  if ("choose" in found.dataset) found.focus();
   else give(found);
 }
 
@@ -267,7 +286,7 @@ const KEYS = {
   y: ["the verdict is right", () => label("y"), all("[data-key=y]").length > 0],
   x: ["the verdict is wrong", () => label("x"), all("[data-key=x]").length > 0],
   s: ["skip it", () => document.querySelector("[data-skip]").click(), all("[data-skip]").length > 0],
-  e: ["write a note", () => document.querySelector("[data-review] [data-note]").focus(), all("[data-review]").length > 0],
+  e: ["write a note", () => ofVerdict("[data-note]")[0]?.focus(), all("[data-note]").length > 0],
   "/": ["search", () => document.querySelector("[type=search]").focus(), all("[type=search]").length > 0],
   "?": ["these keys", help, true],
 };

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::address::Address;
 use super::answer::{self, Asked, PageError};
 use super::trials::{Answer, AskedOf, Shown, Subjected, Trial, Who};
-use super::{Frame, form};
+use super::{Frame, Looked, form};
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
 use crate::serve::api::ApiError;
@@ -47,6 +47,7 @@ struct Row {
 #[template(path = "rubric.html")]
 struct RubricPage {
     frame: Frame,
+    project: String,
     rubric: Row,
     hash: String,
     /// The rubric's file, or what was made of it.
@@ -73,21 +74,28 @@ pub(super) struct Choice {
     step: Option<String>,
     /// A trial that was made.
     trial: Option<String>,
+    /// Rubrics belong to no project: it is kept for the other places.
+    project: Option<String>,
 }
 
-pub(super) async fn page(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Asked(looked): Asked<Looked>,
+) -> Response {
     let settings = server.reloadable();
-    let rubrics = settings.library.iter().map(|rubric| Row::of(&settings, rubric)).collect();
-    answer::page(&Page { frame: Frame::of("/rubrics", None, &headers), rubrics })
+    let project = looked.project();
+    let rubrics = settings.library.iter().map(|rubric| Row::of(&settings, rubric, project)).collect();
+    answer::page(&Page { frame: Frame::of("/rubrics", project, &headers), rubrics })
 }
 
 impl Row {
-    fn of(settings: &Reloadable, rubric: &Rubric) -> Row {
+    fn of(settings: &Reloadable, rubric: &Rubric, project: Option<&str>) -> Row {
         let uses = |rule: &&GradingRule| rule.evaluators.iter().any(|one| *one.name == *rubric.name);
         let rules: Vec<&str> = settings.rules.iter().filter(uses).map(|rule| rule.name.as_str()).collect();
         Row {
             name: text::line(&rubric.name),
-            href: address(&rubric.name).to_string(),
+            href: address(&rubric.name).with("project", project).to_string(),
             title: text::line(&rubric.title),
             about: text::block(&rubric.about),
             subject: match rubric.subject {
@@ -123,6 +131,7 @@ pub(super) async fn one(
 ) -> Result<Response, PageError> {
     let settings = server.reloadable();
     let rubric = find(&settings, &name)?;
+    let project = choice.project.as_deref().filter(|name| !name.is_empty());
     let trial = choice.trial.as_deref().filter(|name| !name.is_empty());
     let kept = trial.map(|name| server.trials.get(name).ok_or(()));
     let is_gone = matches!(kept, Some(Err(())));
@@ -133,8 +142,9 @@ pub(super) async fn one(
     let trajectory = choice.trajectory.as_deref().map(str::trim).unwrap_or_default().to_owned();
     let step = choice.step.as_deref().map(str::trim).filter(|step| !step.is_empty() && of_steps);
     let mut page = RubricPage {
-        frame: Frame::of("/rubrics", None, &headers),
-        rubric: Row::of(&settings, rubric),
+        frame: Frame::of("/rubrics", project, &headers),
+        rubric: Row::of(&settings, rubric, project),
+        project: project.unwrap_or_default().to_owned(),
         hash: text::line(&rubric.hash),
         source: text.clone().unwrap_or_else(|| rubric.source.to_string()),
         is_changed: text.is_some(),
@@ -181,6 +191,8 @@ struct Wanted {
     trajectory: String,
     #[serde(default)]
     step: String,
+    #[serde(default)]
+    project: String,
     /// The rubric's text, as somebody made it.
     text: Option<String>,
     what: What,
@@ -239,6 +251,7 @@ pub(super) async fn try_out(
         .with("trajectory", Some(wanted.trajectory.trim()))
         .with("step", Some(wanted.step.trim()))
         .with("trial", Some(&server.trials.put(trial)))
+        .with("project", Some(&wanted.project))
         .at("h-try");
     let mut response = StatusCode::SEE_OTHER.into_response();
     if let Ok(to) = HeaderValue::from_str(&to.to_string()) {

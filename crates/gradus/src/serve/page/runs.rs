@@ -12,11 +12,11 @@ use gradus_eval::report::{Gate, GateResult, Metric, RunReader, Summary};
 use gradus_eval::run::{RunFileError, RunFolder, RunRecord, RunState, StateFolder};
 use serde::Deserialize;
 
-use super::Frame;
 use super::address::Address;
 use super::answer::{self, Asked, PageError};
 use super::opened;
 use super::words::{LiveRule, joined};
+use super::{Frame, Looked};
 use crate::output::html::number::{self, minute};
 use crate::output::html::text;
 use crate::output::html::view::Report;
@@ -46,6 +46,7 @@ struct Page {
     is_first: bool,
     latest: String,
     older: Option<String>,
+    project: String,
 }
 
 struct Row {
@@ -162,10 +163,14 @@ pub(super) async fn page(
             is_first: before.is_none(),
             older: last.map(|id| list.but("before", Some(id)).to_string()),
             latest: list.to_string(),
+            project: project.clone().unwrap_or_default(),
             runs: ids
                 .iter()
                 .filter_map(|id| folder.read_run(id).ok())
-                .map(|run| Row::of(&run, server.summaries.brief(&run, started.elapsed() < SUMS_FOR)))
+                .map(|run| {
+                    let brief = server.summaries.brief(&run, started.elapsed() < SUMS_FOR);
+                    Row::of(&run, brief, project.as_deref())
+                })
                 .collect(),
             live: settings.rules.iter().map(LiveRule::of).collect(),
         })
@@ -174,12 +179,12 @@ pub(super) async fn page(
 }
 
 impl Row {
-    fn of(run: &RunFolder, brief: Option<Brief>) -> Row {
+    fn of(run: &RunFolder, brief: Option<Brief>, project: Option<&str>) -> Row {
         let record = &run.record;
         let brief = brief.unwrap_or_default();
         Row {
             id: text::line(&record.run_id),
-            href: format!("/runs/{}", record.run_id),
+            href: address(&record.run_id, project),
             state: match record.state {
                 RunState::Running => "running",
                 RunState::Stopped => "stopped early",
@@ -193,6 +198,11 @@ impl Row {
             sources: joined(record.sources.iter().map(String::as_str)),
         }
     }
+}
+
+/// Where a run is looked at.
+pub(super) fn address(id: &str, project: Option<&str>) -> String {
+    Address::of(format!("/runs/{id}")).with("project", project).to_string()
 }
 
 /// Opens a run that is in the list: an id is a name, not a path.
@@ -224,6 +234,7 @@ pub(super) async fn one(
     State(server): State<Arc<Server>>,
     headers: HeaderMap,
     Path(id): Path<String>,
+    Asked(looked): Asked<Looked>,
 ) -> Result<Response, PageError> {
     // A run may be large.
     let _turn = server.openings.acquire().await;
@@ -236,7 +247,7 @@ pub(super) async fn one(
         for (shown, found) in report.findings.all.iter_mut().zip(&summary.findings) {
             shown.href = trajectory_address(server, &found.trajectory_id, found.step_index)?;
         }
-        Ok(RunPage { frame: Frame::of("/runs", None, &headers), report })
+        Ok(RunPage { frame: Frame::of("/runs", looked.project(), &headers), report })
     })
     .await
 }

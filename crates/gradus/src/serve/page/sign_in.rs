@@ -19,6 +19,9 @@ use crate::serve::api::{ApiError, blocking};
 use crate::serve::state::{Server, now_ns};
 
 const COOKIE_NAME: &str = "gradus_session";
+/// What a key that only sends gets to hear.
+pub(super) const MAY_NOT_LOOK: &str =
+    "This key may not look: it does not have the scope read. Give another one.";
 const SECONDS: u32 = 30 * 86_400;
 
 #[derive(Template)]
@@ -28,6 +31,8 @@ pub(super) struct SignIn {
     /// Where to go from here.
     next: String,
     wrong: Option<String>,
+    /// With a key that may not look.
+    is_signed_in: bool,
 }
 
 impl SignIn {
@@ -36,7 +41,15 @@ impl SignIn {
         let mut frame = Frame::of("", None, &HeaderMap::new());
         // Nothing of it can be opened yet.
         frame.places.clear();
-        SignIn { frame, next, wrong }
+        SignIn { frame, next, wrong, is_signed_in: false }
+    }
+
+    /// For who is signed in, with a key that may not look.
+    pub(super) fn again(next: &str, wrong: &str) -> SignIn {
+        let mut page = SignIn::new(next, Some(wrong.to_owned()));
+        page.frame.is_signed_in = true;
+        page.is_signed_in = true;
+        page
     }
 }
 
@@ -69,9 +82,15 @@ pub(super) async fn enter(
         |_| PageError::new(StatusCode::SERVICE_UNAVAILABLE, "Keys cannot be looked up at the moment.");
     let known = blocking(&server, {
         let key = key.clone();
-        move |server| Ok(server.store.scopes_of(&key)?.is_some())
+        move |server| Ok(server.store.scopes_of(&key)?)
     });
-    let session = if known.await.map_err(failed)? {
+    let known = known.await.map_err(failed)?;
+    if known.as_ref().is_some_and(|(_, scopes)| !scopes.read && !scopes.admin) {
+        let wrong = MAY_NOT_LOOK.to_owned();
+        server.tell_of_refusal("/sign-in", StatusCode::FORBIDDEN.as_u16(), &wrong);
+        return Ok(answer::with_status(StatusCode::FORBIDDEN, &SignIn::new(&next, Some(wrong))));
+    }
+    let session = if known.is_some() {
         let begun = server.store.begin_session(&key, now, until).map_err(ApiError::from).map_err(failed)?;
         begun.done().await.map_err(ApiError::from).map_err(failed)?
     } else {

@@ -7,6 +7,7 @@ use gradus_store::{MetricFilter, Moments, Store, StoreError};
 
 use super::address::Address;
 use super::overview::metric;
+use super::words::scale;
 use crate::output::html::charts::{Axis, Bar, Chart, Fill, Part, bars};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
@@ -33,6 +34,8 @@ pub(super) struct Tool {
 pub(super) struct Share {
     pub(super) value: String,
     pub(super) interval: Option<String>,
+    /// Where the traces are in which one of its calls was found wrong, if there are any.
+    pub(super) wrong: Option<String>,
 }
 
 /// What is known of a tool.
@@ -95,7 +98,8 @@ impl Use {
         let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
             let known = metric(settings, name, one);
             let right = known.interval.map(|interval| interval.high).or(known.value);
-            right.map_or(0.0, |right| (1.0 - right).clamp(0.0, 1.0))
+            let (worst, best) = scale(settings, name).unwrap_or((0.0, 1.0));
+            right.map_or(0.0, |right| ((best - right) / (best - worst)).clamp(0.0, 1.0))
         });
         wrong[0].max(wrong[1])
     }
@@ -109,18 +113,20 @@ impl Use {
     }
 
     fn shown(&self, settings: &Reloadable, traces: &Address) -> Tool {
+        let calls = traces.clone().with("tool", Some(&self.name));
         let share = |evaluator: &str, one: &Moments| {
             let known = metric(settings, evaluator, one);
-            let value = known.value.map(number::percent)?;
-            Some(Share { value, interval: known.interval.map(number::percents) })
+            let value = known.value?;
+            let best = scale(settings, evaluator).map_or(1.0, |(_, best)| best);
+            Some(Share {
+                value: if known.is_share { number::percent(value) } else { number::score(value) },
+                interval: known.interval.map(if known.is_share { number::percents } else { number::scores }),
+                wrong: (value < best).then(|| calls.clone().with("wrong", Some(evaluator)).to_string()),
+            })
         };
-        // Where something is wrong, to what is.
-        let is_wrong = |one: &Moments| one.sum < one.scored as f64;
-        let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)];
-        let wrong = wrong.into_iter().find(|(_, one)| is_wrong(one)).map(|(evaluator, _)| evaluator);
         Tool {
             name: text::line(&self.name),
-            href: traces.clone().with("tool", Some(&self.name)).with("wrong", wrong).to_string(),
+            href: calls.to_string(),
             calls: count(u64::try_from(self.calls()).unwrap_or(0)),
             choice: share(THOUGHT_TO_TOOL, &self.choice),
             valid: share(CALL_VALIDITY, &self.valid),

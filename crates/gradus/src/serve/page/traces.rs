@@ -365,7 +365,8 @@ fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
     let mut rows = Vec::with_capacity(found.len());
     for trace in &found {
         let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.story)?;
-        rows.push(Row::of(&settings, trace, &evaluators, choice.evaluator(), is_open));
+        let guilty = guilty(server, trace, choice)?;
+        rows.push(Row::of(&settings, trace, &evaluators, &guilty, is_open));
     }
     Ok(Rows {
         columns: evaluators.iter().map(|name| title(&settings, name)).collect(),
@@ -417,19 +418,19 @@ impl Rows {
 }
 
 impl Row {
-    /// `wanted` is the evaluator whose verdicts are looked for.
+    /// `guilty` is where it opens.
     fn of(
         settings: &Reloadable,
         trace: &TraceRow,
         evaluators: &[&str],
-        wanted: Option<&str>,
+        guilty: &Address,
         is_open: bool,
     ) -> Row {
         let first = trace.trajectories.first();
         let name = |text: Option<&String>| text.map(|text| text::line(text)).unwrap_or_default();
         let cost: Vec<f64> = trace.trajectories.iter().filter_map(|trajectory| trajectory.cost_usd).collect();
         Row {
-            href: guilty(trace, wanted).to_string(),
+            href: guilty.to_string(),
             at: trace.start_ns,
             id: trace.trace_id.to_string(),
             query: first.map(|trajectory| text::line(&trajectory.query)).filter(|query| !query.is_empty()),
@@ -450,8 +451,21 @@ impl Row {
     }
 }
 
-/// Where the first thing is that was found wrong, by the evaluator that is looked at if there is one; else the trace.
-fn guilty(trace: &TraceRow, wanted: Option<&str>) -> Address {
+/// Where the first thing is that was found wrong, by the evaluator and with the tool that are looked for, if there are; else
+/// the trace.
+fn guilty(server: &Server, trace: &TraceRow, choice: &Choice) -> Result<Address, ApiError> {
+    if let (Some(evaluator), Some(tool)) = (&choice.wrong, &choice.tool)
+        && let Some((trajectory, step)) = server.store.wrong_step(trace.no, evaluator, tool)?
+    {
+        let is_first = trace.trajectories.first().is_some_and(|first| first.trajectory_id == trajectory);
+        let trajectory = Some(trajectory.as_str()).filter(|_| !is_first);
+        let step = Some(step).filter(|step| *step > 0);
+        return Ok(opened::address(&trace.trace_id.to_string(), trajectory, step).at(place(step)));
+    }
+    Ok(first_wrong(trace, choice.evaluator()))
+}
+
+fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> Address {
     let id = trace.trace_id.to_string();
     let fits = |score: &&ScoreRow| wanted.is_none_or(|wanted| wanted == score.evaluator);
     let first = trace.trajectories.iter().enumerate().find_map(|(at, trajectory)| {
@@ -496,7 +510,7 @@ impl Cell {
             class: if wrong == 0 { "right" } else { "wrong" },
             text: if is_share { format!("{:.0}\u{a0}%", 100.0 * mean) } else { number::score(mean) },
             about: format!("mean of {scored} judged"),
-            unjudged: (failed > 0).then(|| format!("{failed} could not be judged")),
+            unjudged: (failed > 0).then(|| format!("{failed}\u{a0}unjudged")),
         }
     }
 }

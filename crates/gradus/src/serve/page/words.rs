@@ -1,6 +1,8 @@
 //! Times, lengths and sizes as pages show them.
 
 use gradus_eval::evaluator::CALL_VALIDITY;
+use gradus_eval::interval::{Interval, Sums, of_sums};
+use gradus_store::Moments;
 
 use crate::output::html::number::count;
 use crate::output::html::text;
@@ -101,6 +103,32 @@ pub(super) fn labels(settings: &Reloadable, evaluator: &str) -> Vec<(String, f64
         }
         None => Vec::new(),
     }
+}
+
+/// The worst and the best score that an evaluator gives; none where it is in no rubric and no rule any more.
+pub(super) fn scale(settings: &Reloadable, evaluator: &str) -> Option<(f64, f64)> {
+    let labels = labels(settings, evaluator);
+    Some((labels.last()?.1, labels.first()?.1))
+}
+
+/// The interval of a mean, by the same method as that of a run's report.
+pub(in crate::serve) fn interval(
+    settings: &Reloadable,
+    evaluator: &str,
+    moments: &Moments,
+) -> Option<Interval> {
+    let (worst, best) = scale(settings, evaluator).unwrap_or((0.0, 1.0));
+    let sums = Sums {
+        count: moments.scored as f64,
+        sum: moments.sum,
+        sum_sum: moments.sum_sum,
+        sum_count: moments.sum_n,
+        count_count: moments.n_n,
+    };
+    // A rubric may have had another scale when its verdicts were given.
+    let mean = sums.sum / sums.count;
+    let is_within = (worst - 1e-9..=best + 1e-9).contains(&mean);
+    of_sums(&sums, worst, best).filter(|_| is_within)
 }
 
 #[cfg(test)]

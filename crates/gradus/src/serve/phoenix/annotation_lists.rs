@@ -14,6 +14,7 @@ use super::annotations::Subject;
 use super::error::{PhoenixError, blocking};
 use super::request::{self, Params};
 use super::{ids, sessions, verdicts};
+use crate::serve::signature;
 use crate::serve::state::Server;
 
 /// Ids and identifiers in one request.
@@ -134,7 +135,7 @@ fn shown(row: &Annotation, subject: Subject, field: &str) -> Value {
         "name": row.name,
         "annotator_kind": row.annotator,
         "result": {"label": row.label, "score": row.score, "explanation": row.explanation},
-        "metadata": serde_json::from_str::<Value>(&row.metadata).unwrap_or_default(),
+        "metadata": signature::signed(&row.metadata).0,
         "identifier": row.identifier,
     });
     shown[field] = Value::from(row.target.strip_prefix(subject.prefix()).unwrap_or(&row.target));

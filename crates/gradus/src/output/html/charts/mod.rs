@@ -13,7 +13,7 @@ mod timeline;
 pub(crate) use bars::{Axis, Bar, bars};
 pub(crate) use intervals::{IntervalBar, interval_bars};
 pub(crate) use strip::strip;
-pub(crate) use timeline::{Band, Moment, Scale, timeline};
+pub(crate) use timeline::{Band, Moment, Scale, round_step, timeline};
 
 use super::svg::Svg;
 

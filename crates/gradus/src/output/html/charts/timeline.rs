@@ -33,12 +33,24 @@ pub(crate) struct Band {
 pub(crate) struct Scale {
     pub(crate) low: f64,
     pub(crate) high: f64,
+    /// Parts that it is divided into.
+    pub(crate) steps: u32,
     pub(crate) format: fn(f64) -> String,
 }
 
 impl Scale {
     /// Shares, from nothing to all.
-    pub(crate) const SHARE: Scale = Scale { low: 0.0, high: 1.0, format: share_tick };
+    pub(crate) const SHARE: Scale = Scale { low: 0.0, high: 1.0, steps: 4, format: share_tick };
+
+    /// From 0 to a round number that is not below `most`, in round steps: `step` gives the next one that is not below
+    /// another.
+    pub(crate) fn up_to(most: f64, step: fn(f64) -> f64, format: fn(f64) -> String) -> Scale {
+        const STEPS: u32 = 4;
+        let step = step(if most > 0.0 { most / f64::from(STEPS) } else { 1.0 });
+        // A step less where that is enough.
+        let steps = ((most / step).ceil() as u32).clamp(2, STEPS);
+        Scale { low: 0.0, high: step * f64::from(steps), steps, format }
+    }
 
     fn place(&self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low).max(f64::MIN_POSITIVE)
@@ -48,6 +60,16 @@ impl Scale {
 fn share_tick(share: f64) -> String {
     let percent = 100.0 * share;
     if percent >= 100.0 { "100 %".to_owned() } else { format!("{percent:.0}") }
+}
+
+/// 1, 2, 2.5 or 5, times a power of ten: the first that is not below a number.
+pub(crate) fn round_step(number: f64) -> f64 {
+    let power = 10_f64.powf(number.log10().floor());
+    [1.0, 2.0, 2.5, 5.0, 10.0]
+        .map(|one| one * power)
+        .into_iter()
+        .find(|one| *one >= number * (1.0 - 1e-9))
+        .unwrap_or(number)
 }
 
 struct Plot {
@@ -102,11 +124,11 @@ pub(crate) fn timeline(
 }
 
 fn draw_axes(svg: &mut Svg, plot: &Plot, ticks: &[(f64, String)]) {
-    for quarter in 0..=4 {
-        let Scale { low, high, format } = plot.scale;
-        let value = low + (high - low) * f64::from(quarter) / 4.0;
+    let Scale { low, high, steps, format } = plot.scale;
+    for step in 0..=steps {
+        let value = low + (high - low) * f64::from(step) / f64::from(steps);
         let (y, text) = (plot.y(value), format(value));
-        svg.line(if quarter == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
+        svg.line(if step == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
         svg.text("tick", Anchor::End, plot.left - 6.0, y + 4.0, &text);
     }
     for (share, text) in ticks {
@@ -171,7 +193,7 @@ mod tests {
         assert_eq!(wide.matches("class=\"area\"").count(), 1);
         assert!(wide.contains(r#"<path class="trend" d="M44,80L296,45"/>"#), "{wide}");
         assert!(wide.contains(r#"<rect class="alarm" x="44" y="80" width="504" height="70"/>"#), "{wide}");
-        let scale = Scale { low: 1.0, high: 5.0, format: |value| format!("{value:.0} of 5") };
+        let scale = Scale { low: 1.0, high: 5.0, steps: 4, format: |value| format!("{value:.0} of 5") };
         let other = timeline(&[point(0.5, 5.0, false)], &[], &[], scale, "").wide.to_string();
         assert!(
             other.contains("5 of 5") && other.contains(r#"<circle class="dot" cx="296" cy="10""#),
@@ -179,5 +201,24 @@ mod tests {
         );
         assert!(wide.contains("&#60;b&#62;") && !wide.contains("<b>"), "{wide}");
         assert!(!timeline(&[], &[], &[], Scale::SHARE, "").narrow.to_string().contains("trend"));
+    }
+
+    #[test]
+    fn an_axis_has_round_numbers() {
+        let shown = |most: f64| {
+            let scale = Scale::up_to(most, round_step, |value| value.to_string());
+            (scale.high, scale.steps)
+        };
+        assert_eq!([0.0, 3.3, 4.0, 0.7].map(shown), [(2.0, 2), (4.0, 4), (4.0, 4), (0.8, 4)]);
+        assert_eq!([9.0, 11.0, 1e9].map(shown), [(10.0, 4), (15.0, 3), (1e9, 4)]);
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..2_000 {
+            let most = 10_f64.powf(random.f64() * 24.0 - 6.0);
+            let (high, steps) = shown(most);
+            assert!(
+                high >= most * (1.0 - 1e-6) && high <= 2.6 * most && (2..=4).contains(&steps),
+                "{most}: {high}"
+            );
+        }
     }
 }
