@@ -1,30 +1,42 @@
 //! Reads a reply in ReAct's text form, as models really write it: labels with stars or numbers, fenced JSON, no input,
-//! the input on the action's line, several actions, observations that the model made up. Linear in the text's length.
+//! the input on the action's line, several actions, observations that the model made up; and calls without labels
+//! (`markup`). Linear in the text's length.
 //!
 //! Traces hold the reply, and whoever grades it reads it with a reader of his own: what is accepted here has to be read
 //! in the same way there (`gradus/tests/agent/forms.rs`).
 
+mod action;
+mod markup;
+
 use std::borrow::Cow;
+
+use action::Written;
 
 /// What a reply comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reading<'t> {
-    Call(TextCall<'t>),
+    Calls(TextCalls<'t>),
     Answer(Cow<'t, str>),
     /// Neither an action nor an answer; holds what is missing.
     Unreadable(&'static str),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct TextCall<'t> {
+pub(super) struct TextCalls<'t> {
     pub(super) thought: Option<Cow<'t, str>>,
-    pub(super) name: &'t str,
-    /// The text that should be JSON; empty if there is none.
-    pub(super) input: &'t str,
+    /// One, or several that were written as one action; never none.
+    pub(super) calls: Vec<TextCall<'t>>,
     /// The reply up to where this action ends. What is behind was written without having seen what comes back.
     pub(super) kept: &'t str,
     /// Another action stands behind.
     pub(super) has_more: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TextCall<'t> {
+    pub(super) name: Cow<'t, str>,
+    /// The text that should be JSON; empty if there is none.
+    pub(super) input: Cow<'t, str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +46,7 @@ enum Label {
     Input,
     Observation,
     FinalAnswer,
-    /// An ordinary word, too: it counts only where no action stands behind it.
+    /// An ordinary word, too.
     Answer,
 }
 
@@ -67,43 +79,50 @@ pub(super) fn read(text: &str) -> Reading<'_> {
         return Reading::Unreadable("it was empty");
     }
     let marks = marks(text);
+    match labelled(text, &marks, thinking) {
+        Reading::Unreadable(problem) => markup::read(text, thinking).unwrap_or(Reading::Unreadable(problem)),
+        reading => reading,
+    }
+}
+
+/// What the labels say.
+fn labelled<'t>(text: &'t str, marks: &[Mark], thinking: Option<&'t str>) -> Reading<'t> {
     let end_of = |index: usize| marks.get(index + 1).map_or(text.len(), |next| next.start);
     let last_action = marks.iter().rposition(|mark| mark.label == Label::Action);
     let mut nameless = false;
     for (index, mark) in marks.iter().enumerate() {
         match mark.label {
-            Label::FinalAnswer => return answer(text, &marks, index),
-            Label::Answer if last_action.is_none_or(|last| last < index) => {
-                return answer(text, &marks, index);
-            }
-            Label::Action => {
-                let action = &text[mark.content..end_of(index)];
-                let behind = marks.get(index + 1).filter(|next| next.label == Label::Input);
-                let (head, inline) = split_inline_input(action);
-                let (name, rest) = name_of(head);
-                if is_nothing(name) {
-                    nameless = nameless || name.is_empty();
-                    continue;
-                }
-                let (input, last) = match (behind, inline) {
-                    (Some(input), _) => (&text[input.content..end_of(index + 1)], index + 1),
-                    (None, Some(inline)) => (inline, index),
-                    (None, None) => (rest, index),
-                };
-                let input = unfence(input);
-                if is_answer(name) {
-                    return Reading::Answer(unquoted(input));
-                }
-                return Reading::Call(TextCall {
-                    thought: thought(text, &marks[..index], mark.start, thinking),
-                    name,
-                    input: json_at_start(input).unwrap_or(input),
-                    kept: text[..end_of(last)].trim(),
-                    has_more: last_action.is_some_and(|action| action > last),
-                });
-            }
-            _ => {}
+            Label::FinalAnswer | Label::Answer => return answer(text, marks, index),
+            Label::Action => {}
+            _ => continue,
         }
+        let next = marks.get(index + 1);
+        let behind = next.filter(|next| next.label == Label::Input);
+        let calls = match action::read(&text[mark.content..end_of(index)], behind.is_some()) {
+            Written::Name(name) if action::is_nothing(name) => continue,
+            // Of two actions before one input, the first is said and not done.
+            Written::Name(_) if next.is_some_and(|next| next.label == Label::Action) => continue,
+            Written::Nothing => {
+                nameless = nameless || text[mark.content..end_of(index)].trim().is_empty();
+                continue;
+            }
+            Written::Name(name) => {
+                let input = behind.map_or("", |input| &text[input.content..end_of(index + 1)]);
+                vec![TextCall { name: name.into(), input: action::input(input).into() }]
+            }
+            Written::Calls(calls) => calls,
+        };
+        if let Some(finishing) = calls.iter().find(|call| action::is_answer(&call.name)) {
+            let answer = action::answer(&finishing.input).into_owned();
+            return given(answer.into());
+        }
+        let last = if behind.is_some() { index + 1 } else { index };
+        return Reading::Calls(TextCalls {
+            thought: thought(text, &marks[..index], mark.start, thinking),
+            calls,
+            kept: text[..end_of(last)].trim(),
+            has_more: last_action.is_some_and(|action| action > last),
+        });
     }
     Reading::Unreadable(if nameless {
         "its Action names no tool"
@@ -112,6 +131,33 @@ pub(super) fn read(text: &str) -> Reading<'_> {
     } else {
         "it has neither an Action nor a Final Answer"
     })
+}
+
+/// Leaves out labels that are only words of a thought: an answer's that an action with its input still follows (whoever
+/// goes on to act was not done), and an observation's where nothing was done yet.
+fn outside_thoughts(marks: Vec<Mark>) -> Vec<Mark> {
+    let (mut input_ahead, mut action_ahead) = (false, false);
+    let mut outside: Vec<Mark> = Vec::with_capacity(marks.len());
+    for mark in marks.into_iter().rev() {
+        match mark.label {
+            Label::Observation => (input_ahead, action_ahead) = (false, false),
+            Label::Input => (input_ahead, action_ahead) = (true, false),
+            Label::Action => action_ahead = action_ahead || input_ahead,
+            Label::FinalAnswer | Label::Answer if action_ahead => continue,
+            _ => {}
+        }
+        outside.push(mark);
+    }
+    outside.reverse();
+    let mut before = None;
+    outside.retain(|mark| {
+        let is_word = mark.label == Label::Observation && before == Some(Label::Thought);
+        if !is_word {
+            before = Some(mark.label);
+        }
+        !is_word
+    });
+    outside
 }
 
 /// Reasoning models think aloud first: what they thought, and what they say then.
@@ -144,7 +190,62 @@ fn marks(text: &str) -> Vec<Mark> {
     }
     // A fence that never closes cannot be trusted to have begun.
     let fences_count = fences.is_multiple_of(2) && found.iter().any(|(_, fenced)| !fenced);
-    found.into_iter().filter(|(_, fenced)| !(fences_count && *fenced)).map(|(mark, _)| mark).collect()
+    let found = found.into_iter().filter(|(_, fenced)| !(fences_count && *fenced)).map(|(mark, _)| mark);
+    outside_thoughts(outside_arguments(text, found))
+}
+
+/// Those that do not stand inside an argument: a text in it may have lines of its own.
+fn outside_arguments(text: &str, marks: impl Iterator<Item = Mark>) -> Vec<Mark> {
+    // Keeps it all linear on texts full of brackets that never close.
+    let mut budget = 4 * text.len();
+    let mut end = 0;
+    let mut outside = Vec::new();
+    for mark in marks {
+        if mark.start < end {
+            continue;
+        }
+        if matches!(mark.label, Label::Action | Label::Input) {
+            end = end_of_brackets(text, mark.content, &mut budget).unwrap_or(end);
+        }
+        outside.push(mark);
+    }
+    outside
+}
+
+/// Where the brackets close that stand behind a label, also in a fence.
+fn end_of_brackets(text: &str, start: usize, budget: &mut usize) -> Option<usize> {
+    let mut body = text[start..].trim_start();
+    if body.starts_with("```") {
+        body = body[body.find('\n')?..].trim_start();
+    }
+    if !body.starts_with(['{', '[']) {
+        return None;
+    }
+    let (mut depth, mut quote, mut escaped) = (0_usize, None, false);
+    // An apostrophe opens a text only where a key or a value can begin.
+    let mut before = b'{';
+    for (at, byte) in body.bytes().enumerate() {
+        *budget = budget.checked_sub(1)?;
+        match (quote, byte) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), b'\\') => escaped = true,
+            (Some(open), _) => quote = (byte != open).then_some(open),
+            (None, b'"') => quote = Some(byte),
+            (None, b'\'') if matches!(before, b'{' | b'[' | b',' | b':' | b'(') => quote = Some(byte),
+            (None, b'{' | b'[') => depth += 1,
+            (None, b'}' | b']') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return Some(text.len() - body.len() + at + 1);
+                }
+            }
+            _ => {}
+        }
+        if !byte.is_ascii_whitespace() {
+            before = byte;
+        }
+    }
+    None
 }
 
 /// The label that a line begins with, and how long it is with all that decorates it.
@@ -165,11 +266,14 @@ fn answer<'t>(text: &'t str, marks: &[Mark], index: usize) -> Reading<'t> {
     let mark = marks[index];
     // Nothing ends an answer but an observation, which a model that goes on dreaming writes.
     let end = marks[index + 1..].iter().find(|next| next.label == Label::Observation);
-    let answer = text[mark.content..end.map_or(text.len(), |next| next.start)].trim();
+    given(Cow::Borrowed(text[mark.content..end.map_or(text.len(), |next| next.start)].trim()))
+}
+
+fn given(answer: Cow<'_, str>) -> Reading<'_> {
     if answer.is_empty() {
         return Reading::Unreadable("its Final Answer is empty");
     }
-    Reading::Answer(Cow::Borrowed(answer))
+    Reading::Answer(answer)
 }
 
 /// What was said before an action: behind each `Thought:`, else what the model thought aloud, else all of it.
@@ -186,253 +290,24 @@ fn thought<'t>(
     let mut thought = Cow::Borrowed("");
     for (index, mark) in before.iter().enumerate().skip(first) {
         let end = before.get(index + 1).map_or(end, |next| next.start);
+        let said = text[mark.content..end].trim();
         let said = match mark.label {
-            // An action that names no tool, as the actions before the one that counts are.
-            Label::Action => "",
-            Label::Thought => text[mark.content..end].trim(),
-            _ => text[mark.start..end].trim(),
+            Label::Thought => Cow::Borrowed(said),
+            // Right before another action, one that is not carried out is a line of the thought.
+            Label::Action if before.get(index + 1).is_none_or(|next| next.label == Label::Action) => {
+                Cow::Owned(format!("Action: {said}"))
+            }
+            _ => continue,
         };
         if thought.is_empty() {
-            thought = Cow::Borrowed(said);
+            thought = said;
         } else if !said.is_empty() {
             thought.to_mut().push('\n');
-            thought.to_mut().push_str(said);
+            thought.to_mut().push_str(&said);
         }
     }
     if thought.is_empty() { thinking.map(Cow::Borrowed) } else { Some(thought) }
 }
 
-/// An answer as a JSON text, as some models write it.
-fn unquoted(answer: &str) -> Cow<'_, str> {
-    match serde_json::from_str::<String>(answer) {
-        Ok(text) => Cow::Owned(text),
-        Err(_) => Cow::Borrowed(answer),
-    }
-}
-
-/// `Action: tool Action Input: {..}`, all on one line.
-fn split_inline_input(action: &str) -> (&str, Option<&str>) {
-    let line = action.lines().next().unwrap_or_default();
-    let lower = line.to_ascii_lowercase();
-    // Behind a bracket it is a text among the arguments.
-    let at = lower.find("action input:").filter(|at| !line[..*at].contains(['{', '(', '[']));
-    match at {
-        Some(at) => (&action[..at], Some(&action[at + "action input:".len()..])),
-        None => (action, None),
-    }
-}
-
-/// A tool's name behind `Action:`, and what follows it: `tool`, `` `tool` ``, `tool({..})`, `tool[..]`, or the name in
-/// the JSON `{"action": "tool", ...}`.
-fn name_of(action: &str) -> (&str, &str) {
-    let body = unfence(action);
-    if body.starts_with('{') {
-        return name_in_json(body);
-    }
-    let (line, below) = body.split_once('\n').unwrap_or((body, ""));
-    let line = line.trim().trim_matches(|c: char| matches!(c, '*' | '`' | '"' | '\''));
-    if let Some(open) = line.find(['(', '[', '{']) {
-        let name = line[..open].trim();
-        // What is called may go on over the lines below.
-        let rest = &body[body.find(['(', '[', '{']).unwrap_or(0)..];
-        let inner = match line.as_bytes()[open] {
-            b'(' => rest[1..].trim_end().trim_end_matches(['`', '*']).strip_suffix(')').unwrap_or(&rest[1..]),
-            b'[' => rest[1..].trim_end().trim_end_matches(['`', '*']).strip_suffix(']').unwrap_or(&rest[1..]),
-            _ => rest,
-        };
-        return (name, inner.trim());
-    }
-    (line.trim_end_matches(['.', ':']).trim(), below.trim())
-}
-
-/// The texts behind `"action"` and `"action_input"` and their other names. No JSON reader is needed to find where they
-/// are, and whether the input is JSON is looked at later.
-fn name_in_json(body: &str) -> (&str, &str) {
-    let behind = |key: &str| {
-        let at = body.find(key)? + key.len();
-        Some(body[at..].trim_start().strip_prefix(':')?.trim_start())
-    };
-    let name = ["\"action\"", "\"tool\"", "\"name\"", "\"tool_name\""].iter().find_map(|key| {
-        let value = behind(key)?.strip_prefix('"')?;
-        value.split_once('"').map(|(name, _)| name)
-    });
-    let input =
-        ["\"action_input\"", "\"tool_input\"", "\"arguments\"", "\"parameters\"", "\"input\"", "\"args\""]
-            .iter()
-            .find_map(|key| behind(key));
-    let input = input.map(|input| json_at_start(input).unwrap_or(input));
-    (name.unwrap_or_default(), input.unwrap_or_default())
-}
-
-/// The JSON value that a text begins with; what follows it is talk.
-fn json_at_start(text: &str) -> Option<&str> {
-    let text = text.trim_start();
-    if !text.starts_with(['{', '[', '"']) {
-        return None;
-    }
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
-    values.next()?.ok()?;
-    Some(&text[..values.byte_offset()])
-}
-
-/// What is inside a code fence, if the text begins with one.
-fn unfence(text: &str) -> &str {
-    let text = text.trim();
-    let Some(fenced) = text.strip_prefix("```") else {
-        // One pair of backticks around it all.
-        return text.strip_prefix('`').and_then(|text| text.strip_suffix('`')).unwrap_or(text).trim();
-    };
-    // The language stands behind the fence: `json`, or nothing.
-    let body = fenced.trim_start_matches(|c: char| c.is_ascii_alphabetic());
-    body.split_once("```").map_or(body, |(body, _)| body).trim()
-}
-
-fn is_nothing(name: &str) -> bool {
-    ["", "none", "n/a", "no action", "nothing", "-", "null"]
-        .iter()
-        .any(|nothing| name.eq_ignore_ascii_case(nothing))
-}
-
-fn is_answer(name: &str) -> bool {
-    ["final answer", "final_answer", "finalanswer", "finish"]
-        .iter()
-        .any(|word| name.eq_ignore_ascii_case(word))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn call(text: &str) -> TextCall<'_> {
-        match read(text) {
-            Reading::Call(call) => call,
-            other => panic!("{text}: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn reads_the_plain_form() {
-        let text = "Thought: I look.\nAction: read_file\nAction Input: {\"path\": \"a\"}";
-        assert_eq!(
-            call(text),
-            TextCall {
-                thought: Some("I look.".into()),
-                name: "read_file",
-                input: "{\"path\": \"a\"}",
-                kept: text,
-                has_more: false
-            }
-        );
-    }
-
-    #[test]
-    fn reads_actions_as_models_write_them() {
-        for text in [
-            "**Thought:** t\n**Action:** `read`\n**Action Input:** {\"a\": 1}",
-            "Thought 1: t\nAction 1: read\nAction Input 1: {\"a\": 1}\n",
-            "Thought: t\nAction: read\nAction Input:\n```json\n{\"a\": 1}\n```\n",
-            "Thought: t\nAction: read\nAction Input: ```{\"a\": 1}```",
-            "Thought: t\nAction: read\nAction Input: `{\"a\": 1}`",
-            "Thought: t\nAction: read Action Input: {\"a\": 1}",
-            "Thought: t\nAction: read\n{\"a\": 1}",
-            "Thought: t\nAction: read({\"a\": 1})",
-            "Thought: t\nAction:\n```json\n{\"action\": \"read\", \"action_input\": {\"a\": 1}}\n```",
-            "Thought: t\nAction: {\"name\": \"read\", \"arguments\": {\"a\": 1}}",
-            "thought: t\naction: read\naction_input: {\"a\": 1}",
-            "t\n\nAction: read\nAction Input: {\"a\": 1}\nObservation: {\"made\": \"up\"}\nThought: nice\nFinal Answer: x",
-            "Thought: t\nAction: read\nAction Input: {\"a\": 1}, along those lines.",
-            "<think>\nAction: other\n</think>\nThought: t\nAction: read\nAction Input: {\"a\": 1}",
-            "```\nThought: t\nAction: read\nAction Input: {\"a\": 1}\n```",
-            "Thought: t\nAction: none\nThought: but\nAction: read\nAction Input: {\"a\": 1}",
-            "Thought: t\nAction: {\"tool\": \"read\", \"tool_input\": {\"a\": 1}}",
-        ] {
-            let call = call(text);
-            assert_eq!((call.name, call.input), ("read", "{\"a\": 1}"), "{text}");
-            assert!(call.thought.is_some_and(|thought| thought.starts_with('t')), "{text}");
-            assert!(!call.kept.contains("Observation"), "{text}");
-        }
-        assert_eq!(call("Action: get_me").input, "");
-        assert_eq!(call("Action: get_me\nAction Input:").input, "");
-        assert_eq!(call("Action: get_me\nAction Input: octo/demo").input, "octo/demo");
-    }
-
-    #[test]
-    fn takes_the_first_of_several_actions() {
-        let text = "Thought: both\nAction: a\nAction Input: {}\nAction: b\nAction Input: {\"x\": 1}";
-        let first = call(text);
-        assert_eq!((first.name, first.has_more), ("a", true));
-        assert_eq!(first.kept, "Thought: both\nAction: a\nAction Input: {}");
-    }
-
-    #[test]
-    fn labels_in_fences_and_files_are_text() {
-        let text = "Thought: t\nAction: write\nAction Input: {\"content\": \"Final Answer: no\\nAction: x\"}";
-        assert_eq!(call(text).name, "write");
-        let text = "Action: write({\"content\": \"Action Input: no\"})";
-        assert_eq!((call(text).name, call(text).input), ("write", "{\"content\": \"Action Input: no\"}"));
-        let text = "Thought: I would do\n```\nAction: x\n```\nFinal Answer: no";
-        assert_eq!(read(text), Reading::Answer("no".into()));
-    }
-
-    #[test]
-    fn reads_answers_as_models_write_them() {
-        for text in [
-            "Thought: t\nFinal Answer: 42",
-            "**Final Answer:** 42",
-            "Thought: t\nFinal answer: 42\nObservation: made up",
-            "FINAL_ANSWER: 42",
-            "Thought: t\nAnswer: 42",
-            "Thought: t\nAction: Final Answer\nAction Input: 42",
-            "Thought: t\nAction: None\nFinal Answer: 42",
-            "Thought: t\nAction: {\"action\": \"Final Answer\", \"action_input\": \"42\"}",
-        ] {
-            assert_eq!(read(text), Reading::Answer("42".into()), "{text}");
-        }
-        let long = "Final Answer: one\n\nThought: not a label here\n- two";
-        assert!(matches!(read(long), Reading::Answer(answer) if answer.ends_with("two")));
-        let later = "Answer: I must look first.\nAction: look\nAction Input: {}";
-        assert_eq!(call(later).name, "look");
-    }
-
-    #[test]
-    fn says_what_is_missing() {
-        for (text, reason) in [
-            ("", "empty"),
-            (" \n", "empty"),
-            ("<think>hm</think>", "empty"),
-            ("I shall read the file.", "neither"),
-            ("Thought: I shall read the file.", "neither"),
-            ("Thought: t\nAction:\nAction Input: {}", "names no tool"),
-            ("Thought: t\nAction Input: {}", "without an Action"),
-            ("Thought: t\nFinal Answer:  ", "is empty"),
-            ("Action: none", "neither"),
-        ] {
-            assert!(
-                matches!(read(text), Reading::Unreadable(found) if found.contains(reason)),
-                "{text}: {:?}",
-                read(text)
-            );
-        }
-    }
-
-    #[test]
-    fn long_texts_are_read_in_linear_time() {
-        for part in [
-            "Answer: x\n",
-            "Thought: x\n",
-            "Action: none\n",
-            "```\n",
-            "Action Input: {\n",
-            "\"action\":",
-            "[{",
-        ] {
-            let text = part.repeat(400_000 / part.len());
-            let begun = std::time::Instant::now();
-            let _ = read(&text);
-            assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{part}");
-            let _ = read(&format!("Action: {text}"));
-            let _ = read(&format!("{text}\nAction: a"));
-            assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{part}");
-        }
-    }
-}
+mod tests;
