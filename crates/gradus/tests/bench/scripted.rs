@@ -135,7 +135,7 @@ fn what_is_there_is_not_thrown_away_by_accident() {
     place.run(&words).exits_with(0);
     let before = place.read("run/trials.jsonl");
     let again = place.run(&words).exits_with(2);
-    assert!(again.err.contains("a bench of 1 trials is in there; --resume goes on with it"), "{}", again.err);
+    assert!(again.err.contains("a bench of 1 trial is in there; --resume goes on with it"), "{}", again.err);
     let slip = ["--overwrite", "--gate", "luck >= 1"];
     place.run(&[&words[..], &slip].concat()).exits_with(2);
     assert_eq!(place.read("run/trials.jsonl"), before, "a slip costs nothing");
