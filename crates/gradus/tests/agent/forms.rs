@@ -300,6 +300,40 @@ fn what_is_refused_is_read_back_as_it_was_refused() {
     assert_read_back(Form::Text, &replies(&texts), false);
 }
 
+/// What replies are made of, in any order: whatever comes of it, both readers make the same of it.
+const PARTS: [&str; 12] = [
+    "Thought: I look.",
+    "Action: read",
+    "Action: read({\"a\": 2})",
+    "Action: none",
+    "Action Input: {\"a\": 1}",
+    "Observation: made up",
+    "Final Answer: it is so",
+    "Answer: it is so",
+    "Some words",
+    "```",
+    "{\"action\": \"read\", \"action_input\": {\"a\": 3}}",
+    "<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 4}}</tool_call>",
+];
+
+#[test]
+fn parts_in_any_order_mean_the_same_to_both() {
+    let mut texts: Vec<String> = PARTS.iter().map(|part| (*part).to_owned()).collect();
+    let mut last = texts.clone();
+    for _ in 0..2 {
+        last = last.iter().flat_map(|text| PARTS.map(|part| format!("{text}\n{part}"))).collect();
+        texts.extend(last.iter().cloned());
+    }
+    // Of longer ones some, always the same.
+    let mut random = fastrand::Rng::with_seed(6);
+    texts.extend((0..2_000).map(|_| {
+        let parts: Vec<&str> = (0..random.usize(4..8)).map(|_| PARTS[random.usize(..PARTS.len())]).collect();
+        parts.join("\n")
+    }));
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    assert_read_back(Form::Text, &replies(&texts), false);
+}
+
 #[test]
 fn names_that_no_tool_has_are_read_back_as_they_were_answered() {
     let replies: Vec<_> = ["???", "reed", "functions.read"]

@@ -189,7 +189,7 @@ fn named(inside: &str) -> Option<Map<String, Value>> {
     Some(arguments)
 }
 
-fn call<'t>(name: &'t str, input: &'t str) -> TextCall<'t> {
+pub(super) fn call<'t>(name: &'t str, input: &'t str) -> TextCall<'t> {
     TextCall { name: Cow::Borrowed(name), input: Cow::Borrowed(input) }
 }
 

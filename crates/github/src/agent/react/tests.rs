@@ -135,7 +135,7 @@ fn reads_answers_as_models_write_them() {
     ] {
         assert_eq!(read(text), Reading::Answer("42".into()), "{text}");
     }
-    let long = "Final Answer: one\n\nThought: not a label here\n- two";
+    let long = "Final Answer: one\n\nAction: not a label here\n- two\nThought: nice";
     assert!(matches!(read(long), Reading::Answer(answer) if answer.ends_with("two")));
     let later = "Answer: I must look first.\nAction: look\nAction Input: {}";
     assert_eq!(call(later).name, "look");
