@@ -8,7 +8,7 @@ use gradus_github::record::End;
 
 use super::report::{AgentReport, BenchReport, Measure};
 use super::truth::Scores;
-use crate::output::{counted, printable_line};
+use crate::output::{count, counted, printable_line};
 
 /// Cells are texts that are ready to be shown, but not escaped.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ impl BenchReport {
     pub(crate) fn as_scripted(&self, scores: &Scores) -> String {
         let scripted: u64 = scores.policies.values().map(|row| row.runs).sum();
         let right = scripted.saturating_sub(self.unexpected.len() as u64);
-        format!("{right} of {} came out as scripted.", counted(scripted, "run", "runs"))
+        format!("{} of {} came out as scripted.", count(right), counted(scripted, "run", "runs"))
     }
 
     pub(crate) fn judge_table(&self, scores: &Scores) -> Table {

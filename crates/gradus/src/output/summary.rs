@@ -94,7 +94,7 @@ fn print_tools(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         let uses = if tool.uses == 1 { "use " } else { "uses" };
         writeln!(out, "  {name:<28} {:>6} {uses}  {DIM}{}{DIM:#}", tool.uses, notes.join(", "))?;
     }
-    more(summary.tools.len(), "tools", out)
+    more(summary.tools.len(), "more tool", "more tools", out)
 }
 
 fn print_unjudged(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
@@ -107,7 +107,7 @@ fn print_unjudged(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     for reason in failed.iter().take(MOST) {
         writeln!(out, "  {:>6} {}: {}", reason.count, reason.evaluator, short(&reason.reason, 160))?;
     }
-    more(failed.len(), "reasons", out)
+    more(failed.len(), "more reason", "more reasons", out)
 }
 
 fn print_findings(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
@@ -193,9 +193,9 @@ fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn more(count: usize, what: &str, out: &mut dyn Write) -> io::Result<()> {
+fn more(count: usize, one: &str, many: &str, out: &mut dyn Write) -> io::Result<()> {
     if count > MOST {
-        writeln!(out, "  {DIM}and {} more {what}{DIM:#}", count - MOST)?;
+        writeln!(out, "  {DIM}and {}{DIM:#}", counted((count - MOST) as u64, one, many))?;
     }
     Ok(())
 }
