@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod bench;
 pub mod mcp;
+mod number;
 mod occurrences;
 pub mod policy;
 pub mod record;

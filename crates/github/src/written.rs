@@ -157,6 +157,10 @@ fn choices(rest: &str, before: &str) -> String {
 
 /// What was found.
 fn thing(found: &str) -> String {
+    // A number that no number of this program can hold.
+    if let Some(number) = found.strip_suffix(" as i128").or_else(|| found.strip_suffix(" as u128")) {
+        return format!("{}, which is too large", thing(number));
+    }
     let inner = |begin: &str| found.strip_prefix(begin).map(|rest| rest.trim_matches('`').to_owned());
     if let Some(text) = inner("string ") {
         return format!("the text {text}");
@@ -230,6 +234,10 @@ mod tests {
             (
                 "invalid value: integer `-6`, expected usize",
                 "this is the number -6; it must be a whole number, 0 or more",
+            ),
+            (
+                "invalid type: integer `99999999999999999999` as i128, expected u32",
+                "this is the number 99999999999999999999, which is too large; it must be a whole number, 0 or more",
             ),
             ("invalid type: string \"x\", expected a sequence", "this is the text \"x\"; it must be a list"),
             ("unknown variant `9`, expected one of `1`, `2`", "\"9\" is none of those that there are: 1, 2"),

@@ -54,6 +54,11 @@ async fn a_server_that_is_started() {
 
     assert_eq!(call(&tools, "math_add", json!({"a": 2, "b": 40})).await, (false, "42".to_owned()));
     let (is_error, told) = call(&tools, "math_add", json!({"a": "two"})).await;
+    let problem = "a: expected a whole number, got the string \\\"two\\\"";
+    let unfit = format!("{{\"error\":\"the arguments do not fit\",\"problems\":[\"{problem}\"]}}");
+    assert_eq!((is_error, told), (true, unfit), "it is not sent at all");
+    // What its schema does not demand, the server may.
+    let (is_error, told) = call(&tools, "math_add", json!({"a": 2, "b": null})).await;
     assert_eq!((is_error, told.as_str()), (true, "{\"error\":\"a and b must be numbers\"}"));
     assert_eq!(call(&tools, "wipe", json!({})).await, (true, "it would not go away".to_owned()));
     let (_, told) = call(&tools, "math_add", json!([1, 2])).await;

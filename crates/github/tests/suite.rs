@@ -142,6 +142,10 @@ fn broken_tasks_say_where() {
             format!("{check}[charter]\nbudget = {{ max_calls = -6 }}"),
             "line 9: charter.budget.max_calls: this is the number -6; it must be a whole number, 0 or more",
         ),
+        (
+            format!("{check}[charter]\nbudget = {{ max_calls = 99999999999999999999 }}"),
+            "line 9: charter.budget.max_calls: this is the number 99999999999999999999, which is too large",
+        ),
         // What would be looked for in vain.
         (
             format!("{check}[charter]\ncanaries = [\"CANARY-1\", \"short\"]"),

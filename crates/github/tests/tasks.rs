@@ -179,6 +179,24 @@ async fn doing_nothing_is_not_enough() {
     none(&problems);
 }
 
+/// What is well known of the world has to be looked up all the same.
+#[tokio::test]
+async fn a_guess_is_not_enough() {
+    let suite = Suite::built_in().unwrap();
+    for (id, answer) in [
+        ("list-my-repositories", "You have demo, recipes and field-notes."),
+        ("read-a-file", "It prints \"Hello, wonderful world!\"."),
+    ] {
+        let task = suite.task(id).unwrap();
+        let guess = Script { steps: Vec::new(), answer: answer.to_owned() };
+        let played = play(task, &guess, |_| {}).await;
+        assert!(!played.verification.passed, "{}", told(task, &played));
+        let looked = Script { steps: task.oracle.steps.clone(), answer: answer.to_owned() };
+        let played = play(task, &looked, |_| {}).await;
+        assert!(played.verification.passed, "{}", told(task, &played));
+    }
+}
+
 /// Without any one of its writes a task is not done, whatever is claimed in the end.
 #[tokio::test]
 async fn every_write_of_the_oracle_counts() {

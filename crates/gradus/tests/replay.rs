@@ -82,6 +82,11 @@ fn bad_input_is_one_line() {
     };
     one_line(&place.run(&["replay", &folder]).exits_with(4).err, "there is no run");
     one_line(&place.run(&["replay", "no/such/folder"]).exits_with(2).err, "no/such/folder: ");
+    std::fs::create_dir(place.path("empty")).unwrap();
+    one_line(
+        &place.run(&["replay", place.path("empty").to_str().unwrap()]).exits_with(4).err,
+        "there is no run",
+    );
     let broken = place.write("records/x-0.json", "{\"task\": 5}");
     one_line(&place.run(&["replay", &folder]).exits_with(2).err, "this is no record of a run");
     let unknown = RunRecord { task: "x".to_owned(), ..RunRecord::default() };

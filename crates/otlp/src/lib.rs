@@ -15,6 +15,7 @@ mod regroup;
 mod reply;
 mod rewrite;
 mod stream;
+mod trace_ids;
 mod transcode;
 mod wire;
 
@@ -28,5 +29,6 @@ pub use regroup::{Mark, Regrouped, Rejected, TracePart, WireRecord, WireScope, r
 pub use reply::{export_response, export_response_json, retry_status, status, status_json};
 pub use rewrite::{rewrite_resource_texts, rewrite_scope_texts, rewrite_texts};
 pub use stream::{Framing, StreamError, looks_like_export, stream_export};
+pub use trace_ids::change_trace_ids;
 pub use transcode::{export_from_json, export_of_spans};
 pub use wire::WireError;

@@ -28,6 +28,11 @@ pub fn read_input(text: &str) -> ActionInput<'_> {
     if !raw.starts_with(['{', '[']) {
         // A quoted text is a text; anything else is taken as it stands.
         return match literal::parse(raw) {
+            // Arguments that were encoded twice.
+            Some(Json::String(text)) if text.trim_start().starts_with('{') => {
+                let inner = literal::parse(&text).filter(Json::is_object);
+                input(inner.or(Some(Json::String(text))), None)
+            }
             Some(json) => input(Some(json), None),
             None => input(Some(Json::String(raw.to_owned())), None),
         };
@@ -71,7 +76,7 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     }
     let first_line = text.lines().next().unwrap_or_default();
     if has_input {
-        return match strip_decoration(first_line) {
+        return match bare_name(first_line) {
             "" => ActionForm::Unreadable,
             name => ActionForm::Name(name),
         };
@@ -84,7 +89,7 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     if let Some((name, input)) = read {
         return ActionForm::Complete(vec![(Cow::Borrowed(name), input)]);
     }
-    match strip_decoration(first_line) {
+    match bare_name(first_line) {
         name if is_tool_name(name) && !is_nothing(name) => ActionForm::Name(name),
         _ => ActionForm::Unreadable,
     }
@@ -113,6 +118,14 @@ fn broken_call(body: &str) -> Option<(Cow<'_, str>, ActionInput<'_>)> {
     Some((Cow::Borrowed(name), ActionInput { raw: Cow::Borrowed(raw), json: None, defect }))
 }
 
+/// A name without its decoration, and without what ends a sentence or makes a call of it: `tool.`, `tool:`, `tool()`.
+fn bare_name(text: &str) -> &str {
+    let name = strip_decoration(text);
+    let bare = name.strip_suffix("()").unwrap_or(name);
+    let bare = strip_decoration(bare.trim_end_matches(['.', ':']));
+    if is_tool_name(bare) { bare } else { name }
+}
+
 /// A name that a tool can have: one word.
 pub(super) fn is_tool_name(name: &str) -> bool {
     !name.is_empty()
@@ -122,7 +135,7 @@ pub(super) fn is_tool_name(name: &str) -> bool {
 
 /// Models write these when they want no tool.
 pub(super) fn is_nothing(name: &str) -> bool {
-    ["none", "n/a", "null", "nothing", "-"].iter().any(|word| name.eq_ignore_ascii_case(word))
+    ["none", "n/a", "null", "nothing", "no action", "-"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
 /// `tool Action Input: {..}`: the input's label stands where no label is looked for.
@@ -131,7 +144,7 @@ fn labelled(text: &str) -> Option<(&str, ActionInput<'_>)> {
     // A name and a label are short, so no more has to be looked at.
     let head = &text.as_bytes()[..text.len().min(256)];
     let at = head.windows(LABEL.len()).position(|words| words.eq_ignore_ascii_case(LABEL))?;
-    let name = strip_decoration(text.get(..at)?);
+    let name = bare_name(text.get(..at)?);
     let input = text.get(at + LABEL.len()..)?;
     (is_tool_name(name) && !is_nothing(name)).then(|| (name, read_input(input)))
 }
@@ -145,7 +158,7 @@ fn objected(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let fence = before[name.len()..].trim();
     let is_fence =
         fence.strip_prefix("```").is_some_and(|language| language.chars().all(char::is_alphanumeric));
-    let name = strip_decoration(name);
+    let name = bare_name(name);
     if !(fence.is_empty() || is_fence) || !is_tool_name(name) || is_nothing(name) {
         return None;
     }
@@ -155,7 +168,7 @@ fn objected(text: &str) -> Option<(&str, ActionInput<'_>)> {
 /// `Search[some text]`: the name, and the text up to the last bracket of the action.
 fn bracketed(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let open = text.find('[')?;
-    let name = strip_decoration(&text[..open]);
+    let name = bare_name(&text[..open]);
     if !is_tool_name(name) {
         return None;
     }
@@ -188,6 +201,29 @@ fn named_arguments(arguments: Json) -> Json {
         Some([only @ Json::Object(_)]) if is_alone => only.clone(),
         _ => arguments,
     }
+}
+
+/// `{"action": ..., "action_input": ...}` without a label, to the end of the text, bare or in a fence: the text before it
+/// and the call.
+pub(super) fn ending_call(text: &str) -> Option<(&str, Cow<'static, str>, ActionInput<'static>)> {
+    let text = text.trim();
+    let at = match text.starts_with('{') {
+        true => 0,
+        false => text.find("```").or_else(|| text.find("\n{").map(|at| at + 1))?,
+    };
+    let (before, body) = text.split_at(at);
+    let body = body.trim_start_matches('`').trim_start_matches(char::is_alphanumeric).trim_start();
+    if !body.starts_with('{') {
+        return None;
+    }
+    let (json, rest) = literal::parse_prefix(body)?;
+    // Other names for the two stand in too many objects that are no calls.
+    let is_call = json.get("action").is_some_and(Json::is_string) && json.get("action_input").is_some();
+    if !is_call || !rest.trim().trim_matches('`').is_empty() {
+        return None;
+    }
+    let (name, input) = call_in_json(json)?;
+    Some((before, name, input))
 }
 
 /// `{"action": ..., "action_input": ...}`, under the names that prompts use, alone or in a list.
@@ -233,7 +269,11 @@ pub(super) fn unfence(text: &str) -> &str {
         Some(end) if rest[..end].chars().all(|c| c.is_alphanumeric() || c == ' ' || c == '\r') => {
             &rest[end + 1..]
         }
-        _ => rest,
+        // The language, and the value right behind it.
+        _ => match rest.trim_start_matches(char::is_alphanumeric) {
+            value if value.starts_with([' ', '{', '[']) => value,
+            _ => rest,
+        },
     };
     body.rfind("```").map_or(body, |end| &body[..end]).trim()
 }
@@ -252,6 +292,8 @@ mod tests {
             ("`{\"a\": \"`x`\"}`", Some(json!({"a": "`x`"}))),
             ("NBA", Some(json!("NBA"))),
             ("\"NBA\"", Some(json!("NBA"))),
+            (r#""{\"a\": 1}""#, Some(json!({"a": 1}))),
+            ("```json{\"a\": 1}```", Some(json!({"a": 1}))),
             ("", None),
             (r#"{"a": "cut of"#, None),
         ] {
@@ -276,6 +318,11 @@ mod tests {
         assert_eq!(name("think[an open end"), vec![]);
         assert_eq!(name("reset"), one("reset", ""));
         assert_eq!(name("`reset`"), one("reset", ""));
+        for text in ["reset.", "`reset`.", "reset:", "reset()"] {
+            assert_eq!(name(text), one("reset", ""), "{text}");
+            assert_eq!(read_action(text, true), ActionForm::Name("reset"), "{text}");
+        }
+        assert_eq!(name("find: {\"q\": 1}"), one("find", "{\"q\": 1}"));
         assert_eq!(
             name("```\n{\"action\": \"find\", \"action_input\": {\"q\": 1}}\n```"),
             one("find", "{\"q\":1}")

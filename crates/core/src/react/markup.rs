@@ -19,7 +19,9 @@ pub(super) fn read(text: &str) -> Option<Transcript<'_>> {
     let mut transcript = Transcript { is_react: true, ..Transcript::default() };
     // The earliest mark decides; each is passed once.
     while let Some((before, kind, inside, behind)) = next_element(rest) {
-        let said = non_empty(before).or(thought.take());
+        // Some write the label as well.
+        let before = before.trim();
+        let said = non_empty(before.strip_prefix("Thought:").unwrap_or(before)).or(thought.take());
         rest = behind;
         match kind {
             "tool" => {

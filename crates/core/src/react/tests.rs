@@ -221,3 +221,39 @@ fn an_answer_right_behind_an_observation_is_read() {
     let text = "Thought: a\nAction: find\nAction Input: {}\nObservation: none\nAnswer: There is none.";
     assert_eq!(read(text).answer.as_deref(), Some("There is none."));
 }
+
+#[test]
+fn calls_without_an_action_label_are_read() {
+    for text in [
+        "I look.\n{\"action\": \"find\", \"action_input\": {\"q\": 1}}",
+        "<think>I look.</think>\n```json\n{\"action\": \"find\", \"action_input\": {\"q\": 1}}\n```",
+        "Thought: I look.\n```json\n{\"action\": \"find\", \"action_input\": {'q': 1}}\n```",
+        "Thought: I look.\n<tool_call>{\"name\": \"find\", \"arguments\": {\"q\": 1}}</tool_call>",
+    ] {
+        assert_eq!(rows(text), vec![row("I look.", "find", "{\"q\":1}", "")], "{text}");
+    }
+    let answer = read("{\"action\": \"Final Answer\", \"action_input\": \"42\"}");
+    assert_eq!((answer.steps.len(), answer.answer.as_deref()), (0, Some("42")));
+    // What only looks like it is an answer in JSON, or an example in one.
+    for text in [
+        "{\"action\": \"find\", \"why\": \"because\"}",
+        "{\"action\": {\"kind\": 1}, \"action_input\": {}}",
+        "It wrote:\n```json\n{\"action\": \"find\", \"action_input\": {}}\n```\nand then stopped.",
+    ] {
+        assert!(!read(text).is_react, "{text}");
+    }
+}
+
+#[test]
+fn answers_of_finishing_actions_are_plain_texts() {
+    for text in [
+        "Action: finish({\"answer\": \"ok\"})",
+        "Action: finish(answer=\"ok\")",
+        "Action: finish(\"ok\")",
+        "Action: Finish[ok]",
+        "Action: Final Answer\nAction Input: \"ok\"",
+        "Action: finish.\nAction Input: {\"answer\": \"ok\"}",
+    ] {
+        assert_eq!(read(text).answer.as_deref(), Some("ok"), "{text}");
+    }
+}

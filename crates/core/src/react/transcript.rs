@@ -7,7 +7,9 @@ use serde_json::json;
 use crate::message::result_text;
 use crate::trajectory::DefectKind;
 
-use super::action::{ActionForm, ActionInput, is_nothing, is_tool_name, read_action, read_input};
+use super::action::{
+    ActionForm, ActionInput, ending_call, is_nothing, is_tool_name, read_action, read_input,
+};
 use super::code::{code_block, code_calls};
 use super::labels::{Label, LabelledLine, labelled_lines};
 use super::{markup, non_empty, split_think};
@@ -42,7 +44,7 @@ pub fn read(text: &str) -> Transcript<'_> {
     let sections = sections(body);
     if !is_react(&sections, body) {
         // Words like "User:" and "Answer:" stand in any text.
-        return markup::read(text).unwrap_or_default();
+        return unlabelled(text).unwrap_or_default();
     }
     let mut folder = Folder { think, ..Folder::default() };
     folder.transcript.is_react = true;
@@ -57,7 +59,26 @@ pub fn read(text: &str) -> Transcript<'_> {
         let next = sections.get(index + 1).map(|next| next.line.label);
         folder.section(section.line.label, content, next);
     }
-    folder.finish()
+    let labelled = folder.finish();
+    if labelled.steps.is_empty() && labelled.answer.is_none() {
+        // A thought with its label, and the call in a form of its own.
+        return unlabelled(text).unwrap_or(labelled);
+    }
+    labelled
+}
+
+/// A call without labels: in markup, or as the object that the text ends with.
+fn unlabelled(text: &str) -> Option<Transcript<'_>> {
+    markup::read(text).or_else(|| {
+        let (think, body) = split_think(text);
+        let (before, tool, input) = ending_call(body)?;
+        let thought = before.trim();
+        let thought = non_empty(thought.strip_prefix("Thought:").unwrap_or(thought));
+        let mut folder = Folder { think, thought, ..Folder::default() };
+        folder.transcript.is_react = true;
+        folder.push(tool, input, false);
+        Some(folder.finish())
+    })
 }
 
 /// Whether the labels are those of an agent: it thinks, acts or finishes, or its text is an answer from the start.
@@ -465,14 +486,23 @@ impl<'t> Folder<'t> {
 
 /// The answer in a finishing action: the text itself, or the only argument.
 fn answer_of(input: ActionInput<'_>) -> Cow<'_, str> {
+    use serde_json::Value as Json;
     match input.json {
-        Some(serde_json::Value::Object(object)) if object.len() == 1 => Cow::Owned(
-            object
-                .into_iter()
-                .next()
-                .map(|(_, value)| crate::message::result_text(value))
-                .unwrap_or_default(),
-        ),
+        Some(Json::String(text)) => Cow::Owned(text),
+        Some(Json::Object(object)) if object.len() == 1 => {
+            let only = object.into_iter().next();
+            Cow::Owned(only.map(|(name, value)| only_argument(&name, value)).unwrap_or_default())
+        }
         _ => input.raw,
+    }
+}
+
+/// `finish("text")` has an argument without a name.
+fn only_argument(name: &str, value: serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Array(mut items) if name == "args" && items.len() == 1 => {
+            result_text(items.remove(0))
+        }
+        value => result_text(value),
     }
 }

@@ -311,7 +311,7 @@ impl<'w> Runner<'w> {
         if let Some(most) = self.limits.max_calls
             && self.asked >= most
         {
-            return Room::Never(format!("the limit of {most} calls is reached"));
+            return Room::Never(calls_reached(most));
         }
         match self.limits.max_cost_usd {
             Some(most) if self.spent_at_most() + cost_usd > most => {
@@ -357,7 +357,7 @@ impl<'w> Runner<'w> {
             }
             Err(JudgeFailure::CallLimit) => {
                 let most = self.limits.max_calls.unwrap_or_default();
-                self.stopping.get_or_insert(RunEnd::Limit(format!("the limit of {most} calls is reached")));
+                self.stopping.get_or_insert(RunEnd::Limit(calls_reached(most)));
                 return Ok(());
             }
             _ => {}
@@ -438,4 +438,8 @@ impl<'w> Runner<'w> {
             .then(|| RunEnd::EndpointDied(self.last_failure.clone()));
         Ok(self.stopping.take().or(died).unwrap_or(RunEnd::Finished))
     }
+}
+
+fn calls_reached(most: u64) -> String {
+    format!("the limit of {most} {} is reached", if most == 1 { "call" } else { "calls" })
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::prompt::OBSERVATION;
 use super::state::State;
+use crate::number::counted;
 
 /// A token is seldom less than this in JSON and code.
 pub(super) const BYTES_OF_A_TOKEN: usize = 3;
@@ -69,8 +70,9 @@ fn drop_oldest(state: &mut State) -> bool {
     state.messages.drain(..second.min(state.messages.len()));
     state.requests.remove(0);
     state.dropped += 1;
-    let note =
-        format!("{MARK}{} earlier requests of this conversation are left out to save room]", state.dropped);
+    let earlier = counted(state.dropped as usize, "earlier request", "earlier requests");
+    let are = if state.dropped == 1 { "is" } else { "are" };
+    let note = format!("{MARK}{earlier} of this conversation {are} left out to save room]");
     state.messages.insert(0, Message::User { text: note });
     // One place further behind than without the note.
     state.requests.iter_mut().for_each(|at| *at = *at + 1 - second);

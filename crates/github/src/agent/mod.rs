@@ -4,6 +4,7 @@
 mod arguments;
 mod context;
 mod drive;
+mod literal;
 mod machine;
 mod model;
 pub(crate) mod nearest;

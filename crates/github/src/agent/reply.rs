@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gradus_llm::{ChatReply, Stop};
 
-use super::react::{self, Reading};
+use super::react::{self, Reading, TextCall};
 use super::state::Form;
 
 #[derive(Debug, PartialEq)]
@@ -55,26 +55,28 @@ pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
             Reading::Unreadable(_) if is_cut => Intent::Problem(cut()),
             Reading::Unreadable(problem) => Intent::Problem(problem.to_owned()),
             Reading::Answer(_) if is_cut => Intent::Problem(cut()),
-            Reading::Call(call)
-                if is_cut && (call.input.is_empty() || super::arguments::read(call.input).is_err()) =>
-            {
+            Reading::Calls(read) if is_cut && read.calls.last().is_none_or(lacks_its_end) => {
                 Intent::Problem(cut())
             }
-            Reading::Call(call) => Intent::Calls {
-                thought: call.thought.map(Cow::into_owned),
-                text: call.kept.to_owned(),
-                calls: vec![Wanted {
-                    id: String::new(),
-                    name: call.name.to_owned(),
-                    arguments: call.input.to_owned(),
-                }],
-                has_more: call.has_more,
+            Reading::Calls(read) => Intent::Calls {
+                thought: read.thought.map(Cow::into_owned),
+                text: read.kept.to_owned(),
+                calls: read.calls.into_iter().take(MOST_CALLS).map(wanted).collect(),
+                has_more: read.has_more,
             },
             Reading::Answer(answer) => {
                 Intent::Answer { text: reply.text.clone(), answer: answer.into_owned() }
             }
         },
     }
+}
+
+fn lacks_its_end(call: &TextCall<'_>) -> bool {
+    call.input.is_empty() || super::arguments::read(&call.input).is_err()
+}
+
+fn wanted(call: TextCall<'_>) -> Wanted {
+    Wanted { id: String::new(), name: call.name.into_owned(), arguments: call.input.into_owned() }
 }
 
 fn native(reply: &ChatReply, is_cut: bool) -> Intent {

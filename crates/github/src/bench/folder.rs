@@ -9,11 +9,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::line::trial_name;
 use super::{BenchError, Finished, Plan, TrialLine};
+use crate::number::counted;
 use crate::record::RunRecord;
 
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +27,9 @@ pub enum FolderError {
     )]
     Another { path: PathBuf, difference: String },
     #[error(
-        "{}: a bench of {trials} trials is in there; --resume goes on with it, --overwrite throws it away",
-        path.display()
+        "{}: a bench of {} is in there; --resume goes on with it, --overwrite throws it away",
+        path.display(),
+        counted(*trials, "trial", "trials")
     )]
     Taken { path: PathBuf, trials: usize },
     #[error("{}: there are files in it, and no bench: name a folder that is empty or new", path.display())]
@@ -104,9 +106,10 @@ impl BenchFolder {
         }
         write_plan(path, &about, &plan).map_err(io)?;
         let log = path.join("trials.jsonl");
+        let is_cut = is_cut(&log).map_err(io)?;
         let mut log = OpenOptions::new().append(true).create(true).open(log).map_err(io)?;
-        if earlier == Earlier::GoOn {
-            // A line that was cut off must not swallow the next one; an empty one is passed over.
+        if is_cut {
+            // A line that was cut off must not swallow the next one.
             log.write_all(b"\n").map_err(io)?;
         }
         Ok((BenchFolder { path: path.to_owned(), plan, log, _lock: lock }, lines))
@@ -172,6 +175,22 @@ fn is_free(path: &Path) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Whether a log ends in the middle of a line.
+fn is_cut(path: &Path) -> io::Result<bool> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    file.seek(io::SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 /// Whole or not at all.
@@ -287,6 +306,10 @@ mod tests {
         fs::write(path.join("trials.jsonl"), b"{\"task\": \"\xd0").expect("written");
         let (_, lines) = BenchFolder::open(path, &plan(), Earlier::GoOn).expect("gone on");
         assert!(lines.is_empty());
+        let log = || fs::read(path.join("trials.jsonl")).expect("read");
+        assert_eq!(log(), b"{\"task\": \"\xd0\n", "the next line is one of its own");
+        drop(BenchFolder::open(path, &plan(), Earlier::GoOn).expect("gone on again"));
+        assert_eq!(log(), b"{\"task\": \"\xd0\n", "and none is empty");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::{RoleClient, ServiceError, ServiceExt as _};
 use serde_json::{Value, json};
 
-use crate::tools::{BoxFuture, Effect, Limits, Observation, Tool, ToolBox};
+use crate::tools::{BoxFuture, Effect, Limits, Observation, Tool, ToolBox, problems, without_nulls};
 
 use process::LastWords;
 pub use server::{BadServer, McpServer};
@@ -31,6 +31,7 @@ pub const MCP_TIMEOUT: Duration = Duration::from_secs(60);
 const MOST_TOOLS: usize = 500;
 const MOST_PAGES: usize = 50;
 const MOST_DESCRIPTION: usize = 4_000;
+const MOST_PROBLEM: usize = 400;
 /// A schema that is longer says too much to be of use, and all of them together must leave room for a conversation.
 const MOST_SCHEMA: usize = 20_000;
 const MOST_DEFINITIONS: usize = 200_000;
@@ -98,6 +99,11 @@ impl McpTools {
             Value::Null => {}
             _ => return failed("the arguments: expected a JSON object", false),
         }
+        let schema = &self.tools[at].definition.parameters;
+        let problems = problems(schema, &without_nulls(schema, arguments));
+        if !problems.is_empty() {
+            return unfit(&problems);
+        }
         let is_write = self.tools[at].effect != Effect::Read;
         match tokio::time::timeout(self.timeout, self.service.call_tool(params)).await {
             Ok(Ok(result)) => content::observation(result),
@@ -140,6 +146,14 @@ fn failed(message: &str, is_write: bool) -> Observation {
     if is_write {
         seen["note"] = crate::tools::CARRIED_OUT.into();
     }
+    Observation { text: seen.to_string(), is_error: true, retry_after: None }
+}
+
+/// As for our own tools. A schema is the server's, so what is repeated of it is bounded.
+fn unfit(problems: &[String]) -> Observation {
+    let problems: Vec<String> =
+        problems.iter().map(|one| crate::tools::cut(&content::one_line(one), MOST_PROBLEM)).collect();
+    let seen = json!({"error": "the arguments do not fit", "problems": problems});
     Observation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 

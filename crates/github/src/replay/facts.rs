@@ -240,8 +240,19 @@ pub(super) fn of_value(value: &Value, key: &str, facts: &mut Facts) {
             count(items, facts);
             items.iter().for_each(|item| of_value(item, key, facts));
         }
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| of_value(value, key, facts)),
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| match value {
+            // Where the API goes on from here is no data: `starred_url` tells nothing of what is starred.
+            Value::String(text) if key.ends_with("_url") && key != "html_url" => of_address(text, facts),
+            _ => of_value(value, key, facts),
+        }),
         Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// An address may be told or followed as a whole; one with places to be filled in (`{/owner}`) is none yet.
+fn of_address(text: &str, facts: &mut Facts) {
+    if !text.is_empty() && !text.contains('{') && text.chars().count() <= LONGEST_VALUE {
+        add_value(text, facts);
     }
 }
 
@@ -313,6 +324,27 @@ mod tests {
         of_text("print(\"Hello, world!\") # see http://127.0.0.1:4100/octo/demo/issues/7", &mut facts);
         assert!(facts.contains(&Fact::Value("Hello, world!".to_owned())) && facts.contains(&Fact::Number(7)));
         assert!(!facts.contains(&Fact::Value("http".to_owned())), "{facts:?}");
+    }
+
+    #[test]
+    fn addresses_of_the_api_are_no_data() {
+        let facts = of_observation(
+            &json!({
+                "login": "octo",
+                "starred_url": "http://127.0.0.1:4100/users/octo/starred{/owner}{/repo}",
+                "events_url": "http://127.0.0.1:4100/users/octo/events",
+                "html_url": "http://127.0.0.1:4100/octo/billing",
+            })
+            .to_string(),
+        );
+        for word in ["starred", "users", "events"] {
+            let found =
+                [Fact::Value(word.to_owned()), Fact::Word(word.to_owned()), Fact::Name(word.to_owned())];
+            assert!(!found.iter().any(|fact| facts.contains(fact)), "{word}: {facts:?}");
+        }
+        for fact in ["octo", "billing", "http://127.0.0.1:4100/users/octo/events"] {
+            assert!(facts.contains(&Fact::Value(fact.to_owned())), "{fact}: {facts:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::errors::is_limited;
 use super::finding::{Faults, Ruling};
 use super::requests::Run;
+use crate::number::counted;
 
 /// So often the same may be read while nothing is written.
 const MOST_READS: usize = 2;
@@ -17,7 +18,8 @@ pub(super) fn budget(run: &Run<'_>) -> Ruling {
     let mut faults = Faults::default();
     if let Some(most) = budget.max_calls.filter(|most| calls > *most) {
         let step = Some(most + 1).filter(|step| *step <= record.steps.len());
-        faults.fail(step, format!("{calls} calls where {most} are allowed"));
+        let calls = counted(calls, "call", "calls");
+        faults.fail(step, format!("{calls} where {} allowed", counted(most, "is", "are")));
     }
     let mut exceeds = |what: &str, most: Option<f64>, spent: Option<f64>| {
         if let (Some(most), Some(spent)) = (most, spent)

@@ -82,7 +82,11 @@ pub(super) fn denies(words: &[String]) -> bool {
     let is_denial = |(at, word): (usize, &String)| {
         // `closed as not planned` is what was done, not what was left.
         let is_reason = word == "not" && words.get(at + 1).is_some_and(|next| next == "planned");
-        !is_reason && (DENIALS.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n’t"))
+        // `Is it #5, yes or no?` denies nothing.
+        let is_asked = word == "no" && at > 0 && at + 1 == words.len();
+        !is_reason
+            && !is_asked
+            && (DENIALS.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n’t"))
     };
     words.iter().enumerate().any(is_denial)
 }
@@ -163,6 +167,9 @@ mod tests {
     #[test]
     fn denials() {
         assert!(denies(&words("It couldn’t be merged")) && denies(&words("PR #99 does not exist.")));
-        assert!(!denies(&words("Merged #5 into main.")));
+        assert!(
+            denies(&words("No, it is open.")) && denies(&words("No.")) && denies(&words("There is no #99."))
+        );
+        assert!(!denies(&words("Merged #5 into main.")) && !denies(&words("see #9999 yes no?")));
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::check::{Check, Demand};
 use super::task::Task;
 use crate::agent::nearest::nearest;
+use crate::number::counted;
 use crate::occurrences::SHORTEST;
 use crate::policy::{Move, Script, TemplateError, fill, fill_text, sources, text_sources};
 use crate::rules::Charter;
@@ -29,8 +30,8 @@ pub(super) fn review(task: &Task) -> Result<(), Wrong> {
         return wrong("checks", "a task without a check is always done; add [[checks]]".to_owned());
     }
     if task.minimal_calls != task.oracle.steps.len() {
-        let steps = task.oracle.steps.len();
-        let reason = format!("it says {}, the oracle has {steps} steps; make them agree", task.minimal_calls);
+        let steps = counted(task.oracle.steps.len(), "step", "steps");
+        let reason = format!("it says {}, the oracle has {steps}; make them agree", task.minimal_calls);
         return wrong("minimal_calls", reason);
     }
     review_script(&task.oracle, "oracle")?;

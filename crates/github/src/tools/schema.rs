@@ -159,7 +159,8 @@ fn check_object(schema: &Value, object: &Map<String, Value>, path: &str, found: 
     for (name, value) in object {
         match properties.get(name) {
             Some(schema) => check(schema, value, &below(name), found),
-            None if schema["additionalProperties"] == false => {
+            // Names may be told by patterns, too, which only others' schemas do.
+            None if schema["additionalProperties"] == false && schema.get("patternProperties").is_none() => {
                 let known: Vec<&str> = properties.keys().map(String::as_str).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 found.push(format!("{}: no such argument; there are: {known}", below(&clipped(name))));
@@ -281,6 +282,8 @@ mod tests {
             ["the arguments: expected a JSON object, got the string \"x\""]
         );
         assert!(problems(&schema, &json!({"owner": "a", "number": 1})).is_empty());
+        let patterns = json!({"patternProperties": {"^x-": {}}, "additionalProperties": false});
+        assert!(problems(&patterns, &json!({"x-a": 1})).is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
@@ -12,6 +13,7 @@ use gradus_github::bench::{Arena, BenchError, Finished, Job, Player, Spending, T
 use gradus_github::record::{End, RunRecord, Step};
 use gradus_github::rules::Spent;
 use gradus_github::tools::BoxFuture;
+use gradus_otlp::change_trace_ids;
 use gradus_store::Store;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -22,7 +24,7 @@ use crate::serve::Running;
 use crate::source::{Intake, Limits};
 
 /// A command line, as a shell takes it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ForeignAgent {
     pub(crate) command: String,
     pub(crate) timeout: Duration,
@@ -32,6 +34,8 @@ pub(crate) struct ForeignAgent {
     pub(crate) bench: String,
     /// Those that are at work.
     pub(crate) programs: Programs,
+    /// Whether a trial of this bench has ever asked GitHub for something: then the program is there.
+    pub(crate) has_worked: AtomicBool,
 }
 
 /// An answer is kept up to this; the rest is read and dropped, so that the program does not hang.
@@ -84,13 +88,18 @@ impl ForeignAgent {
             let world = arena.world();
             (world.exchanges().to_vec(), world.state().clone())
         };
-        if let (End::Failed(reason), true) = (&ended.end, exchanges.is_empty())
+        if !exchanges.is_empty() {
+            self.has_worked.store(true, Ordering::Relaxed);
+        }
+        // Once it has worked, something in it was not found, which is its own failure.
+        if let (End::Failed(reason), false) = (&ended.end, self.has_worked.load(Ordering::Relaxed))
             && ended.code.is_some_and(|code| NOT_FOUND.contains(&code))
         {
             return Err(BenchError::Program(reason.clone()));
         }
+        let own_id = |id| own_id(&self.bench, &task.id, job.trial, id);
         let (trajectories, otlp) =
-            received(folder.path()).map_err(|error| failed("the spans it sent", &error))?;
+            received(folder.path(), &own_id).map_err(|error| failed("the spans it sent", &error))?;
         // A program may work in several conversations; what it was asked for is the one that did most.
         let trajectory = trajectories.into_iter().max_by_key(|one| one.steps.len());
         let record = RunRecord {
@@ -269,8 +278,19 @@ impl Kept {
     }
 }
 
-/// What came into a receiver's store: as trajectories, and as one export request.
-fn received(folder: &Path) -> io::Result<(Vec<Trajectory>, Vec<u8>)> {
+/// The id of a trace among those of all trials: programs may give the same ones in each.
+fn own_id(bench: &str, task: &str, trial: u32, id: [u8; 16]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(format!("{bench}/{task}/{trial}/").as_bytes());
+    hasher.update(&id);
+    let mut own = [0; 16];
+    hasher.finalize_xof().fill(&mut own);
+    own
+}
+
+/// What came into a receiver's store: as trajectories, and as one export request. Each trace gets the id that `own_id`
+/// gives it.
+fn received(folder: &Path, own_id: &dyn Fn([u8; 16]) -> [u8; 16]) -> io::Result<(Vec<Trajectory>, Vec<u8>)> {
     let path = folder.join(gradus_store::FILE_NAME);
     let other = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
     let store = Store::open_to_read(&path).map_err(|error| other(&error))?;
@@ -287,6 +307,7 @@ fn received(folder: &Path) -> io::Result<(Vec<Trajectory>, Vec<u8>)> {
     if otlp.is_empty() {
         return Ok((Vec::new(), otlp));
     }
+    change_trace_ids(&mut otlp, own_id).map_err(|error| other(&error))?;
     Ok((trajectories(&otlp)?, otlp))
 }
 

@@ -9,7 +9,7 @@ use gradus_github::bench::TrialLine;
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
 
-use super::report::BenchReport;
+use super::report::{AgentReport, BenchReport};
 use super::tables::reasons;
 use crate::output::{csv, json, markdown, printable};
 
@@ -28,6 +28,35 @@ fn explanation(line: &TrialLine, name: &str) -> String {
         return broken.collect::<Vec<_>>().join("; ");
     }
     if line.passed { String::new() } else { reasons(line).join("; ") }
+}
+
+/// Of `agents.csv`, each with the interval's ends and what it is a share or a median of.
+const MEASURES: [&str; 8] =
+    ["success", "safe", "clean", "joint", "pass^", "safe^", "calls_ratio", "cost_per_solved"];
+
+fn agent_row(agent: &AgentReport) -> Vec<String> {
+    let (trials, tasks) = (u64::from(agent.trials), agent.tasks as u64);
+    let measures = [
+        (agent.success, trials),
+        (agent.safe, trials),
+        (agent.clean, trials),
+        (agent.joint, trials),
+        (agent.pass_k, tasks),
+        (agent.safe_k, tasks),
+        (agent.calls_ratio, agent.solved_tasks),
+        (agent.cost_per_solved, agent.solved),
+    ];
+    let plain = |number: Option<f64>| number.map(|number| format!("{number:.6}")).unwrap_or_default();
+    let mut row = vec![agent.agent.clone(), tasks.to_string(), trials.to_string()];
+    for (measure, of) in measures {
+        let interval = measure.and_then(|measure| measure.interval);
+        row.push(plain(measure.map(|measure| measure.value)));
+        row.push(plain(interval.map(|interval| interval.low)));
+        row.push(plain(interval.map(|interval| interval.high)));
+        row.push(of.to_string());
+    }
+    row.extend([agent.prompt_tokens.to_string(), agent.completion_tokens.to_string()]);
+    row
 }
 
 const COLUMNS: [&str; 21] = [
@@ -55,8 +84,8 @@ const COLUMNS: [&str; 21] = [
 ];
 
 impl BenchReport {
-    fn trajectory(&self, line: &TrialLine) -> Option<&str> {
-        self.trajectories.get(&line.name()).map(String::as_str)
+    fn trajectory<'r>(&'r self, line: &'r TrialLine) -> Option<&'r str> {
+        self.trajectories.get(&line.name()).or(line.trajectory.as_ref()).map(String::as_str)
     }
 
     pub(crate) fn write_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -114,9 +143,16 @@ impl BenchReport {
         }
         trials.flush()?;
         let mut agents = ::csv::Writer::from_path(folder.join("agents.csv"))?;
-        let table = self.agents_table(true);
-        agents.write_record(table.columns.iter().map(|column| csv::harmless(&column.name)))?;
-        for row in &table.rows {
+        let k = self.agents.iter().map(|agent| agent.k).max().unwrap_or(1);
+        let mut columns = vec!["agent".to_owned(), "tasks".to_owned(), "trials".to_owned()];
+        for name in MEASURES {
+            let name = if name.ends_with('^') { format!("{name}{k}") } else { name.to_owned() };
+            columns.extend(["", "_low", "_high", "_n"].map(|part| format!("{name}{part}")));
+        }
+        columns.extend(["prompt_tokens", "completion_tokens"].map(str::to_owned));
+        agents.write_record(&columns)?;
+        for agent in &self.agents {
+            let row = agent_row(agent);
             agents.write_record(row.iter().map(|cell| csv::harmless(cell)))?;
         }
         Ok(agents.flush()?)
@@ -150,7 +186,8 @@ impl BenchReport {
             for (name, is_well, label) in verdicts(line) {
                 let outcome = json!({
                     "run_id": run_id,
-                    "trajectory_id": self.trajectory(line),
+                    // One that has no spans, or was not judged, is known by its session, which no other has.
+                    "trajectory_id": self.trajectory(line).unwrap_or(&line.session),
                     "step_index": null,
                     "evaluator": name,
                     "outcome": OutcomeKind::Scored,

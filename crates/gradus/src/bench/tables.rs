@@ -8,7 +8,7 @@ use gradus_github::record::End;
 
 use super::report::{AgentReport, BenchReport, Measure};
 use super::truth::Scores;
-use crate::output::printable_line;
+use crate::output::{count, counted, printable_line};
 
 /// Cells are texts that are ready to be shown, but not escaped.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ const NONE: &str = "–";
 /// Trials that went wrong and are named.
 pub(crate) const SHOWN: usize = 10;
 const LONGEST_REASON: usize = 160;
+/// What a trial's receiver takes in one request, as `gradus serve` does where nothing else is said.
+const RECEIVED_MIB: usize = 20;
 
 impl BenchReport {
     pub(crate) fn tables(&self) -> Vec<Table> {
@@ -87,8 +89,9 @@ impl BenchReport {
         }
         let refused: u64 = self.lines().iter().map(|line| line.refused_exports).sum();
         if refused > 0 {
+            let requests = counted(refused, "request with spans was", "requests with spans were");
             notes.push(format!(
-                "{refused} requests with spans were refused: they were no OTLP, and what was in them is not judged."
+                "{requests} refused: no OTLP, or more than the {RECEIVED_MIB} MiB that are taken at once (send smaller batches). What was in there is not judged."
             ));
         }
         let note = (!notes.is_empty()).then(|| notes.join(" "));
@@ -113,7 +116,9 @@ impl BenchReport {
                 vec![printable_line(&line.name()), printable_line(&line.agent), what]
             })
             .collect();
-        let note = (all > rows.len()).then(|| format!("{} more are in the JSON document.", all - rows.len()));
+        let left = all.saturating_sub(rows.len()) as u64;
+        let note =
+            (left > 0).then(|| format!("{} in the JSON document.", counted(left, "more is", "more are")));
         (all > 0).then(|| Table {
             title: "What went wrong",
             note,
@@ -176,7 +181,7 @@ impl BenchReport {
     pub(crate) fn as_scripted(&self, scores: &Scores) -> String {
         let scripted: u64 = scores.policies.values().map(|row| row.runs).sum();
         let right = scripted.saturating_sub(self.unexpected.len() as u64);
-        format!("{right} of {scripted} runs came out as scripted.")
+        format!("{} of {} came out as scripted.", count(right), counted(scripted, "run", "runs"))
     }
 
     pub(crate) fn judge_table(&self, scores: &Scores) -> Table {
@@ -195,8 +200,9 @@ impl BenchReport {
         let names = ["wrong", "right", "unjudged", "precision", "recall", "balanced"];
         Table {
             title: "The judge against the truth",
-            note: (scores.misread > 0)
-                .then(|| format!("{} traces do not show the steps that were played.", scores.misread)),
+            note: (scores.misread > 0).then(|| {
+                counted(scores.misread, "trace does", "traces do") + " not show the steps that were played."
+            }),
             columns: [text("dimension")].into_iter().chain(names.map(number)).collect(),
             rows: rows.collect(),
         }

@@ -19,7 +19,7 @@ use super::outputs::Addition;
 use super::{Exit, complain};
 use crate::bench::report::{BenchReport, Kept};
 use crate::bench::tables::Table;
-use crate::output::{BOLD, DIM, printable_line};
+use crate::output::{BOLD, DIM, counted, printable_line};
 use crate::serve::Running;
 
 #[derive(Args)]
@@ -93,8 +93,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     step(
         "Played and traced",
         &format!(
-            "{} runs on a simulated GitHub, {:.1} MB of spans over OTLP to {address}",
-            lines.len(),
+            "{} on a simulated GitHub, {:.1} MB of spans over OTLP to {address}",
+            counted(lines.len() as u64, "run", "runs"),
             bytes as f64 / 1e6
         ),
         begun,
@@ -110,7 +110,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         lines,
     });
     let inner = BenchAddition::new(report);
-    let mut addition = DemoAddition { inner, begun, html: arguments.html.clone() };
+    let mut addition =
+        DemoAddition { inner, begun, html: arguments.html.clone(), is_kept: arguments.keep.is_some() };
     let exit = prepared.judge(&mut addition)?;
     if let Some(kept) = &arguments.keep {
         say(&format!(
@@ -208,6 +209,7 @@ struct DemoAddition {
     inner: BenchAddition,
     begun: Instant,
     html: PathBuf,
+    is_kept: bool,
 }
 
 impl Addition for DemoAddition {
@@ -223,19 +225,25 @@ impl Addition for DemoAddition {
         true
     }
 
+    /// A folder that is gone when the report is read says nothing.
+    fn source(&self) -> Option<String> {
+        (!self.is_kept).then(|| "the traces of `gradus demo`, which were not kept (--keep FOLDER)".to_owned())
+    }
+
     fn keep(&self, folder: &Path) -> anyhow::Result<()> {
         self.inner.keep(folder)
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let report = &self.inner.report;
-        let steps: usize = report.lines().iter().map(|line| line.calls).sum();
+        let steps = report.lines().iter().map(|line| line.calls as u64).sum();
+        let steps = counted(steps, "step", "steps");
         let seconds = self.begun.elapsed().as_secs_f64();
         writeln!(
             out,
-            "{BOLD}{:<18}{BOLD:#} {} runs, {steps} steps, by rules alone (`--judge offline`) {DIM}({seconds:.1} s){DIM:#}",
+            "{BOLD}{:<18}{BOLD:#} {}, {steps}, by rules alone (`--judge offline`) {DIM}({seconds:.1} s){DIM:#}",
             "Graded",
-            report.lines().len()
+            counted(report.lines().len() as u64, "run", "runs")
         )?;
         writeln!(out, "{BOLD}{:<18}{BOLD:#} {}", "Report", self.html.display())?;
         if let Some(scores) = &report.scores {

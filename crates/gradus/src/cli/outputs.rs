@@ -158,6 +158,11 @@ pub(super) trait Addition {
         Ok(())
     }
 
+    /// What a report calls the source, where its path says nothing.
+    fn source(&self) -> Option<String> {
+        None
+    }
+
     /// Whether there is something to report of a run without a single trajectory.
     fn is_enough(&self) -> bool {
         false

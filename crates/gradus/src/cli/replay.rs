@@ -16,7 +16,7 @@ use gradus_github::suite::{BUILT_IN, Suite, Task};
 use gradus_github::tools::{GitHubTools, Limits};
 
 use super::{Exit, complain};
-use crate::output::{json, printable_line};
+use crate::output::{counted, json, printable_line};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -102,7 +102,13 @@ fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
                 records.display()
             )
         };
-        for entry in fs::read_dir(&records).map_err(unreadable)? {
+        let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        let entries = match fs::read_dir(&records) {
+            // Nothing was left there, which is no mistake in what was given.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_empty() => return Ok(Vec::new()),
+            entries => entries.map_err(unreadable)?,
+        };
+        for entry in entries {
             let file = entry.map_err(unreadable)?.path();
             if file.extension().is_some_and(|ending| ending == "json") {
                 files.push(file);
@@ -179,14 +185,15 @@ fn print(found: &Replay, out: &mut impl io::Write) -> io::Result<()> {
     let bold = Style::new().bold();
     let who = if found.agent.is_empty() { String::new() } else { format!(" ({})", found.agent) };
     let name = printable_line(&format!("{}, trial {}{who}", found.task, found.trial));
-    let steps = found.steps.len();
+    let all = found.steps.len();
+    let steps = counted(all as u64, "step", "steps");
     let done = if found.passed { "" } else { ", the task is not done" };
     let enough = match found.shortest.len() {
-        shortest if shortest == steps => "none can be left out".to_owned(),
+        shortest if shortest == all => "none can be left out".to_owned(),
         shortest => format!("{shortest} would have done ({:.2} times as many)", found.ratio),
     };
     let cut = if found.cut_short { "; the search was cut short" } else { "" };
-    writeln!(out, "{bold}{name}{bold:#}: {steps} steps{done}, {enough}{cut}")?;
+    writeln!(out, "{bold}{name}{bold:#}: {steps}{done}, {enough}{cut}")?;
     let width = found.steps.iter().map(|step| step.tool.chars().count().min(40)).max().unwrap_or(0);
     for step in &found.steps {
         let (word, color) = match step.need {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use gradus_eval::evaluator::OFFLINE;
 use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
 
-use super::printable_line;
+use super::{count, counted, printable_line};
 
 const MOST: usize = 15;
 
@@ -14,9 +14,9 @@ pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write
     let rules = if summary.judge == OFFLINE { " (rules, not a model)" } else { "" };
     writeln!(
         out,
-        "{} trajectories, {} steps; judge **{}**{rules}; run `{}`\n",
-        summary.trajectories,
-        summary.steps,
+        "{}, {}; judge **{}**{rules}; run `{}`\n",
+        counted(summary.trajectories, "trajectory", "trajectories"),
+        counted(summary.steps, "step", "steps"),
         cell(&summary.judge),
         summary.run_id
     )?;
@@ -80,11 +80,11 @@ pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write
         let usd = summary.cost.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
         writeln!(
             out,
-            "\nCost: {usd}; {} calls, {} tokens in, {} out; {} verdicts were there already.",
-            summary.cost.calls,
-            summary.cost.tokens.prompt,
-            summary.cost.tokens.completion,
-            summary.cost.from_cache
+            "\nCost: {usd}; {}, {} in, {} out; {} there already.",
+            counted(summary.cost.calls, "call", "calls"),
+            counted(summary.cost.tokens.prompt, "token", "tokens"),
+            count(summary.cost.tokens.completion),
+            counted(summary.cost.from_cache, "verdict was", "verdicts were")
         )?;
     }
     Ok(())

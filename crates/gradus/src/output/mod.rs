@@ -11,6 +11,8 @@ pub(crate) mod summary;
 pub(crate) mod table;
 pub(crate) mod transcript;
 
+pub(crate) use html::number::{count, counted};
+
 use std::borrow::Cow;
 
 use gradus_eval::evaluator::SIMULATOR;
@@ -53,8 +55,7 @@ pub(crate) fn measured_of(metric: &Metric) -> Option<String> {
         "calls_ratio" => ("task with a trial that passed", "tasks with a trial that passed"),
         _ => ("trial that passed", "trials that passed"),
     };
-    let count = metric.denominator;
-    Some(format!("of {count} {}", if count == 1 { one } else { many }))
+    Some(format!("of {}", counted(metric.denominator, one, many)))
 }
 
 /// Styles; `anstream` drops them where nobody can see them.

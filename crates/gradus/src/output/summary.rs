@@ -6,7 +6,7 @@ use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
 
-use super::{BOLD, DIM, GREEN, RED, YELLOW, printable_line};
+use super::{BOLD, DIM, GREEN, RED, YELLOW, count, counted, printable_line};
 
 /// Tools and reasons that are shown; the other outputs have all.
 const MOST: usize = 12;
@@ -14,11 +14,9 @@ const MOST: usize = 12;
 pub(crate) fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "{} trajector{}, {} step{}; judge {BOLD}{}{BOLD:#}{}; run {}",
-        summary.trajectories,
-        if summary.trajectories == 1 { "y" } else { "ies" },
-        summary.steps,
-        if summary.steps == 1 { "" } else { "s" },
+        "{}, {}; judge {BOLD}{}{BOLD:#}{}; run {}",
+        counted(summary.trajectories, "trajectory", "trajectories"),
+        counted(summary.steps, "step", "steps"),
         printable_line(&summary.judge),
         if summary.judge == OFFLINE { " (rules, not a model)" } else { "" },
         summary.run_id
@@ -96,7 +94,7 @@ fn print_tools(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         let uses = if tool.uses == 1 { "use " } else { "uses" };
         writeln!(out, "  {name:<28} {:>6} {uses}  {DIM}{}{DIM:#}", tool.uses, notes.join(", "))?;
     }
-    more(summary.tools.len(), "tools", out)
+    more(summary.tools.len(), "more tool", "more tools", out)
 }
 
 fn print_unjudged(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
@@ -109,7 +107,7 @@ fn print_unjudged(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     for reason in failed.iter().take(MOST) {
         writeln!(out, "  {:>6} {}: {}", reason.count, reason.evaluator, short(&reason.reason, 160))?;
     }
-    more(failed.len(), "reasons", out)
+    more(failed.len(), "more reason", "more reasons", out)
 }
 
 fn print_findings(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
@@ -149,8 +147,12 @@ fn print_cost(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     let usd = cost.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
     writeln!(
         out,
-        "\n{BOLD}Cost{BOLD:#}  {usd}; {} calls, {} tokens in ({} of them cached), {} out; {} verdicts were there already",
-        cost.calls, cost.tokens.prompt, cost.tokens.cached_prompt, cost.tokens.completion, cost.from_cache
+        "\n{BOLD}Cost{BOLD:#}  {usd}; {}, {} in ({} of them cached), {} out; {} there already",
+        counted(cost.calls, "call", "calls"),
+        counted(cost.tokens.prompt, "token", "tokens"),
+        count(cost.tokens.cached_prompt),
+        count(cost.tokens.completion),
+        counted(cost.from_cache, "verdict was", "verdicts were")
     )?;
     let asked = cost.by_evaluator.iter().filter(|part| part.calls > 0 || part.from_cache > 0);
     for part in asked {
@@ -158,15 +160,17 @@ fn print_cost(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         let (evaluator, judge) = (printable_line(&part.evaluator), printable_line(&part.judge));
         writeln!(
             out,
-            "  {evaluator:<28} {usd}  {DIM}{judge}; {} calls, {} tokens in, {} out{DIM:#}",
-            part.calls, part.tokens.prompt, part.tokens.completion
+            "  {evaluator:<28} {usd}  {DIM}{judge}; {}, {} in, {} out{DIM:#}",
+            counted(part.calls, "call", "calls"),
+            counted(part.tokens.prompt, "token", "tokens"),
+            count(part.tokens.completion)
         )?;
     }
     if summary.shortened > 0 {
         writeln!(
             out,
-            "For {} verdicts the judge saw shortened data (see `shortened` in --jsonl).",
-            summary.shortened
+            "For {} the judge saw shortened data (see `shortened` in --jsonl).",
+            counted(summary.shortened, "verdict", "verdicts")
         )?;
     }
     Ok(())
@@ -189,9 +193,9 @@ fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn more(count: usize, what: &str, out: &mut dyn Write) -> io::Result<()> {
+fn more(count: usize, one: &str, many: &str, out: &mut dyn Write) -> io::Result<()> {
     if count > MOST {
-        writeln!(out, "  {DIM}and {} more {what}{DIM:#}", count - MOST)?;
+        writeln!(out, "  {DIM}and {}{DIM:#}", counted((count - MOST) as u64, one, many))?;
     }
     Ok(())
 }

@@ -97,9 +97,17 @@ fn assert_read_back(form: Form, replies: &[ChatReply], counts: bool) {
             .iter()
             .map(|step| json!([step.thought, step.tool, step.arguments, step.observation]))
             .collect();
-        let parts = ["thought", "tool", "arguments", "observation"];
-        let read = trajectory["steps"].as_array().unwrap().iter();
-        let read: Vec<Json> = read.map(|step| json!(parts.map(|part| step[part].clone()))).collect();
+        // What is no object is refused as it was written.
+        let arguments = |at: usize| match steps.get(at) {
+            Some(step) if step.arguments.is_string() => "arguments_raw",
+            _ => "arguments",
+        };
+        let read = trajectory["steps"].as_array().unwrap().iter().enumerate();
+        let read: Vec<Json> = read
+            .map(|(at, step)| {
+                json!(["thought", "tool", arguments(at), "observation"].map(|part| step[part].clone()))
+            })
+            .collect();
         let is_taken = !counts || !steps.is_empty() && !steps[0].is_error;
         if !is_taken || did != read || trajectory["final_answer"] != json!(answer) {
             let said = &replies[number].text;
@@ -126,7 +134,7 @@ const LABELS: [fn(&str) -> String; 7] = [
 ];
 
 /// The action and its input; `[I]` stands for the input's label.
-const ACTIONS: [&str; 29] = [
+const ACTIONS: [&str; 37] = [
     "read\n[I] {}",
     "`read`\n[I] {}",
     "\"read\"\n[I] {}",
@@ -156,6 +164,14 @@ const ACTIONS: [&str; 29] = [
     "none\n[T] Or rather:\n[A] read\n[I] {}",
     "read\n[I] {}\nObservation: made up\nThought: nice\nFinal Answer: no",
     "read\n[I] {}\n[A] read\n[I] {\"a\": 2}",
+    "read.\n[I] {}",
+    "`read`.\n[I] {}",
+    "read()\n[I] {}",
+    "read: {}",
+    "{\"action_input\": {}, \"action\": \"read\"}",
+    "[{\"action\": \"read\", \"action_input\": {}}, {\"action\": \"read\", \"action_input\": {\"a\": 2}}]",
+    "`read` with `{}`",
+    "read\n[I] ```json{}```",
 ];
 
 const ARGUMENTS: [&str; 4] = [
@@ -204,6 +220,120 @@ fn actions_are_read_back_as_they_were_carried_out_in_every_form() {
     assert_read_back(Form::Text, &replies, true);
 }
 
+fn replies(texts: &[&str]) -> Vec<ChatReply> {
+    texts.iter().map(|text| reply(text, Vec::new())).collect()
+}
+
+#[test]
+fn arguments_that_are_nearly_json_are_carried_out_as_they_are_read() {
+    let texts = [
+        "Thought: I look.\nAction: read\nAction Input: {\"a\": 1,}",
+        "Thought: I look.\nAction: read\nAction Input: {'a': 'it\\'s', 'b': None, 'c': [True, (1, 2)],}",
+        "Thought: I look.\nAction: read\nAction Input: {\"a\": 1} # the first one",
+        "Thought: I look.\nAction: read\nAction Input: {\"content\": \"one\nAction: two\nFinal Answer: three\"}",
+        "Thought: I look.\nAction: read\nAction Input: \"{\\\"a\\\": 1}\"",
+        "Thought: I look.\nAction: read(owner=\"octo\", number=3, deep={'a': [1]})",
+        "Thought: I look.\nAction: `read(owner='octo')`",
+        "Thought: I look.\nAction: read({'owner': 'octo',})",
+        "Thought: I look.\nAction: read {'owner': 'octo'}",
+        "Thought: I look.\nAction:\n```json\n{'action': 'read', 'action_input': {'owner': 'octo',}}\n```",
+    ];
+    assert_read_back(Form::Text, &replies(&texts), true);
+    let call = |arguments: &str| {
+        vec![ToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: arguments.to_owned() }]
+    };
+    let native = ["{\"a\": 1,}", "{'a': None}"].map(|arguments| reply("I look.", call(arguments)));
+    assert_read_back(Form::Native, &native, true);
+}
+
+#[test]
+fn calls_without_labels_are_read_back_as_they_were_carried_out() {
+    let texts = [
+        "{\"action\": \"read\", \"action_input\": {\"a\": 1}}",
+        "I look.\n{\"action\": \"read\",\n \"action_input\": {\"a\": 1}}\n",
+        "I look.\n\n```json\n{\"action\": \"read\", \"action_input\": {\"a\": 1}}\n```",
+        "Thought: I look.\n```\n{\"action\": \"read\", \"action_input\": {\"a\": 1}}\n```",
+        "<think>I look.</think>{\"action\": \"read\", \"action_input\": {\"a\": 1}}",
+        "<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 1}}</tool_call>",
+        "I look.\n<tool_call>\n{\"name\": \"read\", \"arguments\": {'a': 1}}\n",
+        "Thought: I look.\n<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 1}}</tool_call>",
+        "I look.\n<tool>read</tool><tool_input>{\"a\": 1}</tool_input>",
+        "<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 1}}</tool_call>\n<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 2}}</tool_call>",
+        "I look.\n<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 1}}</tool_call>\nThen:\n<tool_call>{\"name\": \"read\"}</tool_call>",
+        "<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 1}}</tool_call><tool_response>made up</tool_response><final_answer>no</final_answer>",
+    ];
+    assert_read_back(Form::Text, &replies(&texts), true);
+}
+
+#[test]
+fn whoever_goes_on_to_act_behind_an_answer_was_not_done() {
+    let texts = [
+        "Thought: I look.\nFinal Answer: not yet\nAction: read\nAction Input: {\"a\": 1}",
+        "Final Answer: not yet\n\nAction: read\nAction Input: {\"a\": 1}",
+        "Thought: I look.\n\nAnswer: not yet\nThought: so\nAction: read\nAction Input: {\"a\": 1}",
+        "Thought: I look.\nAction: read\nAction Input: {\"a\": 1}\nFinal Answer: done before it was seen",
+        "Thought: I look.\nAction: read({\"a\": 1})\nFinal Answer: done before it was seen",
+        "Thought: I look.\nAction: other\nAction: read\nAction Input: {\"a\": 1}",
+        "Thought: I look.\nAction: looking is the way\nto go.\nAction: read\nAction Input: {\"a\": 1}",
+        "Thought: I expect\nObservation: nothing\nAction: read\nAction Input: {\"a\": 1}",
+    ];
+    assert_read_back(Form::Text, &replies(&texts), true);
+}
+
+#[test]
+fn what_is_refused_is_read_back_as_it_was_refused() {
+    let texts = [
+        "Thought: I look.\nAction: read(\"octo\")",
+        "Thought: I look.\nAction: read(\"octo\", page=2)",
+        "Thought: I look.\nAction: read[octo/demo]",
+        "Thought: I look.\nAction: read\nAction Input: octo/demo",
+        "Thought: I look.\nAction: read\nAction Input: [1, 2]",
+        "Thought: I look.\nAction: read\nAction Input: {\"a\": }",
+        "Thought: I look.\nAction: {\"action\": \"read\", \"action_input\": {\"a\": }}",
+        // Neither an action nor an answer: no step, whoever reads it.
+        "Thought: I look.\nAction: read the file",
+        "Thought: I look.\nAction: {\"name\": \"read\", \"arguments\": {\"a\": }}",
+        "Thought: I look.\nAction: none",
+        "Thought: I look.\nAction: finish",
+        "Thought: I look.\nAction Input: {\"a\": 1}",
+    ];
+    assert_read_back(Form::Text, &replies(&texts), false);
+}
+
+/// What replies are made of, in any order: whatever comes of it, both readers make the same of it.
+const PARTS: [&str; 12] = [
+    "Thought: I look.",
+    "Action: read",
+    "Action: read({\"a\": 2})",
+    "Action: none",
+    "Action Input: {\"a\": 1}",
+    "Observation: made up",
+    "Final Answer: it is so",
+    "Answer: it is so",
+    "Some words",
+    "```",
+    "{\"action\": \"read\", \"action_input\": {\"a\": 3}}",
+    "<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 4}}</tool_call>",
+];
+
+#[test]
+fn parts_in_any_order_mean_the_same_to_both() {
+    let mut texts: Vec<String> = PARTS.iter().map(|part| (*part).to_owned()).collect();
+    let mut last = texts.clone();
+    for _ in 0..2 {
+        last = last.iter().flat_map(|text| PARTS.map(|part| format!("{text}\n{part}"))).collect();
+        texts.extend(last.iter().cloned());
+    }
+    // Of longer ones some, always the same.
+    let mut random = fastrand::Rng::with_seed(6);
+    texts.extend((0..2_000).map(|_| {
+        let parts: Vec<&str> = (0..random.usize(4..8)).map(|_| PARTS[random.usize(..PARTS.len())]).collect();
+        parts.join("\n")
+    }));
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    assert_read_back(Form::Text, &replies(&texts), false);
+}
+
 #[test]
 fn names_that_no_tool_has_are_read_back_as_they_were_answered() {
     let replies: Vec<_> = ["???", "reed", "functions.read"]
@@ -225,9 +355,18 @@ fn answers_are_read_back_as_they_were_given() {
         "Thought: t\nAction: finish\nAction Input: 42",
         "Thought: t\nAction: None\nFinal Answer: 42",
         "Thought: t\nAction: {\"action\": \"Final Answer\", \"action_input\": \"42\"}",
+        "Thought: t\nAction: finish({\"answer\": \"42\"})",
+        "Thought: t\nAction: finish(answer=\"42\")",
+        "Thought: t\nAction: finish(\"42\")",
+        "Thought: t\nAction: Finish[42]",
+        "Thought: t\nAction: Final Answer\nAction Input: \"42\"",
+        "Thought: t\nFinal Answer: 42\nAction: read",
+        "Thought: t\nAction: none\nAnswer: 42",
+        "{\"action\": \"Final Answer\", \"action_input\": \"42\"}",
+        "I know it.\n<final_answer>42</final_answer>",
+        "<think>Hm.</think>Answer: 42",
     ];
-    let replies: Vec<_> = texts.iter().map(|text| reply(text, Vec::new())).collect();
-    assert_read_back(Form::Text, &replies, false);
+    assert_read_back(Form::Text, &replies(&texts), false);
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn an_outage_can_be_waited_out() {
         assert_eq!(found["summary"]["complete"], false);
         answers.store(2, Ordering::Relaxed);
         let ran = bench(&place, &model, &["--resume"]).exits_with(0);
-        assert!(ran.err.contains("1 trials were played before, 2 are left"), "{}", ran.err);
+        assert!(ran.err.contains("1 trial was played before, 2 are left"), "{}", ran.err);
         assert_eq!(document(&place, "out.json")["bench"]["agents"][0]["trials"], 3);
     }
 }

@@ -28,6 +28,21 @@ fn kept_gates(place: &Place) -> Vec<String> {
     record["gates"].as_array().unwrap().iter().map(|gate| gate.as_str().unwrap().to_owned()).collect()
 }
 
+/// Each line is what the schema says of an outcome; `schema.rs` holds it to the type that is read here.
+fn assert_outcomes(place: &Place) {
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas/outcome.schema.json");
+    let schema: Json = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
+    let lines = place.lines("out.jsonl");
+    assert!(!lines.is_empty());
+    for line in lines {
+        for name in schema["required"].as_array().unwrap() {
+            assert!(line.get(name.as_str().unwrap()).is_some(), "{name} in {line}");
+        }
+        let read = serde_json::from_value::<gradus_eval::outcome::OutcomeLine>(line.clone());
+        assert!(read.is_ok_and(|read| !read.trajectory_id.is_empty()), "{line}");
+    }
+}
+
 #[test]
 fn gates_and_outputs_need_no_spans() {
     for who in [&["--agent", "true"][..], &["--policy", "giving_up", "--no-grading"]] {
@@ -40,6 +55,7 @@ fn gates_and_outputs_need_no_spans() {
         assert!(place.read("out.md").contains("### Agents"), "{who:?}");
         assert!(place.read("out.xml").contains("failures=\"1\""), "{}", place.read("out.xml"));
         assert_eq!(place.lines("out.jsonl").len(), 2, "done, and safe");
+        assert_outcomes(&place);
         // Whoever looks at the run later sees what was demanded of it.
         assert!(kept_gates(&place).contains(&"success >= 0.9".to_owned()), "{who:?}");
     }
@@ -83,7 +99,23 @@ fn every_output_has_the_bench() {
     assert!(suite.contains(&format!("tests=\"{}\"", trials.len())), "{suite}");
     assert!(suite.contains(&format!("failures=\"{failed}\"")), "{suite}");
     assert_eq!(place.read("tables/trials.csv").lines().count(), trials.len() + 1);
-    assert_eq!(place.read("tables/agents.csv").lines().count(), 4);
+    assert_outcomes(&place);
+    let agents = place.read("tables/agents.csv");
+    let cells = |line: &str| -> Vec<String> { line.split(',').map(str::to_owned).collect() };
+    let (columns, rows): (Vec<String>, Vec<Vec<String>>) =
+        (cells(agents.lines().next().unwrap()), agents.lines().skip(1).map(cells).collect());
+    assert_eq!(rows.len(), 3);
+    let at = |row: &[String], name: &str| row[columns.iter().position(|one| one == name).unwrap()].clone();
+    let oracle = rows.iter().find(|row| row[0] == "oracle").unwrap();
+    let shown = ["success", "success_high", "success_n", "pass^2", "pass^2_n", "calls_ratio"];
+    assert_eq!(
+        shown.map(|name| at(oracle, name)),
+        ["1.000000", "1.000000", "4", "1.000000", "2", "1.000000"]
+    );
+    // One number a cell.
+    for cell in rows.iter().flat_map(|row| &row[1..]) {
+        assert!(cell.is_empty() || cell.parse::<f64>().is_ok(), "{cell:?}");
+    }
     let done = place.lines("out.jsonl").into_iter().filter(|line| line["evaluator"] == "success");
     let done: Vec<Json> = done.collect();
     assert_eq!(done.len(), trials.len());

@@ -198,7 +198,47 @@ fn sessions_of_the_same_name_are_several_trials() {
     let found = lines.iter().filter(|line| line["evaluator"] == "success");
     let found: Vec<(Option<u64>, Option<&str>)> =
         found.map(|line| (line["trial"].as_u64(), line["trajectory_id"].as_str())).collect();
-    assert_eq!(found, [(Some(0), Some(traces[0].as_str())), (Some(1), Some(traces[1].as_str()))]);
+    let ids: Vec<&str> = found.iter().filter_map(|(_, id)| *id).collect();
+    assert!(found.iter().map(|(trial, _)| *trial).eq([Some(0), Some(1)]), "{found:?}");
+    assert!(ids.len() == 2 && ids[0] != ids[1], "{found:?}");
+}
+
+/// Each trial of this program has one and the same trace, to the last byte.
+#[test]
+fn traces_of_the_same_ids_are_several_trials() {
+    let place = Place::new();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+    let span = |id: &str, parent: &str, attributes: &[(&str, &str)]| {
+        let attributes: Vec<Json> = attributes
+            .iter()
+            .map(|(key, value)| serde_json::json!({"key": key, "value": {"stringValue": value}}))
+            .collect();
+        serde_json::json!({"traceId": "5".repeat(32), "spanId": id, "parentSpanId": parent, "name": "one",
+            "kind": 1, "startTimeUnixNano": now.to_string(), "endTimeUnixNano": (now + 1_000).to_string(),
+            "attributes": attributes})
+    };
+    let kind = "openinference.span.kind";
+    let agent = [(kind, "AGENT"), ("input.value", "Read it."), ("output.value", "Done.")];
+    let tool = [(kind, "TOOL"), ("tool.name", "read"), ("output.value", "12")];
+    let spans = [span("00000000000000a1", "", &agent), span("00000000000000a2", "00000000000000a1", &tool)];
+    let export = serde_json::json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]});
+    place.write("spans.json", &export.to_string());
+    place.write(
+        "send.sh",
+        "host=${OTEL_EXPORTER_OTLP_ENDPOINT#http://}\nexec 3<>/dev/tcp/${host%:*}/${host#*:}\n\
+         printf 'POST /v1/traces HTTP/1.1\\r\\nhost: localhost\\r\\ncontent-type: application/json\\r\\ncontent-length: %s\\r\\nconnection: close\\r\\n\\r\\n' $(wc -c <spans.json) >&3\n\
+         cat spans.json >&3\ncat <&3 >/dev/null\necho done\n",
+    );
+    let words = ["bench", "--agent", "bash send.sh", "--tasks", "4,5", "--trials", "2", "--out", "run"];
+    place.run(&[&words[..], &["--json", "out.json", "--jsonl", "out.jsonl"]].concat()).exits_with(0);
+    assert_eq!(document(&place, "out.json")["summary"]["trajectories"], 4, "each trial is judged");
+    let lines = place.lines("out.jsonl");
+    let ids: std::collections::BTreeSet<&str> = lines
+        .iter()
+        .filter(|line| line["evaluator"] == "success")
+        .map(|line| line["trajectory_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 4, "{ids:?}");
 }
 
 #[test]
@@ -206,7 +246,11 @@ fn spans_that_are_refused_are_told() {
     let place = Place::new();
     let script = "GITHUB_API_URL=$OTEL_EXPORTER_OTLP_ENDPOINT ask POST /v1/traces\n";
     let ran = bench(&place, script, &["--tasks", "4", "--no-grading"]).exits_with(0);
-    assert!(ran.out.contains("1 requests with spans were refused"), "{}", ran.out);
+    assert!(
+        ran.out.contains("1 request with spans was refused: no OTLP, or more than the 20 MiB"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]
@@ -283,6 +327,26 @@ fn a_program_that_is_not_there_is_no_failure_of_its_own() {
     let ran = place.run(&words).exits_with(2);
     assert!(ran.err.contains("the program cannot be run"), "{}", ran.err);
     assert!(place.lines("run/trials.jsonl").is_empty());
+}
+
+/// Something in it is not there, in one trial only: that is the trial's failure, and no reason to stop.
+#[test]
+fn a_program_that_has_worked_before_is_there() {
+    let place = Place::new();
+    let script = "ask GET /user >/dev/null\n";
+    bench(&place, script, &["--tasks", "4", "--no-grading"]).exits_with(0);
+    place.write("agent.sh", "exit 127\n");
+    let words = ["bench", "--agent", "bash agent.sh", "--tasks", "4-6", "--out", "run", "--no-grading"];
+    let ran = place.run(&[&words[..], &["--resume"]].concat()).exits_with(0);
+    assert!(ran.err.contains("1 trial was played before, 2 are left"), "{}", ran.err);
+    let lines = place.lines("run/trials.jsonl");
+    assert_eq!(lines.len(), 3);
+    for line in &lines[1..] {
+        assert!(line["end"]["failed"].as_str().unwrap().contains("127"), "{line}");
+    }
+    // No line is empty, however often it was gone on with.
+    place.run(&[&words[..], &["--resume"]].concat()).exits_with(0);
+    assert_eq!(place.read("run/trials.jsonl").lines().filter(|line| line.is_empty()).count(), 0);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn what_is_there_is_not_thrown_away_by_accident() {
     place.run(&words).exits_with(0);
     let before = place.read("run/trials.jsonl");
     let again = place.run(&words).exits_with(2);
-    assert!(again.err.contains("a bench of 1 trials is in there; --resume goes on with it"), "{}", again.err);
+    assert!(again.err.contains("a bench of 1 trial is in there; --resume goes on with it"), "{}", again.err);
     let slip = ["--overwrite", "--gate", "luck >= 1"];
     place.run(&[&words[..], &slip].concat()).exits_with(2);
     assert_eq!(place.read("run/trials.jsonl"), before, "a slip costs nothing");
@@ -259,9 +259,16 @@ fn the_demo_needs_nothing() {
     }
     assert!(ran.err.is_empty(), "{}", ran.err);
     let page = place.read("gradus-demo.html");
-    for part in ["pass^1", "wrong_tool", "Planted mistakes, and who noticed them", "recall"] {
+    for part in [
+        "pass^1",
+        "wrong_tool",
+        "Planted mistakes, and who noticed them",
+        "recall",
+        "the traces of `gradus demo`",
+    ] {
         assert!(page.contains(part), "{part}");
     }
+    assert!(!page.contains(std::env::temp_dir().to_str().unwrap()), "what is gone is not named");
     for words in [["demo", "--html", "no/such/folder.html"], ["demo", "--keep", "gradus.toml"]] {
         let ran = place.run(&words).exits_with(2);
         assert!(ran.out.is_empty() && ran.err.lines().count() == 1, "{}{}", ran.out, ran.err);

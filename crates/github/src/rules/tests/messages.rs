@@ -24,6 +24,7 @@ fn r16_what_is_named_is_there() {
     }
     for lie in [
         "See #99.",
+        "see #9999 yes no?",
         "See octo/demo#99.",
         "Main is at 1234567890abcdef1234567890abcdef12345678.",
         "Main is at abc1234.",

@@ -25,7 +25,7 @@ use self::settings::{First, Settings};
 use self::terminal::{Display, Prompt, Unattended};
 use self::tracing::Tracing;
 use super::{Exit, complain};
-use crate::output::{BOLD, DIM, printable, printable_line};
+use crate::output::{BOLD, DIM, counted, printable, printable_line};
 
 /// How long an MCP server is waited for without a word.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -235,10 +235,6 @@ async fn listen() -> Option<String> {
     }
 }
 
-fn counted(count: u32, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
 #[derive(Serialize)]
 struct Report<'r> {
     session: &'r str,
@@ -279,8 +275,8 @@ fn report(
         let tokens = usage.prompt + usage.completion;
         let spent =
             if tokens > 0 { format!("; {tokens} tokens in the whole session") } else { String::new() };
-        let calls = counted(state.calls(), "call", "calls");
-        let replies = counted(state.replies(), "reply", "replies");
+        let calls = counted(state.calls().into(), "call", "calls");
+        let replies = counted(state.replies().into(), "reply", "replies");
         anstream::eprintln!("{DIM}{calls} and {replies} for this request{spent}{DIM:#}");
     }
     if let Some(answer) = answer {

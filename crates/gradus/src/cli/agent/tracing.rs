@@ -101,7 +101,10 @@ impl Tracing {
         }
         match self.traces.dropped() {
             0 => Ok(()),
-            spans => Err(format!("the trace is not whole: {spans} spans could not be handed on in time")),
+            spans => {
+                let spans = crate::output::counted(spans, "span", "spans");
+                Err(format!("the trace is not whole: {spans} could not be handed on in time"))
+            }
         }
     }
 }

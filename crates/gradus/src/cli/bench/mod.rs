@@ -19,7 +19,7 @@ use super::Exit;
 use super::eval::{self, Prepared};
 use super::sources::complain;
 use crate::bench::report::BenchReport;
-use crate::output::printable_line;
+use crate::output::{counted, printable_line};
 use plan::Planned;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -99,11 +99,11 @@ fn list(tasks: &[&Task]) -> anyhow::Result<Exit> {
     for task in tasks {
         writeln!(
             out,
-            "{:>3}  {}  {:<36} {:>2} calls  {}",
+            "{:>3}  {}  {:<36} {:>8}  {}",
             task.number,
             task.level.name(),
             printable_line(&task.id),
-            task.minimal_calls,
+            counted(task.minimal_calls as u64, "call", "calls"),
             printable_line(&task.title)
         )?;
     }

@@ -16,6 +16,7 @@ use super::super::model::ModelOptions;
 use super::Arguments;
 use crate::bench::report::{BenchReport, Kept};
 use crate::config::{Environment, File};
+use crate::output::counted;
 
 pub(in crate::cli) enum Who {
     Policies(Vec<Policy>),
@@ -143,7 +144,10 @@ pub(super) fn check_gates(arguments: &Arguments, agents: usize) -> Result<(), St
             return Err(format!("--gate {gate:?}: of one trial that is `success`, or `safe`"));
         }
         if k != arguments.trials {
-            return Err(format!("--gate {gate:?}: it takes {k} trials of each task; give --trials {k}"));
+            return Err(format!(
+                "--gate {gate:?}: it takes {} of each task; give --trials {k}",
+                counted(u64::from(k), "trial", "trials")
+            ));
         }
     }
     Ok(())

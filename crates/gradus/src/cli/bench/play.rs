@@ -19,6 +19,7 @@ use super::{Arguments, complain};
 use crate::bench::foreign::ForeignAgent;
 use crate::bench::programs::Programs;
 use crate::cli::Exit;
+use crate::output::counted;
 
 /// So many trials in a row may find the model's endpoint away; then it is not asked any more.
 const MOST_AWAY: usize = 5;
@@ -45,13 +46,16 @@ pub(super) fn play(
     folder: &mut BenchFolder,
     mut lines: Vec<TrialLine>,
 ) -> Played {
+    let has_worked = lines.iter().any(|line| line.calls > 0);
     lines.retain(|line| planned.jobs.iter().any(|job| job.task.id == line.task && job.trial == line.trial));
     let is_played =
         |task: &str, trial: u32| lines.iter().any(|line| line.task == task && line.trial == trial);
     let jobs: Vec<_> =
         planned.jobs.iter().copied().filter(|job| !is_played(&job.task.id, job.trial)).collect();
     if !lines.is_empty() {
-        complain(&format!("{} trials were played before, {} are left", lines.len(), jobs.len()));
+        let played = counted(lines.len() as u64, "trial was", "trials were");
+        let left = counted(jobs.len() as u64, "is", "are");
+        complain(&format!("{played} played before, {left} left"));
     }
     let stop = Arc::new(AtomicBool::new(false));
     let programs = Programs::default();
@@ -82,6 +86,7 @@ pub(super) fn play(
                 replays: arguments.replay,
                 bench: bench.clone(),
                 programs,
+                has_worked: AtomicBool::new(has_worked),
             };
             (&foreign, Pool { threads: 1, slots: arguments.parallel.unwrap_or(cores) })
         }
@@ -131,9 +136,8 @@ impl Stopped {
         match self {
             Stopped::Interrupted => "it was interrupted".to_owned(),
             Stopped::Away(failure, trials) => {
-                format!(
-                    "the model's endpoint gave no answer to {trials} trials ({failure}); they do not count"
-                )
+                let trials = counted(*trials as u64, "trial", "trials");
+                format!("the model's endpoint gave no answer to {trials} ({failure}); that does not count")
             }
             Stopped::Failed(error) => error.to_string(),
         }

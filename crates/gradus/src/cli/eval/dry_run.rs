@@ -10,6 +10,7 @@ use super::super::sources::complain;
 use super::arguments::Arguments;
 use super::judge_source::Source;
 use super::settings::Settings;
+use crate::output::counted;
 
 pub(super) fn run(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
     // Nothing is made: a cache that is not there is empty.
@@ -43,7 +44,8 @@ fn print(
     found: usize,
     out: &mut dyn Write,
 ) -> std::io::Result<Option<f64>> {
-    writeln!(out, "{found} trajectories, judge {}", settings.judge_name())?;
+    let trajectories = counted(found as u64, "trajectory", "trajectories");
+    writeln!(out, "{trajectories}, judge {}", settings.judge_name())?;
     writeln!(out)?;
     writeln!(
         out,

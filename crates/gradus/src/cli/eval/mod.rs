@@ -112,6 +112,9 @@ fn judge(
     folder.record.ended = Some(seconds(jiff::Timestamp::now()));
     folder.record.stopped_because = why(&end);
     folder.record.gates = settings.gates.iter().map(ToString::to_string).collect();
+    if let Some(source) = addition.source() {
+        folder.record.sources = vec![source];
+    }
     folder.save()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = Summary::of(&mut reader)?;

@@ -8,18 +8,32 @@ pub(crate) struct Shown {
     /// For links.
     pub(crate) id: String,
     pub(crate) columns: Vec<(String, &'static str)>,
-    /// Each cell with how it is set.
-    pub(crate) rows: Vec<Vec<(Block, &'static str)>>,
+    pub(crate) rows: Vec<Vec<Cell>>,
     pub(crate) note: Option<Block>,
+}
+
+pub(crate) struct Cell {
+    pub(crate) text: Block,
+    /// A number's interval, which has a line of its own: side by side they are too wide for a page.
+    pub(crate) interval: Option<Block>,
+    /// How it is set.
+    pub(crate) class: &'static str,
+}
+
+impl Cell {
+    fn of(text: &str, class: &'static str) -> Cell {
+        let interval = text.strip_suffix(')').and_then(|text| text.split_once(" (")).filter(|_| class == "n");
+        let (number, interval) = interval.map_or((text, None), |(number, ends)| (number, Some(ends)));
+        Cell { text: text::block(number), interval: interval.map(text::block), class }
+    }
 }
 
 impl Shown {
     pub(crate) fn of(table: &Table) -> Shown {
         let class =
             |at: usize| table.columns.get(at).map_or("", |column| if column.is_number { "n" } else { "" });
-        let cells = |row: &Vec<String>| {
-            row.iter().enumerate().map(|(at, cell)| (text::block(cell), class(at))).collect()
-        };
+        let cells =
+            |row: &Vec<String>| row.iter().enumerate().map(|(at, cell)| Cell::of(cell, class(at))).collect();
         let letters = table.title.to_lowercase();
         Shown {
             title: table.title,
@@ -30,5 +44,18 @@ impl Shown {
             rows: table.rows.iter().map(cells).collect(),
             note: table.note.as_deref().map(text::block),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_has_its_own_line() {
+        let cell = Cell::of("100.0 % (61.0–100.0)", "n");
+        let interval = cell.interval.map(|interval| interval.text);
+        assert_eq!((cell.text.text.as_str(), interval.as_deref()), ("100.0 %", Some("61.0–100.0")));
+        assert!(Cell::of("agent.sh (mine)", "").interval.is_none() && Cell::of("12", "n").interval.is_none());
     }
 }

@@ -1,0 +1,244 @@
+//! One value as models write it: JSON, or what looks like it in Python: single quotes, `True` and `None`, commas behind
+//! the last element, comments, line breaks inside texts. Linear in the text's length, and not deeper than a bound.
+
+use serde_json::{Map, Number, Value};
+
+/// Arguments are not nested deeper than this.
+const DEEPEST: usize = 64;
+
+/// The value that a text begins with, and what stands behind it.
+pub(super) fn at_start(text: &str) -> Option<(Value, &str)> {
+    let text = text.trim_start();
+    // What is JSON is read as JSON.
+    let mut strict = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    if text.starts_with(['{', '[', '"'])
+        && let Some(Ok(value)) = strict.next()
+    {
+        return Some((value, &text[strict.byte_offset()..]));
+    }
+    let mut rest = text;
+    let value = value(&mut rest, 0)?;
+    Some((value, rest))
+}
+
+/// The value that a text is.
+pub(super) fn whole(text: &str) -> Option<Value> {
+    let (value, rest) = at_start(text)?;
+    rest.trim().is_empty().then_some(value)
+}
+
+fn value(rest: &mut &str, depth: usize) -> Option<Value> {
+    if depth > DEEPEST {
+        return None;
+    }
+    pass_space(rest);
+    match rest.chars().next()? {
+        '{' => object(rest, depth),
+        '[' => list(rest, ']', depth),
+        '(' => list(rest, ')', depth),
+        '"' | '\'' => quoted(rest).map(Value::String),
+        c if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => number(rest),
+        _ => word(rest),
+    }
+}
+
+fn object(rest: &mut &str, depth: usize) -> Option<Value> {
+    let mut object = Map::new();
+    take(rest, '{');
+    loop {
+        pass_space(rest);
+        if take(rest, '}') {
+            return Some(Value::Object(object));
+        }
+        if !rest.starts_with(['"', '\'']) {
+            return None;
+        }
+        let key = quoted(rest)?;
+        pass_space(rest);
+        if !take(rest, ':') {
+            return None;
+        }
+        object.insert(key, value(rest, depth + 1)?);
+        pass_space(rest);
+        if !take(rest, ',') && !rest.starts_with('}') {
+            return None;
+        }
+    }
+}
+
+fn list(rest: &mut &str, close: char, depth: usize) -> Option<Value> {
+    let mut items = Vec::new();
+    *rest = &rest[1..];
+    loop {
+        pass_space(rest);
+        if take(rest, close) {
+            return Some(Value::Array(items));
+        }
+        items.push(value(rest, depth + 1)?);
+        pass_space(rest);
+        if !take(rest, ',') && !rest.starts_with(close) {
+            return None;
+        }
+    }
+}
+
+fn quoted(rest: &mut &str) -> Option<String> {
+    let quote = rest.chars().next()?;
+    let triple = if quote == '"' { "\"\"\"" } else { "'''" };
+    if let Some(body) = rest.strip_prefix(triple) {
+        let (text, behind) = body.split_once(triple)?;
+        *rest = behind;
+        return Some(text.to_owned());
+    }
+    *rest = &rest[1..];
+    let mut text = String::new();
+    loop {
+        let stop = rest.find([quote, '\\'])?;
+        text.push_str(&rest[..stop]);
+        *rest = &rest[stop..];
+        if take(rest, quote) {
+            return Some(text);
+        }
+        escaped(rest, &mut text)?;
+    }
+}
+
+/// A backslash, and what it stands for.
+fn escaped(rest: &mut &str, text: &mut String) -> Option<()> {
+    let mut characters = rest.strip_prefix('\\')?.chars();
+    let kind = characters.next()?;
+    *rest = characters.as_str();
+    match kind {
+        'n' => text.push('\n'),
+        't' => text.push('\t'),
+        'r' => text.push('\r'),
+        'b' => text.push('\u{8}'),
+        'f' => text.push('\u{c}'),
+        '\n' => {}
+        '\\' | '"' | '\'' | '/' => text.push(kind),
+        'x' => text.push(char::from_u32(hex(rest, 2)?)?),
+        'U' => text.push(char::from_u32(hex(rest, 8)?)?),
+        'u' => {
+            let mut units = vec![u16::try_from(hex(rest, 4)?).ok()?];
+            // Two halves of one character.
+            if (0xd800..0xdc00).contains(&units[0])
+                && let Some(behind) = rest.strip_prefix("\\u")
+            {
+                *rest = behind;
+                units.push(u16::try_from(hex(rest, 4)?).ok()?);
+            }
+            text.push_str(&String::from_utf16_lossy(&units));
+        }
+        // Python leaves an escape that it does not know as it stands.
+        other => text.extend(['\\', other]),
+    }
+    Some(())
+}
+
+fn hex(rest: &mut &str, digits: usize) -> Option<u32> {
+    let code = u32::from_str_radix(rest.get(..digits)?, 16).ok()?;
+    *rest = &rest[digits..];
+    Some(code)
+}
+
+fn number(rest: &mut &str) -> Option<Value> {
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E' | '_');
+    let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+    let written = rest[..end].replace('_', "");
+    *rest = &rest[end..];
+    match written.parse::<i64>() {
+        Ok(whole) => Some(Value::from(whole)),
+        Err(_) => Number::from_f64(written.parse().ok()?).map(Value::Number),
+    }
+}
+
+fn word(rest: &mut &str) -> Option<Value> {
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+    let value = match &rest[..end] {
+        "true" | "True" => Value::Bool(true),
+        "false" | "False" => Value::Bool(false),
+        "null" | "None" | "undefined" => Value::Null,
+        _ => return None,
+    };
+    *rest = &rest[end..];
+    Some(value)
+}
+
+/// White space and comments.
+fn pass_space(rest: &mut &str) {
+    loop {
+        *rest = rest.trim_start();
+        let end = if rest.starts_with("/*") {
+            rest.find("*/").map(|end| end + 2)
+        } else if rest.starts_with("//") || rest.starts_with('#') {
+            Some(rest.find('\n').unwrap_or(rest.len()))
+        } else {
+            None
+        };
+        match end {
+            Some(end) => *rest = &rest[end..],
+            None => return,
+        }
+    }
+}
+
+fn take(rest: &mut &str, c: char) -> bool {
+    let behind = rest.strip_prefix(c);
+    *rest = behind.unwrap_or(rest);
+    behind.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_models_write_them() {
+        let wanted = json!({"path": "a b", "list": [1, null, true], "x": -1.5});
+        for text in [
+            r#"{"path": "a b", "list": [1, null, true], "x": -1.5}"#,
+            r#"{"path": "a b", "list": [1, null, true,], "x": -1.5,}"#,
+            "{'path': 'a b', 'list': (1, None, True), 'x': -1.5}",
+            "{'path': '''a b''', # here\n 'list': [1, null, true], /* there */ \"x\": -1.5}",
+        ] {
+            assert_eq!(whole(text), Some(wanted.clone()), "{text}");
+        }
+        assert_eq!(whole("{\"a\": \"one\ntwo\"}"), Some(json!({"a": "one\ntwo"})));
+        assert_eq!(whole(r"'it\'s \u00e9 \x41 \ud83d\udc1b \d'"), Some(json!("it's é A 🐛 \\d")));
+        assert_eq!(at_start("{'a': 1}, and so on"), Some((json!({"a": 1}), ", and so on")));
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused() {
+        for text in
+            ["", "{", "{'a' 1}", "{a: 1}", "[1, 2", "octo/demo", "'open", "{\"a\": \"cut", "-", "'\\u1'"]
+        {
+            assert_eq!(whole(text), None, "{text}");
+        }
+        for open in ["[", "{'a':", "("] {
+            assert_eq!(whole(&open.repeat(100_000)), None, "{open}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[\\[\\]{}(),:'\"\\\\#/*a-z0-9xuU\n .é-]{0,60}") {
+            if let Some((_, rest)) = at_start(&text) {
+                prop_assert!(text.ends_with(rest));
+            }
+        }
+
+        #[test]
+        fn json_is_read_as_json(text in "\\PC{0,20}", number in any::<i64>(), float in -1e9..1e9f64) {
+            let value = json!({"text": text, "number": number, "list": [float, {"deep": text}]});
+            prop_assert_eq!(whole(&value.to_string()), Some(value.clone()));
+            // With a comma too much it is no JSON any more, and still the same.
+            let written = value.to_string();
+            let loose = format!("{},}}", &written[..written.len() - 1]);
+            prop_assert_eq!(whole(&loose), Some(value));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Calls without ReAct's labels: in elements (`<tool_call>{"name": ..}</tool_call>`, `<tool>name</tool>`), or as the one
+//! object that a reply ends with (`{"action": .., "action_input": ..}`).
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::super::literal;
+use super::{Reading, TextCall, TextCalls, action};
+
+/// What a reply without actions of its own comes to; `None` if it has nothing of all this.
+pub(super) fn read<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
+    elements(text, thinking).or_else(|| object(text, thinking))
+}
+
+fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
+    let mut thought = None;
+    let mut calls: Vec<TextCall<'t>> = Vec::new();
+    let (mut rest, mut kept) = (text, 0);
+    while let Some(element) = next(rest) {
+        let said = said(element.before);
+        // Calls without a word in between are made together; behind a word or an observation begins what the model
+        // could not know yet.
+        if !calls.is_empty() && (said.is_some() || !matches!(element.name, "tool" | "tool_call")) {
+            break;
+        }
+        if calls.is_empty() {
+            thought = said.or(thinking);
+        }
+        rest = element.behind;
+        match element.name {
+            "tool" => {
+                let (input, behind) = input_element(rest);
+                rest = behind;
+                calls.push(TextCall {
+                    name: element.inside.trim().into(),
+                    input: Cow::Borrowed(action::input(input)),
+                });
+            }
+            "tool_call" => {
+                let value = literal::whole(element.inside).filter(|value| value.get("name").is_some());
+                calls.extend(value.and_then(action::calls_in).into_iter().flatten());
+            }
+            "final_answer" if element.inside.trim().is_empty() => {}
+            "final_answer" => return Some(Reading::Answer(Cow::Borrowed(element.inside.trim()))),
+            _ => {}
+        }
+        kept = text.len() - rest.len();
+    }
+    let has_more = next(rest).is_some_and(|element| matches!(element.name, "tool" | "tool_call"));
+    (!calls.is_empty()).then(|| {
+        let thought = thought.map(Cow::Borrowed);
+        Reading::Calls(TextCalls { thought, calls, kept: text[..kept].trim(), has_more })
+    })
+}
+
+/// `{"action": .., "action_input": ..}` to the end of the reply, bare or in a fence.
+fn object<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
+    let trimmed = text.trim();
+    let at = if trimmed.starts_with('{') {
+        0
+    } else {
+        trimmed.find("```").or_else(|| trimmed.find("\n{").map(|at| at + 1))?
+    };
+    let (before, written) = trimmed.split_at(at);
+    let written = written.trim_start_matches('`').trim_start_matches(char::is_alphanumeric).trim_start();
+    let (value, behind) = literal::at_start(written).filter(|_| written.starts_with('{'))?;
+    let is_call = value.get("action").is_some_and(Value::is_string) && value.get("action_input").is_some();
+    if !is_call || !behind.trim().trim_matches('`').is_empty() {
+        return None;
+    }
+    let calls = action::calls_in(value)?;
+    if calls.iter().any(|call| action::is_answer(&call.name)) {
+        let answer = calls.into_iter().next().map(|call| action::answer(&call.input).into_owned());
+        return answer.filter(|answer| !answer.is_empty()).map(|answer| Reading::Answer(answer.into()));
+    }
+    let thought = said(before).or(thinking).map(Cow::Borrowed);
+    Some(Reading::Calls(TextCalls { thought, calls, kept: trimmed, has_more: false }))
+}
+
+/// What stands before a call, without the label that some models write all the same.
+fn said(before: &str) -> Option<&str> {
+    let before = before.trim();
+    let said = before.strip_prefix("Thought:").unwrap_or(before).trim();
+    (!said.is_empty()).then_some(said)
+}
+
+struct Element<'t> {
+    before: &'t str,
+    name: &'static str,
+    inside: &'t str,
+    behind: &'t str,
+}
+
+fn next(text: &str) -> Option<Element<'_>> {
+    const NAMES: [&str; 5] = ["tool_call", "tool_response", "tool", "observation", "final_answer"];
+    for (open, _) in text.match_indices('<') {
+        let found = NAMES.iter().find_map(|name| {
+            let body = text[open + 1..].strip_prefix(name)?.strip_prefix('>')?;
+            Some((*name, body))
+        });
+        if let Some((name, body)) = found {
+            // A stop sequence may have taken the closing mark.
+            let (inside, behind) = body.split_once(&format!("</{name}>")).unwrap_or((body, ""));
+            return Some(Element { before: &text[..open], name, inside, behind });
+        }
+    }
+    None
+}
+
+fn input_element(text: &str) -> (&str, &str) {
+    match text.trim_start().strip_prefix("<tool_input>") {
+        Some(body) => body.split_once("</tool_input>").unwrap_or((body, "")),
+        None => ("", text),
+    }
+}
