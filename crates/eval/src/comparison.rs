@@ -4,10 +4,11 @@
 //! a whole, only those that changed tell something: the interval comes from how they split (Clopper and Pearson's,
 //! so that it holds 0 exactly where the sign test says that chance explains it), and from how many of all changed. Other
 //! scores have Student's interval over trajectories, which is too short where few of them changed; so a difference counts
-//! only if the sign test says so, too. Unpaired means are each known as far as their own intervals say (Newcombe): a side
+//! only if the sign test says so, too, and it is as sure as the less sure of the two. Unpaired means are each known as far as their own intervals say (Newcombe): a side
 //! that is all right is not certain.
 
-use crate::interval::{Cluster, Interval, NORMAL_QUANTILE, clustered, student_quantile, wilson_of};
+use crate::chance;
+use crate::interval::{Cluster, Interval, NORMAL_QUANTILE, clustered, freedom, student_quantile, wilson_of};
 
 /// What still counts as chance.
 const CHANCE: f64 = 0.05;
@@ -29,8 +30,10 @@ pub struct Difference {
     pub before: f64,
     pub after: f64,
     pub interval: Interval,
-    /// How probable a difference like this is if there is none; only where scores are paired.
+    /// How probable it is by the sign test if there is none; only where scores are paired.
     pub chance: Option<f64>,
+    /// Of Student's curve that the interval was made with; none where the sign test says all.
+    freedom: Option<f64>,
     /// Questions, and trajectories that they are of; the smaller of both runs where they are not paired.
     pub count: u64,
     pub trajectories: u64,
@@ -43,50 +46,28 @@ impl Difference {
         excludes_zero && self.chance.is_none_or(|chance| chance < CHANCE)
     }
 
-    /// How probable it is if there is none. Without an exact test, as the interval says: by how many times its half towards
-    /// 0 the value lies from 0, on the normal curve.
+    /// How probable it is if there is none, by all that it is held against: the one that is least sure decides.
     fn chance_alone(&self) -> f64 {
-        let of_interval = || {
-            let towards_zero = if self.value > 0.0 {
-                self.value - self.interval.low
-            } else {
-                self.interval.high - self.value
-            };
-            if self.value == 0.0 || towards_zero <= 0.0 {
-                return 1.0;
-            }
-            two_sided(NORMAL_QUANTILE * self.value.abs() / towards_zero)
-        };
-        let said = self.chance.unwrap_or_else(of_interval);
-        // Paired scores count as different where interval and test say so; the one that is less sure decides.
+        let said =
+            self.chance.unwrap_or(0.0).max(self.freedom.map_or(0.0, |freedom| self.chance_by(freedom)));
         if self.is_significant() { said } else { said.max(CHANCE) }
     }
-}
 
-/// How probable it is to be so far from the middle of the normal curve, or farther, to either side.
-fn two_sided(deviations: f64) -> f64 {
-    // Abramowitz and Stegun's 7.1.26; its error is below 2e-7, which is less than a correction cares for.
-    let x = deviations.abs() / std::f64::consts::SQRT_2;
-    let t = 1.0 / (1.0 + 0.327_591_1 * x);
-    let factors = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592];
-    let sum = factors.into_iter().fold(0.0, |sum, factor| (sum + factor) * t);
-    (sum * (-x * x).exp()).clamp(0.0, 1.0)
-}
-
-/// How probable each of several differences is if there is none, corrected for how many there are (Holm's): whoever takes
-/// those below 0.05 for differences is wrong about any of them once in twenty times at most, however they hang together.
-pub fn corrected(differences: &[Difference]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..differences.len()).collect();
-    let chance = |at: &usize| differences[*at].chance_alone();
-    order.sort_by(|a, b| chance(a).total_cmp(&chance(b)));
-    let mut corrected = vec![1.0; differences.len()];
-    let mut least = 0.0_f64;
-    for (rank, at) in order.into_iter().enumerate() {
-        // What is less probable than one before it cannot count for more.
-        least = least.max(chance(&at) * (differences.len() - rank) as f64).min(1.0);
-        corrected[at] = least;
+    /// As the interval says: by how many times its half towards 0 the value lies from 0.
+    fn chance_by(&self, freedom: f64) -> f64 {
+        let towards_zero =
+            if self.value > 0.0 { self.value - self.interval.low } else { self.interval.high - self.value };
+        if self.value == 0.0 || towards_zero <= 0.0 {
+            return 1.0;
+        }
+        chance::two_sided(student_quantile(freedom) * self.value.abs() / towards_zero, freedom)
     }
-    corrected
+}
+
+/// How probable each of several differences is if there is none, corrected for how many there are (Holm's).
+pub fn corrected(differences: &[Difference]) -> Vec<f64> {
+    let chances: Vec<f64> = differences.iter().map(Difference::chance_alone).collect();
+    chance::together(&chances)
 }
 
 /// The difference of the same questions; `None` when there are none.
@@ -110,15 +91,16 @@ pub fn paired(pairs: &[ScorePair]) -> Option<Difference> {
     });
     let is_right_or_wrong = |score: f64| [0.0, 1.0].contains(&score);
     let is_share = pairs.iter().all(|pair| is_share(pair.before) && is_share(pair.after));
-    let interval = if is_as_one
+    let (interval, freedom) = if is_as_one
         && better + worse > 0
         && pairs.iter().all(|pair| is_right_or_wrong(pair.before) && is_right_or_wrong(pair.after))
     {
-        of_changed(better, worse, clusters.len() as u64)
+        (of_changed(better, worse, clusters.len() as u64), None)
     } else if variance > 0.0 {
-        around(mean, student_quantile(groups - 1.0) * variance.sqrt(), is_share)
+        let freedom = groups - 1.0;
+        (around(mean, student_quantile(freedom) * variance.sqrt(), is_share), Some(freedom))
     } else {
-        around(mean, unseen(groups) * (1.0 + mean.abs()), is_share)
+        (around(mean, unseen(groups) * (1.0 + mean.abs()), is_share), None)
     };
     let mean_of = |score: fn(&ScorePair) -> f64| pairs.iter().map(score).sum::<f64>() / pairs.len() as f64;
     Some(Difference {
@@ -127,6 +109,7 @@ pub fn paired(pairs: &[ScorePair]) -> Option<Difference> {
         after: mean_of(|pair| pair.after),
         interval,
         chance: Some(chance),
+        freedom,
         count: pairs.len() as u64,
         trajectories: clusters.len() as u64,
     })
@@ -152,6 +135,7 @@ pub fn unpaired(before: &[Cluster], after: &[Cluster], worst: f64, best: f64) ->
             high: (value + (around_new.high - new).hypot(old - around_old.low)).min(range),
         },
         chance: None,
+        freedom: Some(freedom(before).min(freedom(after))),
         count: count(before).min(count(after)) as u64,
         trajectories: before.len().min(after.len()) as u64,
     })
@@ -369,7 +353,40 @@ mod tests {
         for other in [sure, unsure, unpaired(&shares(120), &shares(141), 0.0, 1.0).unwrap()] {
             assert_eq!(corrected(&[other])[0] < CHANCE, other.is_significant(), "{other:?}");
         }
-        assert!((two_sided(1.959_964) - 0.05).abs() < 1e-6 && (two_sided(0.0) - 1.0).abs() < 1e-6);
+        // Where trajectories are few, the interval is wide, and so is what chance can do.
+        let few = |right: [f64; 3]| right.map(|sum| Cluster { count: 20.0, sum });
+        let few = unpaired(&few([4.0, 5.0, 4.0]), &few([16.0, 15.0, 16.0]), 0.0, 1.0).unwrap();
+        let found = corrected(&[few])[0];
+        assert!(few.is_significant() && (0.01..0.04).contains(&found), "{few:?}: {found}");
+    }
+
+    #[test]
+    fn many_small_steps_up_do_not_hide_few_long_ones_down() {
+        let mut scores = vec![(0.5, 0.75); 36];
+        scores.extend(vec![(1.0, 0.1); 4]);
+        let known = paired(&pairs(&scores)).unwrap();
+        assert!(known.is_significant() && known.chance.unwrap() < 1e-6, "{known:?}");
+        assert!((0.01..0.03).contains(&corrected(&[known])[0]));
+        assert!(corrected(&[known; 20])[0] > 0.2);
+    }
+
+    /// Ten dimensions without a difference: that one of them is told is rare.
+    #[test]
+    fn nothing_is_told_of_many_dimensions_that_do_not_differ() {
+        let mut random = fastrand::Rng::with_seed(5);
+        const ROUNDS: u32 = 300;
+        let mut told = 0;
+        for _ in 0..ROUNDS {
+            let dimensions: Vec<Difference> = (0..10)
+                .map(|_| {
+                    let scores: Vec<(f64, f64)> =
+                        (0..200).map(|_| (0.5, 0.5 + 0.25 * (f64::from(random.u8(0..5)) - 2.0))).collect();
+                    paired(&pairs(&scores)).unwrap()
+                })
+                .collect();
+            told += u32::from(corrected(&dimensions).iter().any(|chance| *chance < CHANCE));
+        }
+        assert!(f64::from(told) / f64::from(ROUNDS) < 0.06, "{told}");
     }
 
     #[test]

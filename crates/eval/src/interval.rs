@@ -86,7 +86,9 @@ fn of_shares(sums: &Sums) -> Option<Interval> {
     }
     // Trajectories of unequal length count for fewer (Kish).
     let groups = count * count / count_count;
-    if share.min(1.0 - share) < 1e-12 {
+    // Sums of many scores are known less exactly; yet one that is otherwise shows.
+    let rounding = (1e-15 * count).max(1e-12).min(0.1 / count);
+    if share.min(1.0 - share) < rounding {
         return Some(all_alike(share.round(), count, groups));
     }
     let independent = share * (1.0 - share) / count;
@@ -100,9 +102,19 @@ fn of_shares(sums: &Sums) -> Option<Interval> {
     Some(wilson_of(share, (count / design_effect).max(1.0), student_quantile(groups - 1.0)))
 }
 
+/// The degrees of freedom of the curve that the interval is made with: without end where each trajectory has one answer.
+pub(crate) fn freedom(clusters: &[Cluster]) -> f64 {
+    if clusters.iter().all(|cluster| cluster.count == 1.0) {
+        return f64::INFINITY;
+    }
+    let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
+    let squares: f64 = clusters.iter().map(|cluster| cluster.count * cluster.count).sum();
+    (count * count / squares - 1.0).max(1.0)
+}
+
 /// All right or all wrong: nothing shows how much trajectories differ, so each counts once. Yet all right is at least as good
-/// as all but one right, whatever each of the two rules says by itself; and of those, whichever the one is in, a design
-/// effect is 1 or next to it.
+/// as all but one right, whatever each of the two rules says by itself; the one is taken to be in a trajectory of usual
+/// length, where the design effect is 1 or next to it.
 fn all_alike(share: f64, count: f64, groups: f64) -> Interval {
     let alike = wilson_of(share, groups, NORMAL_QUANTILE);
     if count <= 1.0 || groups < 1.5 {

@@ -3,6 +3,7 @@
 //! The crate takes trajectories and yields outcomes; where trajectories come from and who looks at the outcomes is the
 //! binary's business.
 pub mod agreement;
+mod chance;
 pub mod comparison;
 pub mod evaluator;
 pub mod interval;

@@ -157,6 +157,8 @@ CREATE TABLE outcome (
     line       TEXT    NOT NULL,                -- the outcome as `gradus eval --jsonl` writes it
     PRIMARY KEY (trajectory, evaluator, step)
 ) STRICT, WITHOUT ROWID;
+-- For tools that were wrong: few verdicts are, and what explains them is long.
+CREATE INDEX outcome_wrong ON outcome (trajectory, evaluator, tool) WHERE is_wrong;
 
 -- Sums for metrics over time, enough for a mean and for an interval that knows that steps of one trajectory hang together.
 CREATE TABLE rollup (

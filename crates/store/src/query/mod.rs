@@ -1,6 +1,7 @@
 //! What can be asked of a store.
 
 mod annotations;
+mod latest;
 mod metrics;
 mod overview;
 mod review;
@@ -11,6 +12,7 @@ mod traces;
 mod trends;
 mod walk;
 mod watch;
+mod wrong;
 
 pub use annotations::AnnotationQuery;
 pub use metrics::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow, Moments};

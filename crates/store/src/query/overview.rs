@@ -1,13 +1,11 @@
 //! What a page about many trajectories says: how many, how long, how dear, and which tasks go wrong most.
 
-use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
-use super::metrics::numbers_of_projects;
-use super::{MetricFilter, project_number};
+use super::MetricFilter;
+use super::latest::{Seen, seen};
 use crate::Store;
 use crate::error::StoreError;
-use crate::facets::FacetKind;
 
 /// Sums over trajectories; of many, the latest.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,24 +53,8 @@ pub struct Latest {
     pub is_cut: bool,
 }
 
-/// Trajectories that totals are taken of.
-const MOST: usize = 2_000;
-/// Trajectories that are looked at for those that fit, in all projects together.
-const LOOKED_AT: usize = 8_000;
 /// Trajectories whose verdicts are looked at.
 const MOST_JUDGED: usize = 500;
-/// A name is sought in each project, or, when there are more, among all trajectories.
-const MOST_WALKS: usize = 16;
-
-struct Seen {
-    no: i64,
-    start_ns: i64,
-    took_ns: i64,
-    is_error: bool,
-    cost_usd: Option<f64>,
-    version: String,
-}
-
 impl Totals {
     fn add(&mut self, seen: &Seen) {
         self.trajectories += 1;
@@ -144,160 +126,12 @@ fn worst_tasks(sql: &Connection, numbers: &[i64], limit: usize) -> Result<Vec<Ta
     Ok(tasks)
 }
 
-/// The latest trajectories that fit, newest first, and whether there are more than were looked at.
-fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>, bool), StoreError> {
-    let project = match &filter.project {
-        None => None,
-        Some(name) => match project_number(sql, name)? {
-            Some(number) => Some(number),
-            None => return Ok((Vec::new(), false)),
-        },
-    };
-    let names = [
-        (FacetKind::Agent, &filter.agent),
-        (FacetKind::Version, &filter.version),
-        (FacetKind::Model, &filter.model),
-    ];
-    let driver = names.into_iter().find_map(|(kind, name)| Some((kind, name.as_ref()?)));
-    let mut walks = match (driver, project) {
-        (None, project) => Walks::one(
-            sql,
-            &plain_walk(project.is_some()),
-            project.map(Value::Integer).into_iter().collect(),
-            filter,
-        )?,
-        (Some((kind, name)), project) => {
-            let mut projects = project.map_or_else(|| numbers_of_projects(sql), |one| Ok(vec![one]))?;
-            projects.truncate(MOST_WALKS + 1);
-            if projects.len() > MOST_WALKS {
-                Walks::one(sql, &plain_walk(false), Vec::new(), filter)?
-            } else {
-                let mut walks = Walks::default();
-                for (project, left) in projects.iter().zip((1..=projects.len()).rev()) {
-                    let first =
-                        [Value::Integer(*project), Value::Integer(kind as i64), Value::Text(name.clone())];
-                    // What one project has no use for is for the others.
-                    let most = (LOOKED_AT - walks.looked_at) / left;
-                    walks.go(sql, &facet_walk(), first.into(), filter, most)?;
-                }
-                walks
-            }
-        }
-    };
-    // Where one way ended early, nothing that is older is known of it: the others stop there too.
-    if let Some(horizon) = walks.horizon {
-        walks.seen.retain(|one| one.start_ns >= horizon);
-    }
-    let Walks { mut seen, horizon, .. } = walks;
-    seen.sort_by_key(|one| std::cmp::Reverse((one.start_ns, one.no)));
-    let is_cut = horizon.is_some() || seen.len() > MOST;
-    seen.truncate(MOST);
-    Ok((seen, is_cut))
-}
-
-const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.cost_usd, t.version, \
-                       (:agent IS NULL OR t.agent = :agent) AND (:version IS NULL OR t.version = :version) \
-                       AND (:model IS NULL OR t.model = :model)";
-
-/// By time alone. Whether one fits is told and not asked for, so that the limit bounds what is looked at.
-fn plain_walk(of_project: bool) -> String {
-    let (index, within) =
-        if of_project { ("trajectory_by_project", "t.project = ? AND") } else { ("trajectory_by_start", "") };
-    format!(
-        "SELECT {COLUMNS} FROM trajectory t INDEXED BY {index} WHERE {within} t.start_ns >= :from AND t.start_ns < :to \
-         ORDER BY t.start_ns DESC LIMIT :most"
-    )
-}
-
-/// By a name that a trace is found by.
-fn facet_walk() -> String {
-    format!(
-        "SELECT {COLUMNS} FROM facet f CROSS JOIN trajectory t INDEXED BY trajectory_by_trace ON t.trace = f.trace \
-         WHERE f.project = ? AND f.kind = ? AND f.value = ? AND f.start_ns >= :from AND f.start_ns < :to \
-         ORDER BY f.start_ns DESC LIMIT :most"
-    )
-}
-
-/// What was found on the way through one project after the other.
-#[derive(Default)]
-struct Walks {
-    seen: Vec<Seen>,
-    looked_at: usize,
-    /// The latest time at which one of the ways ended before all was looked at.
-    horizon: Option<i64>,
-}
-
-impl Walks {
-    fn one(
-        sql: &Connection,
-        statement: &str,
-        first: Vec<Value>,
-        filter: &MetricFilter,
-    ) -> Result<Walks, StoreError> {
-        let mut walks = Walks::default();
-        walks.go(sql, statement, first, filter, LOOKED_AT)?;
-        Ok(walks)
-    }
-
-    /// The first values are those without a name in the statement.
-    fn go(
-        &mut self,
-        sql: &Connection,
-        statement: &str,
-        first: Vec<Value>,
-        filter: &MetricFilter,
-        most: usize,
-    ) -> Result<(), StoreError> {
-        let mut statement = sql.prepare_cached(statement)?;
-        let text = |name: &Option<String>| name.clone().map_or(Value::Null, Value::Text);
-        let mut first = first.into_iter();
-        for index in 1..=statement.parameter_count() {
-            let value = match statement.parameter_name(index) {
-                Some(":agent") => text(&filter.agent),
-                Some(":version") => text(&filter.version),
-                Some(":model") => text(&filter.model),
-                Some(":from") => Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-                Some(":to") => Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
-                Some(":most") => Value::Integer(most as i64),
-                _ => first.next().unwrap_or(Value::Null),
-            };
-            statement.raw_bind_parameter(index, value)?;
-        }
-        let mut rows = statement.raw_query();
-        let (mut found, mut looked_at, mut last) = (0, 0, None);
-        while let Some(row) = rows.next()? {
-            looked_at += 1;
-            let start_ns = row.get(1)?;
-            last = Some(start_ns);
-            if row.get(6)? {
-                found += 1;
-                self.seen.push(Seen {
-                    no: row.get(0)?,
-                    start_ns,
-                    took_ns: row.get(2)?,
-                    is_error: row.get(3)?,
-                    cost_usd: row.get(4)?,
-                    version: row.get(5)?,
-                });
-            }
-            if found > MOST {
-                break;
-            }
-        }
-        self.looked_at += looked_at;
-        if looked_at == most || found > MOST {
-            self.horizon = self.horizon.max(last);
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use gradus_core::span::TraceId;
 
     use super::*;
-    use crate::connection::{assert_plan, open_writer};
+    use crate::query::latest::{Walks, plain_walk};
     use crate::{
         AssembledStory, BlockSignal, Chunk, OutcomeRecord, RecordedKind, StoreOptions, TrajectoryRecord,
     };
@@ -387,29 +221,10 @@ mod tests {
         let mut walks = Walks::default();
         let mut go = |most| {
             walks.go(&reader, &plain_walk(false), Vec::new(), &filter, most).unwrap();
-            (walks.seen.len(), walks.looked_at, walks.horizon)
+            (walks.seen.len(), walks.horizon)
         };
-        assert_eq!(go(9), (4, 4, None));
-        assert_eq!(go(2), (6, 6, Some(300)));
-        assert_eq!(go(3), (9, 9, Some(300)));
-    }
-
-    #[test]
-    fn what_is_looked_at_has_a_bound_and_is_not_sorted() {
-        let folder = tempfile::tempdir().unwrap();
-        let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        assert_plan(
-            &sql,
-            &plain_walk(true),
-            "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)",
-        );
-        assert_plan(&sql, &plain_walk(false), "trajectory_by_start (start_ns>? AND start_ns<?)");
-        let way = "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>? AND start_ns<?)";
-        assert_plan(&sql, &facet_walk(), way);
-        // A name is told of a row, and no condition: nothing is passed over before it is counted.
-        for statement in [plain_walk(true), plain_walk(false), facet_walk()] {
-            let behind = statement.split(" WHERE ").nth(1).unwrap();
-            assert!(!behind.contains(":agent") && behind.ends_with("LIMIT :most"), "{statement}");
-        }
+        assert_eq!(go(9), (4, None));
+        assert_eq!(go(2), (6, Some(300)));
+        assert_eq!(go(3), (9, Some(300)));
     }
 }

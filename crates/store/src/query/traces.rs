@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::project_number;
 use super::search::search_of;
+use super::wrong::wrong_with_tool;
 use crate::Store;
 use crate::error::StoreError;
 use crate::facets::FacetKind;
@@ -179,22 +180,6 @@ impl Store {
     pub fn trace(&self, id: TraceId) -> Result<Option<TraceRow>, StoreError> {
         let reader = self.readers.take()?;
         trace_row(&reader, "trace_id = ?", Value::Blob(id.0.to_be_bytes().to_vec()))
-    }
-
-    /// The first step of a trace that calls a tool and was found wrong by an evaluator, with its trajectory; 0 for the whole
-    /// of one, if there is no such step.
-    pub fn wrong_step(
-        &self,
-        trace: i64,
-        evaluator: &str,
-        tool: &str,
-    ) -> Result<Option<(String, u32)>, StoreError> {
-        let reader = self.readers.take()?;
-        let found = wrong_with_tool("y.trajectory_id, o.step", "?");
-        Ok(reader
-            .prepare_cached(&format!("{found} ORDER BY o.step = 0, y.start_ns, y.no, o.step LIMIT 1"))?
-            .query_row(params![trace, evaluator, tool, tool], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?)
     }
 
     /// How many traces began at a moment or later; not more than `most` are counted.
@@ -380,18 +365,8 @@ fn conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> Str
     if let Some(wanted) = filter.error {
         facet(FacetKind::Error, "", wanted);
     }
-    if let (Some(evaluator), Some(tool)) = (&filter.wrong, &filter.tool) {
-        // Of the trajectories that are asked for, not of any other in the same trace.
-        let named = [("agent", &filter.agent), ("version", &filter.version), ("model", &filter.model)];
-        let mut found = vec![wrong_with_tool("1", trace)];
-        values.extend([evaluator, tool, tool].map(|text| Value::Text(text.clone())));
-        for (column, value) in named {
-            if let Some(value) = value {
-                found.push(format!("y.{column} = ?"));
-                values.push(Value::Text(value.clone()));
-            }
-        }
-        terms.push(format!("EXISTS ({})", found.join(" AND ")));
+    if let Some(found) = wrong_with_tool("1", trace, filter, values) {
+        terms.push(format!("EXISTS ({found})"));
     }
     if let Some(score) = &filter.score {
         let mut having = vec!["count(outcome.score) > 0".to_owned()];
@@ -409,15 +384,6 @@ fn conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> Str
         ));
     }
     terms.join(" AND ")
-}
-
-/// Verdicts of an evaluator that are below its best, on steps that call a tool, or on the whole of a trajectory that does.
-fn wrong_with_tool(columns: &str, trace: &str) -> String {
-    format!(
-        "SELECT {columns} FROM trajectory y INDEXED BY trajectory_by_trace CROSS JOIN outcome o ON o.trajectory = y.no \
-         WHERE y.trace = {trace} AND o.evaluator = ? AND o.is_wrong \
-         AND (o.tool = ? OR (o.step = 0 AND instr(char(10) || y.tools || char(10), char(10) || ? || char(10))))"
-    )
 }
 
 fn walk_traces(
@@ -653,9 +619,6 @@ fn scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError
 mod tests {
     use super::*;
     use crate::connection::{assert_plan, open_writer};
-    use crate::{
-        AssembledStory, BlockSignal, Chunk, OutcomeRecord, RecordedKind, StoreOptions, TrajectoryRecord,
-    };
 
     #[test]
     fn lists_are_walked_through_indexes_and_never_sorted() {
@@ -689,92 +652,8 @@ mod tests {
         );
         assert_plan(&sql, &since_walk(true), "trace_by_project (project=? AND start_ns>?)");
         assert_plan(&sql, &since_walk(false), "trace_by_start (start_ns>?)");
-        assert_plan(&sql, &wrong_with_tool("1", "?"), "trajectory_by_trace (trace=?)");
         for of_project in [false, true] {
             assert_plan(&sql, &found_walk(&fits, of_project), "SCAN words VIRTUAL TABLE INDEX");
         }
-    }
-
-    /// A step: its evaluator, its tool, whether it was found wrong; 0 for the whole.
-    fn outcome(step: u32, evaluator: &str, tool: &str, is_wrong: bool) -> OutcomeRecord {
-        OutcomeRecord {
-            evaluator: evaluator.to_owned(),
-            step: (step > 0).then_some(step),
-            kind: RecordedKind::Scored,
-            label: None,
-            score: Some(f64::from(u8::from(!is_wrong))),
-            is_wrong,
-            tool: tool.to_owned(),
-            run: String::new(),
-            line: "{}".to_owned(),
-        }
-    }
-
-    #[test]
-    fn a_tool_that_was_wrong_is_one_and_the_same_step() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
-        let all: [(&str, Vec<OutcomeRecord>); 4] = [
-            // Another tool was wrong, beside one that was right.
-            ("a", vec![outcome(1, "fit", "look", false), outcome(2, "fit", "pay", true)]),
-            ("a", vec![outcome(1, "fit", "pay", true), outcome(2, "fit", "look", true)]),
-            ("b", vec![outcome(1, "fit", "look", true)]),
-            ("a", vec![outcome(1, "fit", "look", false), outcome(0, "order", "", true)]),
-        ];
-        for ((agent, outcomes), number) in all.into_iter().zip(1..) {
-            let trace_id = TraceId(number);
-            let mut chunk = Chunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
-            chunk.start_ns = number as u64 * 100;
-            store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
-            let mut tools: Vec<String> =
-                outcomes.iter().map(|one| one.tool.clone()).filter(|tool| !tool.is_empty()).collect();
-            tools.dedup();
-            let record = TrajectoryRecord {
-                trajectory_id: format!("t{number}"),
-                trace_id,
-                start_ns: number as i64 * 100,
-                end_ns: number as i64 * 110,
-                agent: agent.to_owned(),
-                steps: 2,
-                tools,
-                outcomes,
-                ..TrajectoryRecord::default()
-            };
-            let story = store.trace(trace_id).unwrap().unwrap().story;
-            let stories = vec![AssembledStory { story, due_ns: None, records: vec![record] }];
-            store.assembled(stories, 2).unwrap().wait().unwrap();
-        }
-        let name = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let found = |tool: &str, wrong: &str, agent: &str| -> Vec<u128> {
-            let filter = TraceFilter {
-                tool: name(tool),
-                wrong: name(wrong),
-                agent: name(agent),
-                ..TraceFilter::default()
-            };
-            let page = store.traces(&filter, None, 10).unwrap();
-            page.traces.iter().map(|trace| trace.trace_id.0).collect()
-        };
-        assert_eq!(found("look", "", ""), [4, 3, 2, 1]);
-        assert_eq!(found("", "fit", ""), [3, 2, 1]);
-        assert_eq!(found("look", "fit", ""), [3, 2]);
-        assert_eq!(found("look", "fit", "a"), [2]);
-        assert_eq!(found("pay", "fit", ""), [2, 1]);
-        // A whole trajectory is wrong with each of its tools.
-        assert_eq!((found("look", "order", ""), found("pay", "order", "")), (vec![4], vec![]));
-        let no = |trace: u128| store.trace(TraceId(trace)).unwrap().unwrap().no;
-        let step =
-            |trace: u128, evaluator: &str, tool: &str| store.wrong_step(no(trace), evaluator, tool).unwrap();
-        assert_eq!(step(2, "fit", "look"), Some(("t2".to_owned(), 2)));
-        assert_eq!((step(4, "order", "look"), step(1, "fit", "look")), (Some(("t4".to_owned(), 0)), None));
-        // How many began since a moment, as far as they are counted.
-        let since = |project: Option<&str>, from_ns: i64, most: usize| {
-            store.traces_since(project, from_ns, most).unwrap()
-        };
-        assert_eq!(
-            (since(None, 300, 10), since(Some("shop"), 101, 10), since(Some("none"), 0, 10)),
-            (2, 3, 0)
-        );
-        assert_eq!((since(None, 0, 3), since(None, 401, 3)), (3, 0));
     }
 }

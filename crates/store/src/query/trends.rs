@@ -77,6 +77,8 @@ const MOST_EVALUATORS: usize = 50;
 const MOST_TOOLS: usize = 500;
 /// Names that are looked at for those of the time that is asked for.
 const MOST_NAMES: usize = 2_000;
+/// Combinations of names that are looked at for those with two names.
+const MOST_COMBINATIONS: usize = 5_000;
 
 const SUMS: &str =
     "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable";
@@ -218,20 +220,22 @@ impl Asked {
             _ => {}
         }
         let kind = NameKind::Together;
-        // Names of one agent are beside each other.
-        let prefix = wanted[0].map_or_else(String::new, |agent| {
-            together([agent, "", ""]).trim_end_matches(r#""",""]"#).to_owned()
-        });
-        let mut found =
-            steps_through(sql, &next_name(), &prefix, &[&project, &(kind as i64)], MOST_NAMES + 1)?;
-        let is_cut = found.len() > MOST_NAMES;
-        found.truncate(MOST_NAMES);
+        // What begins with the same names is beside each other.
+        let prefix = match wanted {
+            [Some(agent), Some(version), _] => ["[", &text(agent), ",", &text(version), ","].concat(),
+            [Some(agent), ..] => ["[", &text(agent), ","].concat(),
+            _ => String::new(),
+        };
+        let within: [&dyn rusqlite::ToSql; 2] = [&project, &(kind as i64)];
+        let mut found = steps_through(sql, &next_name(), &prefix, &within, MOST_COMBINATIONS + 1)?;
+        let is_cut = found.len() > MOST_COMBINATIONS;
+        found.truncate(MOST_COMBINATIONS);
         found.retain(|text| {
             apart(text).is_some_and(|names| {
                 names.iter().zip(wanted).all(|(name, wanted)| wanted.is_none_or(|wanted| wanted == name))
             })
         });
-        let found = in_time(sql, filter, project, kind, found, MOST_NAMES)?;
+        let found = in_time(sql, filter, project, kind, found, MOST_COMBINATIONS)?;
         Ok(all(found.into_iter().map(|name| (kind, name)).collect(), is_cut))
     }
 
@@ -253,6 +257,11 @@ impl Asked {
         }
         Ok(())
     }
+}
+
+/// A name as it stands in a text of several.
+fn text(name: &str) -> String {
+    serde_json::Value::from(name).to_string()
 }
 
 /// Those of some names that came in the filter's time.
@@ -352,7 +361,7 @@ fn hours(filter: &MetricFilter, period_ns: i64) -> (i64, i64, i64) {
     (size, from, to)
 }
 
-fn bounds(filter: &MetricFilter, length_ns: i64) -> (i64, i64) {
+pub(super) fn bounds(filter: &MetricFilter, length_ns: i64) -> (i64, i64) {
     let bucket = |bound: Option<i64>, default: i64| bound.map_or(default, |ns| ns.div_euclid(length_ns));
     (bucket(filter.from_ns, i64::MIN), bucket(filter.to_ns.map(|bound| bound.saturating_sub(1)), i64::MAX))
 }
@@ -472,14 +481,24 @@ mod tests {
         assert!(!store.metric_periods(&one, HOUR_NS).unwrap().is_cut);
         assert!(store.tool_sums(&one).unwrap().is_cut, "a tool was left out");
         let (folder, store) = named(1, 1, 1);
-        let versions: Vec<String> = (0..=MOST_NAMES).map(|n| n.to_string()).collect();
+        let versions: Vec<String> = (0..MOST_COMBINATIONS).map(|n| n.to_string()).collect();
         let names: Vec<[&str; 3]> = versions.iter().map(|version| ["a", version, "m"]).collect();
-        came(&folder, &names[..MOST_NAMES]);
-        let two = of_names(Some("a"), None, Some("m"));
-        assert!(!store.metric_periods(&two, HOUR_NS).unwrap().is_cut);
-        came(&folder, &names[MOST_NAMES..]);
-        assert!(store.metric_periods(&two, HOUR_NS).unwrap().is_cut, "a combination was left out");
-        assert!(store.usage_periods(&two, HOUR_NS).unwrap().is_cut, "a combination was left out");
+        came(&folder, &names[..]);
+        let is_cut = |filter: &MetricFilter| {
+            let [periods, usage] = [
+                store.metric_periods(filter, HOUR_NS).unwrap().is_cut,
+                store.usage_periods(filter, HOUR_NS).unwrap().is_cut,
+            ];
+            assert_eq!(periods, usage);
+            periods
+        };
+        let two = of_names(None, Some("x"), Some("m"));
+        assert!(!is_cut(&two));
+        came(&folder, &[["z", "x", "m"]]);
+        assert!(is_cut(&two), "a combination was left out");
+        // Whose agent is known is found at once.
+        let found = store.metric_periods(&of_names(Some("z"), Some("x"), None), 24 * HOUR_NS).unwrap();
+        assert_eq!((found.rows.len(), found.is_cut), (1, false));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gradus_store::{MetricPeriod, Moments};
 
 use super::overview::metric;
-use super::words::{labels, title};
+use super::words::{scale, title};
 use crate::alert::Subject;
 use crate::output::html::charts::{Band, Chart, Moment, Scale, timeline};
 use crate::output::html::number::{self, count};
@@ -100,13 +100,18 @@ impl Time {
         let period_ns = period(length);
         let ahead_ns = ahead(now_ns, period_ns);
         // Whoever asks for the future itself gets it.
-        let is_ahead = from_ns.is_some_and(|from| from >= ahead_ns);
+        let time = Time { from_ns, to_ns, until_ns: ahead_ns, ahead_ns, period_ns, before_ns };
         let until_ns = match to_ns {
-            Some(to) if is_ahead => to,
-            None if is_ahead => i64::MAX,
+            Some(to) if time.is_ahead() => to,
+            None if time.is_ahead() => i64::MAX,
             to => to.unwrap_or(ahead_ns).min(ahead_ns),
         };
-        Ok(Time { from_ns, to_ns, until_ns, ahead_ns, period_ns, before_ns })
+        Ok(Time { until_ns, ..time })
+    }
+
+    /// Whether it is about the future.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.from_ns.is_some_and(|from| from >= self.ahead_ns)
     }
 
     fn end_ns(&self, now_ns: i64) -> i64 {
@@ -250,19 +255,21 @@ fn one(
     table.reverse();
     let title = title(settings, evaluator);
     let label = format!("{title} over time. The table has the same numbers.");
-    let scale = if best.is_share { Scale::SHARE } else { own_scale(settings, evaluator) };
+    let drawn = if best.is_share { Scale::SHARE } else { own_scale(settings, evaluator, &points) };
     Series {
-        chart: timeline(&points, bands, &axis.ticks(), scale, &label),
+        chart: timeline(&points, bands, &axis.ticks(), drawn, &label),
         rows: table,
         has_alarm: !bands.is_empty(),
         title,
     }
 }
 
-/// From the worst to the best that an evaluator gives.
-fn own_scale(settings: &Reloadable, evaluator: &str) -> Scale {
-    let scores = || labels(settings, evaluator).into_iter().map(|(_, score)| score);
-    let (low, high) = (scores().fold(f64::INFINITY, f64::min), scores().fold(f64::NEG_INFINITY, f64::max));
+/// From the worst to the best that an evaluator gives, or, where that is not known, that is drawn.
+fn own_scale(settings: &Reloadable, evaluator: &str, points: &[Moment]) -> Scale {
+    let (low, high) = scale(settings, evaluator).unwrap_or_else(|| {
+        let values = || points.iter().map(|point| point.value);
+        (values().fold(0.0, f64::min).floor(), values().fold(1.0, f64::max).ceil())
+    });
     // A step for each whole score, where there are few of them.
     let whole = high - low;
     let steps = if whole.fract() == 0.0 && (2.0..=8.0).contains(&whole) { whole as u32 } else { 4 };
@@ -278,7 +285,8 @@ pub(super) struct Axis {
 
 impl Axis {
     pub(super) fn of<T>(rows: &[(i64, T)], period_ns: i64, time: &Time, now_ns: i64) -> Axis {
-        let to_ns = time.end_ns(now_ns).min(now_ns);
+        let last = rows.last().map_or(now_ns, |(at, _)| at.saturating_add(period_ns));
+        let to_ns = time.end_ns(now_ns).min(if time.is_ahead() { last } else { now_ns });
         let first = rows.first().map_or(to_ns, |(at, _)| *at);
         let from_ns = time.from_ns.map_or(first, |from| from.max(first - period_ns));
         Axis { from_ns: from_ns.min(to_ns), to_ns, period_ns }

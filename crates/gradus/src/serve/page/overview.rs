@@ -148,7 +148,11 @@ fn made(
     let is_current = |row: &&MetricPeriod| time.from_ns.is_none_or(|from| row.start_ns >= from);
     let current = summed(periods.rows.iter().filter(is_current));
     let before = summed(periods.rows.iter().filter(|row| !is_current(row)));
-    let ahead = store.traces_since(choice.project.as_deref(), time.ahead_ns, MOST_AHEAD)?;
+    // Of who asks for the future nothing is left out.
+    let ahead = match time.is_ahead() {
+        true => 0,
+        false => store.traces_since(choice.project.as_deref(), time.ahead_ns, MOST_AHEAD)?,
+    };
     let traces = choice.traces(time, ahead > 0);
     let cards = current
         .iter()
@@ -255,7 +259,7 @@ impl Choice {
     /// The list of the traces that are looked at.
     fn traces(&self, time: &Time, has_ahead: bool) -> Address {
         // Without an end the list goes on with what arrives; what does not count is not in it.
-        let to_ns = time.to_ns.or_else(|| has_ahead.then_some(time.until_ns));
+        let to_ns = if has_ahead { Some(time.until_ns) } else { time.to_ns };
         let of = |ns: Option<i64>| ns.map(show_time);
         Address::of("/traces")
             .with("project", self.project.as_deref())
@@ -284,10 +288,8 @@ impl Ahead {
 pub(super) fn metric(settings: &Reloadable, evaluator: &str, moments: &Moments) -> Metric {
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
     let value = (moments.scored > 0).then(|| moments.sum / moments.scored as f64);
-    let is_share = match scale(settings, evaluator) {
-        Some((worst, best)) => worst >= 0.0 && best <= 1.0,
-        None => value.is_none_or(|value| (0.0..=1.0).contains(&value)),
-    };
+    // Of a scale that is not known nothing is assumed: the same mean may be good on one and bad on another.
+    let is_share = scale(settings, evaluator).is_some_and(|(worst, best)| worst >= 0.0 && best <= 1.0);
     Metric {
         name: evaluator.to_owned(),
         title: title(settings, evaluator),

@@ -454,9 +454,7 @@ impl Row {
 /// Where the first thing is that was found wrong, by the evaluator and with the tool that are looked for, if there are; else
 /// the trace.
 fn guilty(server: &Server, trace: &TraceRow, choice: &Choice) -> Result<Address, ApiError> {
-    if let (Some(evaluator), Some(tool)) = (&choice.wrong, &choice.tool)
-        && let Some((trajectory, step)) = server.store.wrong_step(trace.no, evaluator, tool)?
-    {
+    if let Some((trajectory, step)) = server.store.wrong_step(trace.no, &choice.filter()?)? {
         let is_first = trace.trajectories.first().is_some_and(|first| first.trajectory_id == trajectory);
         let trajectory = Some(trajectory.as_str()).filter(|_| !is_first);
         let step = Some(step).filter(|step| *step > 0);

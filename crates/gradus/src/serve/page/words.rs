@@ -117,7 +117,7 @@ pub(in crate::serve) fn interval(
     evaluator: &str,
     moments: &Moments,
 ) -> Option<Interval> {
-    let (worst, best) = scale(settings, evaluator).unwrap_or((0.0, 1.0));
+    let (worst, best) = scale(settings, evaluator)?;
     let sums = Sums {
         count: moments.scored as f64,
         sum: moments.sum,

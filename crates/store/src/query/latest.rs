@@ -1,0 +1,248 @@
+//! The latest trajectories that fit, by one name of those that are asked for: through all projects at once, and not
+//! farther than a bound.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params};
+
+use super::metrics::numbers_of_projects;
+use super::trends::bounds;
+use super::{MetricFilter, project_number};
+use crate::error::StoreError;
+use crate::facets::FacetKind;
+use crate::long::{HOUR_NS, NameKind};
+
+/// Trajectories that totals are taken of.
+pub(super) const MOST: usize = 2_000;
+/// Trajectories that are looked at for those that fit, in all projects together.
+const LOOKED_AT: usize = 8_000;
+/// A name is sought in each project, or, when there are more, among all trajectories.
+const MOST_WALKS: usize = 16;
+
+pub(super) struct Seen {
+    pub(super) no: i64,
+    pub(super) start_ns: i64,
+    pub(super) took_ns: i64,
+    pub(super) is_error: bool,
+    pub(super) cost_usd: Option<f64>,
+    pub(super) version: String,
+}
+
+/// The latest trajectories that fit, newest first, and whether there are more than were looked at.
+pub(super) fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>, bool), StoreError> {
+    let project = match &filter.project {
+        None => None,
+        Some(name) => match project_number(sql, name)? {
+            Some(number) => Some(number),
+            None => return Ok((Vec::new(), false)),
+        },
+    };
+    let mut projects = project.map_or_else(|| numbers_of_projects(sql), |one| Ok(vec![one]))?;
+    projects.truncate(MOST_WALKS + 1);
+    let way = if projects.len() > MOST_WALKS { None } else { Way::rarest(sql, filter, &projects)? };
+    let mut walks = Walks::default();
+    match way {
+        None => {
+            let first = project.map(Value::Integer).into_iter().collect();
+            walks.go(sql, &plain_walk(project.is_some()), first, filter, LOOKED_AT)?;
+        }
+        Some(Way { kind, name, shares }) => {
+            let all: u64 = shares.iter().sum();
+            for (project, share) in projects.into_iter().zip(shares).filter(|(_, share)| *share > 0) {
+                // So that all ways lead about as far back.
+                let most = (LOOKED_AT as u64).saturating_mul(share).div_ceil(all) as usize;
+                let first =
+                    [Value::Integer(project), Value::Integer(kind as i64), Value::Text(name.to_owned())];
+                walks.go(sql, &facet_walk(), first.into(), filter, most)?;
+            }
+        }
+    }
+    // Where one way ended early, nothing that is older is known of it: the others stop there too.
+    if let Some(horizon) = walks.horizon {
+        walks.seen.retain(|one| one.start_ns >= horizon);
+    }
+    let Walks { mut seen, horizon } = walks;
+    seen.sort_by_key(|one| std::cmp::Reverse((one.start_ns, one.no)));
+    let is_cut = horizon.is_some() || seen.len() > MOST;
+    seen.truncate(MOST);
+    Ok((seen, is_cut))
+}
+
+/// A name to go by, and how many trajectories of each project have it.
+struct Way<'f> {
+    kind: FacetKind,
+    name: &'f str,
+    shares: Vec<u64>,
+}
+
+impl<'f> Way<'f> {
+    /// Of the names that are asked for, the one that the fewest trajectories have; none where there is no name.
+    fn rarest(
+        sql: &Connection,
+        filter: &'f MetricFilter,
+        projects: &[i64],
+    ) -> Result<Option<Way<'f>>, StoreError> {
+        let named = [
+            (FacetKind::Agent, NameKind::Agent, &filter.agent),
+            (FacetKind::Version, NameKind::Version, &filter.version),
+            (FacetKind::Model, NameKind::Model, &filter.model),
+        ];
+        let (from, to) = bounds(filter, 24 * HOUR_NS);
+        let mut count = sql.prepare_cached(HAVE_A_NAME)?;
+        let mut ways = Vec::new();
+        for (kind, of, name) in named {
+            let Some(name) = name else { continue };
+            let shares = projects.iter().map(|project| {
+                let values = params![project, of as i64, name, from, to];
+                // Whole days: at least as many as there are.
+                count.query_row(values, |row| Ok(u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0)))
+            });
+            ways.push(Way { kind, name, shares: shares.collect::<Result<_, _>>()? });
+        }
+        Ok(ways.into_iter().min_by_key(|way| way.shares.iter().sum::<u64>()))
+    }
+}
+
+const HAVE_A_NAME: &str = "SELECT coalesce(sum(trajectories), 0) FROM usage_long WHERE size = 24 AND project = ? \
+                           AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
+const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.cost_usd, t.version, \
+                       (:agent IS NULL OR t.agent = :agent) AND (:version IS NULL OR t.version = :version) \
+                       AND (:model IS NULL OR t.model = :model)";
+
+/// By time alone. Whether one fits is told and not asked for, so that the limit bounds what is looked at.
+pub(super) fn plain_walk(of_project: bool) -> String {
+    let (index, within) =
+        if of_project { ("trajectory_by_project", "t.project = ? AND") } else { ("trajectory_by_start", "") };
+    format!(
+        "SELECT {COLUMNS} FROM trajectory t INDEXED BY {index} WHERE {within} t.start_ns >= :from AND t.start_ns < :to \
+         ORDER BY t.start_ns DESC LIMIT :most"
+    )
+}
+
+/// By a name that a trace is found by.
+fn facet_walk() -> String {
+    format!(
+        "SELECT {COLUMNS} FROM facet f CROSS JOIN trajectory t INDEXED BY trajectory_by_trace ON t.trace = f.trace \
+         WHERE f.project = ? AND f.kind = ? AND f.value = ? AND f.start_ns >= :from AND f.start_ns < :to \
+         ORDER BY f.start_ns DESC LIMIT :most"
+    )
+}
+
+/// What was found on the way through one project after the other.
+#[derive(Default)]
+pub(super) struct Walks {
+    pub(super) seen: Vec<Seen>,
+    /// The latest time at which one of the ways ended before all was looked at.
+    pub(super) horizon: Option<i64>,
+}
+
+impl Walks {
+    /// The first values are those without a name in the statement.
+    pub(super) fn go(
+        &mut self,
+        sql: &Connection,
+        statement: &str,
+        first: Vec<Value>,
+        filter: &MetricFilter,
+        most: usize,
+    ) -> Result<(), StoreError> {
+        let mut statement = sql.prepare_cached(statement)?;
+        let text = |name: &Option<String>| name.clone().map_or(Value::Null, Value::Text);
+        let mut first = first.into_iter();
+        for index in 1..=statement.parameter_count() {
+            let value = match statement.parameter_name(index) {
+                Some(":agent") => text(&filter.agent),
+                Some(":version") => text(&filter.version),
+                Some(":model") => text(&filter.model),
+                Some(":from") => Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+                Some(":to") => Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
+                Some(":most") => Value::Integer(most as i64),
+                _ => first.next().unwrap_or(Value::Null),
+            };
+            statement.raw_bind_parameter(index, value)?;
+        }
+        let mut rows = statement.raw_query();
+        let (mut found, mut looked_at, mut last) = (0, 0, None);
+        while let Some(row) = rows.next()? {
+            looked_at += 1;
+            let start_ns = row.get(1)?;
+            last = Some(start_ns);
+            if row.get(6)? {
+                found += 1;
+                self.seen.push(Seen {
+                    no: row.get(0)?,
+                    start_ns,
+                    took_ns: row.get(2)?,
+                    is_error: row.get(3)?,
+                    cost_usd: row.get(4)?,
+                    version: row.get(5)?,
+                });
+            }
+            if found > MOST {
+                break;
+            }
+        }
+        if looked_at == most || found > MOST {
+            self.horizon = self.horizon.max(last);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{assert_plan, open_writer};
+
+    #[test]
+    fn what_is_looked_at_has_a_bound_and_is_not_sorted() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        assert_plan(
+            &sql,
+            &plain_walk(true),
+            "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)",
+        );
+        assert_plan(&sql, &plain_walk(false), "trajectory_by_start (start_ns>? AND start_ns<?)");
+        let way = "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>? AND start_ns<?)";
+        assert_plan(&sql, &facet_walk(), way);
+        assert_plan(
+            &sql,
+            HAVE_A_NAME,
+            "size=? AND project=? AND kind=? AND name=? AND bucket>? AND bucket<?",
+        );
+        // A name is told of a row, and no condition: nothing is passed over before it is counted.
+        for statement in [plain_walk(true), plain_walk(false), facet_walk()] {
+            let behind = statement.split(" WHERE ").nth(1).unwrap();
+            assert!(!behind.contains(":agent") && behind.ends_with("LIMIT :most"), "{statement}");
+        }
+    }
+
+    #[test]
+    fn the_way_is_by_the_rarest_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        let came = [
+            (1, NameKind::Agent, "a", 5),
+            (2, NameKind::Agent, "a", 0),
+            (1, NameKind::Model, "m", 1),
+            (2, NameKind::Model, "m", 3),
+        ];
+        for (project, kind, name, trajectories) in came {
+            sql.execute(
+                "INSERT INTO usage_long VALUES (24, ?, ?, ?, 7, ?, 0, 0, 0, 0, 0, 0)",
+                params![project, kind as i64, name, trajectories],
+            )
+            .unwrap();
+        }
+        let of = |agent: Option<&str>, model: Option<&str>, from_ns: Option<i64>| {
+            let [agent, model] = [agent, model].map(|name| name.map(str::to_owned));
+            let filter = MetricFilter { agent, model, from_ns, ..MetricFilter::default() };
+            let way = Way::rarest(&sql, &filter, &[1, 2]).unwrap();
+            way.map(|way| (way.kind as i64, way.shares))
+        };
+        assert_eq!(of(None, None, None), None);
+        assert_eq!(of(Some("a"), None, None), Some((FacetKind::Agent as i64, vec![5, 0])));
+        assert_eq!(of(Some("a"), Some("m"), None), Some((FacetKind::Model as i64, vec![1, 3])));
+        assert_eq!(of(Some("a"), None, Some(8 * 24 * HOUR_NS)), Some((FacetKind::Agent as i64, vec![0, 0])));
+    }
+}
