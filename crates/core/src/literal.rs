@@ -20,6 +20,12 @@ pub fn parse(text: &str) -> Option<Json> {
 
 /// Reads the value that `text` begins with, and returns what is behind it.
 pub fn parse_prefix(text: &str) -> Option<(Json, &str)> {
+    // What is JSON means what it means without the text behind it: the reader below does not tell `-0` from `0`.
+    let start = text.len() - text.trim_start().len();
+    let mut strict = serde_json::Deserializer::from_str(&text[start..]).into_iter();
+    if let Some(Ok(json)) = strict.next() {
+        return Some((json, &text[start + strict.byte_offset()..]));
+    }
     let mut reader = Reader { text, at: 0 };
     let value = reader.value(0)?;
     Some((value, &text[reader.at..]))
@@ -131,13 +137,10 @@ impl<'a> Reader<'a> {
             'x' => out.push(self.code_point(2)?),
             'u' => {
                 let first = self.code_unit(4)?;
-                if (0xd800..0xdc00).contains(&first) && self.text[self.at..].starts_with("\\u") {
-                    self.at += 2;
-                    let second = self.code_unit(4)?;
-                    let low = second.checked_sub(0xdc00)?;
-                    out.push(char::from_u32(0x10000 + ((first - 0xd800) << 10) + low)?);
-                } else {
-                    out.push(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+                match char::from_u32(first).or_else(|| self.second_half(first)) {
+                    Some(c) => out.push(c),
+                    // Half a character: nobody knows the other half, so it stays as it was written.
+                    None => out.extend(["\\u", &self.text[self.at - 4..self.at]]),
                 }
             }
             'U' => out.push(self.code_point(8)?),
@@ -149,8 +152,22 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
+    /// The character whose first half was read, if the second one follows.
+    fn second_half(&mut self, first: u32) -> Option<char> {
+        let hex = self.text[self.at..].strip_prefix("\\u")?.get(..4)?;
+        let second = u32::from_str_radix(hex, 16).ok()?;
+        if !(0xd800..0xdc00).contains(&first) || !(0xdc00..0xe000).contains(&second) {
+            return None;
+        }
+        self.at += 6;
+        char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))
+    }
+
     fn code_unit(&mut self, digits: usize) -> Option<u32> {
         let hex = self.text.get(self.at..self.at + digits)?;
+        if !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
         self.at += digits;
         u32::from_str_radix(hex, 16).ok()
     }
@@ -165,9 +182,10 @@ impl<'a> Reader<'a> {
             .find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E' | '_'))
             .unwrap_or(rest.len());
         let digits = rest[..end].replace('_', "");
-        let number = match digits.parse::<i64>() {
-            Ok(integer) => Number::from(integer),
-            Err(_) => Number::from_f64(digits.parse().ok()?)?,
+        let number = match (digits.parse::<i64>(), digits.parse::<u64>()) {
+            (Ok(integer), _) => Number::from(integer),
+            (_, Ok(integer)) => Number::from(integer),
+            _ => Number::from_f64(digits.parse().ok()?)?,
         };
         self.at += end;
         Some(Json::Number(number))
@@ -243,10 +261,24 @@ mod tests {
     }
 
     #[test]
+    fn halves_of_characters_are_kept() {
+        let halves = r"['\ud83d\u0041', '\ud83d', '\udc1b!', '\ud83d\ue000', '\ud83d\u12']";
+        assert_eq!(parse(halves), None, "an escape that is cut off is none");
+        assert_eq!(
+            parse(&halves.replace("\\u12", "")),
+            Some(json!([r"\ud83dA", r"\ud83d", r"\udc1b!", "\\ud83d\u{e000}", r"\ud83d"]))
+        );
+    }
+
+    #[test]
     fn text_behind_the_value_is_returned() {
         let (value, rest) = parse_prefix("{'a': 1}, along those lines.").unwrap();
         assert_eq!((value, rest), (json!({"a": 1}), ", along those lines."));
         assert_eq!(parse("{'a': 1}, along those lines."), None);
+        let (value, _) = parse_prefix("{\"id\": 18446744073709551615, \"zero\": -0} and so on").unwrap();
+        assert_eq!(value, json!({"id": u64::MAX, "zero": -0.0}));
+        assert_eq!(parse("{'id': 18446744073709551615}"), Some(json!({"id": u64::MAX})));
+        assert_eq!(parse("{1: 'a', None: 2}"), Some(json!({"1": "a", "null": 2})));
     }
 
     #[test]
@@ -263,6 +295,7 @@ mod tests {
             "\\",
             "-",
             "'\\u12'",
+            "'\\u+041'",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

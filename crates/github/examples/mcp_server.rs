@@ -46,9 +46,10 @@ impl ServerHandler for Peer {
         let reads = || Some(ToolAnnotations::new().read_only(true));
         let adds = || Some(ToolAnnotations::new().destructive(false));
         let numbers = json!({"a": {"type": "integer"}, "b": {"type": "integer"}});
+        let told = json!({"page": {"type": "integer"}, "note": {"type": ["string", "null"]}});
         let mut listed = ListToolsResult::default();
         if page.and_then(|page| page.cursor).is_none() {
-            listed.tools = vec![tool("math.add", reads(), &numbers), tool("get_me", reads(), &json!({}))];
+            listed.tools = vec![tool("math.add", reads(), &numbers), tool("get_me", reads(), &told)];
             listed.next_cursor = Some("more".to_owned());
         } else {
             let ms = json!({"ms": {"type": "integer"}});
@@ -73,7 +74,8 @@ impl ServerHandler for Peer {
                 (Some(a), Some(b)) => (a + b).to_string(),
                 _ => return Err(ErrorData::invalid_params("a and b must be numbers", None)),
             },
-            "get_me" => "the peer".to_owned(),
+            "get_me" if arguments == json!({}) => "the peer".to_owned(),
+            "get_me" => format!("the peer, given {arguments}"),
             "environment" => {
                 let mut names: Vec<_> = std::env::vars().map(|(name, _)| name).collect();
                 names.sort();

@@ -57,11 +57,18 @@ async fn a_server_that_is_started() {
     let problem = "a: expected a whole number, got the string \\\"two\\\"";
     let unfit = format!("{{\"error\":\"the arguments do not fit\",\"problems\":[\"{problem}\"]}}");
     assert_eq!((is_error, told), (true, unfit), "it is not sent at all");
+    let (_, told) = call(&tools, "math_add", json!({"a": 2.0, "b": 4e1})).await;
+    assert_eq!(told, "42", "to JSON Schema these are whole numbers");
+    // It gets what was checked: no null where null does not fit.
+    let (_, told) = call(&tools, "get_me", json!({"page": null, "note": null, "x": 1.0})).await;
+    assert_eq!(told, "the peer, given {\"note\":null,\"x\":1.0}");
     // What its schema does not demand, the server may.
     let (is_error, told) = call(&tools, "math_add", json!({"a": 2, "b": null})).await;
     assert_eq!((is_error, told.as_str()), (true, "{\"error\":\"a and b must be numbers\"}"));
     assert_eq!(call(&tools, "wipe", json!({})).await, (true, "it would not go away".to_owned()));
     let (_, told) = call(&tools, "math_add", json!([1, 2])).await;
+    assert_eq!(told, "{\"error\":\"the arguments: expected a JSON object\"}");
+    let (_, told) = call(&tools, "get_me", Value::Null).await;
     assert_eq!(told, "{\"error\":\"the arguments: expected a JSON object\"}");
     let (_, told) = call(&tools, "math.add", json!({})).await;
     assert_eq!(told, "{\"error\":\"there is no tool called \\\"math.add\\\"\"}");

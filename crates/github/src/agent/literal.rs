@@ -11,9 +11,7 @@ pub(super) fn at_start(text: &str) -> Option<(Value, &str)> {
     let text = text.trim_start();
     // What is JSON is read as JSON.
     let mut strict = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    if text.starts_with(['{', '[', '"'])
-        && let Some(Ok(value)) = strict.next()
-    {
+    if let Some(Ok(value)) = strict.next() {
         return Some((value, &text[strict.byte_offset()..]));
     }
     let mut rest = text;
@@ -50,10 +48,11 @@ fn object(rest: &mut &str, depth: usize) -> Option<Value> {
         if take(rest, '}') {
             return Some(Value::Object(object));
         }
-        if !rest.starts_with(['"', '\'']) {
-            return None;
-        }
-        let key = quoted(rest)?;
+        // Python has keys that are no texts; as JSON they become such.
+        let key = match value(rest, depth + 1)? {
+            Value::String(key) => key,
+            other => other.to_string(),
+        };
         pass_space(rest);
         if !take(rest, ':') {
             return None;
@@ -119,15 +118,20 @@ fn escaped(rest: &mut &str, text: &mut String) -> Option<()> {
         'x' => text.push(char::from_u32(hex(rest, 2)?)?),
         'U' => text.push(char::from_u32(hex(rest, 8)?)?),
         'u' => {
-            let mut units = vec![u16::try_from(hex(rest, 4)?).ok()?];
+            let written = *rest;
+            let first = u16::try_from(hex(rest, 4)?).ok()?;
             // Two halves of one character.
-            if (0xd800..0xdc00).contains(&units[0])
-                && let Some(behind) = rest.strip_prefix("\\u")
-            {
-                *rest = behind;
-                units.push(u16::try_from(hex(rest, 4)?).ok()?);
+            let mut behind = rest.strip_prefix("\\u").unwrap_or_default();
+            let second = hex(&mut behind, 4).and_then(|code| u16::try_from(code).ok());
+            let mut pair = char::decode_utf16([first].into_iter().chain(second));
+            match pair.next()? {
+                Ok(c) => {
+                    text.push(c);
+                    *rest = if c.len_utf16() == 2 { behind } else { *rest };
+                }
+                // One half is no character, and what was meant is not known: it stays as it is written.
+                Err(_) => text.extend(["\\u", &written[..4]]),
             }
-            text.push_str(&String::from_utf16_lossy(&units));
         }
         // Python leaves an escape that it does not know as it stands.
         other => text.extend(['\\', other]),
@@ -136,7 +140,10 @@ fn escaped(rest: &mut &str, text: &mut String) -> Option<()> {
 }
 
 fn hex(rest: &mut &str, digits: usize) -> Option<u32> {
-    let code = u32::from_str_radix(rest.get(..digits)?, 16).ok()?;
+    let written = rest.get(..digits)?;
+    // A sign is no digit.
+    let is_hex = written.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let code = u32::from_str_radix(written, 16).ok().filter(|_| is_hex)?;
     *rest = &rest[digits..];
     Some(code)
 }
@@ -146,8 +153,10 @@ fn number(rest: &mut &str) -> Option<Value> {
     let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
     let written = rest[..end].replace('_', "");
     *rest = &rest[end..];
-    match written.parse::<i64>() {
-        Ok(whole) => Some(Value::from(whole)),
+    let whole =
+        written.parse::<i64>().map(Number::from).or_else(|_| written.parse::<u64>().map(Number::from));
+    match whole {
+        Ok(whole) => Some(Value::Number(whole)),
         Err(_) => Number::from_f64(written.parse().ok()?).map(Value::Number),
     }
 }
@@ -208,14 +217,30 @@ mod tests {
         }
         assert_eq!(whole("{\"a\": \"one\ntwo\"}"), Some(json!({"a": "one\ntwo"})));
         assert_eq!(whole(r"'it\'s \u00e9 \x41 \ud83d\udc1b \d'"), Some(json!("it's é A 🐛 \\d")));
+        assert_eq!(whole("{1: 'a', 1.5: 2, True: 3}"), Some(json!({"1": "a", "1.5": 2, "true": 3})));
+        assert_eq!(whole("{'a': 18446744073709551615}"), Some(json!({"a": u64::MAX})));
+        assert_eq!(
+            whole(r#"["\ud83d\u0041", "\ud83d", "\udc1b!"]"#),
+            Some(json!([r"\ud83dA", r"\ud83d", r"\udc1b!"]))
+        );
         assert_eq!(at_start("{'a': 1}, and so on"), Some((json!({"a": 1}), ", and so on")));
     }
 
     #[test]
     fn what_is_no_value_is_refused() {
-        for text in
-            ["", "{", "{'a' 1}", "{a: 1}", "[1, 2", "octo/demo", "'open", "{\"a\": \"cut", "-", "'\\u1'"]
-        {
+        for text in [
+            "",
+            "{",
+            "{'a' 1}",
+            "{a: 1}",
+            "[1, 2",
+            "octo/demo",
+            "'open",
+            "{\"a\": \"cut",
+            "-",
+            "'\\u1'",
+            "'\\u+041'",
+        ] {
             assert_eq!(whole(text), None, "{text}");
         }
         for open in ["[", "{'a':", "("] {

@@ -14,6 +14,9 @@ use std::borrow::Cow;
 use action::{Written, call};
 use labels::{Label, Mark, label, sections};
 
+/// More calls than this are not even looked at.
+pub(super) const MOST_CALLS: usize = 500;
+
 /// What a reply comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reading<'t> {
@@ -30,7 +33,7 @@ pub(super) struct TextCalls<'t> {
     pub(super) calls: Vec<TextCall<'t>>,
     /// The reply up to where this action ends. What is behind was written without having seen what comes back.
     pub(super) kept: &'t str,
-    /// Another action stands behind.
+    /// Another action stands behind, or another call.
     pub(super) has_more: bool,
 }
 

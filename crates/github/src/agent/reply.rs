@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gradus_llm::{ChatReply, Stop};
 
-use super::react::{self, Reading, TextCall};
+use super::react::{self, MOST_CALLS, Reading, TextCall};
 use super::state::Form;
 
 #[derive(Debug, PartialEq)]
@@ -34,9 +34,6 @@ pub(super) struct Wanted {
     pub(super) arguments: String,
 }
 
-/// More calls than this are not even looked at.
-const MOST_CALLS: usize = 500;
-
 pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
     if reply.stop == Stop::Refused {
         return Intent::Refused(reply.text.trim().to_owned());
@@ -61,8 +58,9 @@ pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
             Reading::Calls(read) => Intent::Calls {
                 thought: read.thought.map(Cow::into_owned),
                 text: read.kept.to_owned(),
+                // One list can hold more; it stays whole, as a part of it would be no JSON.
+                has_more: read.has_more || read.calls.len() > MOST_CALLS,
                 calls: read.calls.into_iter().take(MOST_CALLS).map(wanted).collect(),
-                has_more: read.has_more,
             },
             Reading::Answer(answer) => {
                 Intent::Answer { text: reply.text.clone(), answer: answer.into_owned() }

@@ -20,7 +20,9 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::{RoleClient, ServiceError, ServiceExt as _};
 use serde_json::{Value, json};
 
-use crate::tools::{BoxFuture, Effect, Limits, Observation, Tool, ToolBox, problems, without_nulls};
+use crate::tools::{
+    BoxFuture, Effect, Limits, Observation, Tool, ToolBox, problems, with_whole_numbers, without_nulls,
+};
 
 use process::LastWords;
 pub use server::{BadServer, McpServer};
@@ -93,17 +95,17 @@ impl McpTools {
             let message = ToolBox::kept_back(self, name);
             return failed(&message.unwrap_or_else(|| format!("there is no tool called {name:?}")), false);
         };
-        let mut params = CallToolRequestParams::new(self.offered[at].clone());
-        match arguments {
-            Value::Object(fields) => params = params.with_arguments(fields.clone()),
-            Value::Null => {}
-            _ => return failed("the arguments: expected a JSON object", false),
-        }
         let schema = &self.tools[at].definition.parameters;
-        let problems = problems(schema, &without_nulls(schema, arguments));
+        // What is checked is what is sent.
+        let arguments = with_whole_numbers(schema, without_nulls(schema, arguments));
+        let problems = problems(schema, &arguments);
+        let Value::Object(fields) = arguments else {
+            return failed("the arguments: expected a JSON object", false);
+        };
         if !problems.is_empty() {
             return unfit(&problems);
         }
+        let params = CallToolRequestParams::new(self.offered[at].clone()).with_arguments(fields);
         let is_write = self.tools[at].effect != Effect::Read;
         match tokio::time::timeout(self.timeout, self.service.call_tool(params)).await {
             Ok(Ok(result)) => content::observation(result),

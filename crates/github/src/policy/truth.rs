@@ -129,7 +129,8 @@ impl Truth {
             for Needless { among, count } in truth {
                 let within = |steps: &[usize]| steps.iter().filter(|step| among.contains(step)).count();
                 let (named, unknown) = (within(said), within(found.unknown));
-                let text = format!("{count} of steps {among:?} are needless, the replay names {named}");
+                let is = if *count == 1 { "is" } else { "are" };
+                let text = format!("of {}, {count} {is} needless; the replay names {named}", steps(among));
                 if named < *count && named + unknown >= *count {
                     untold.push(format!("{text} and cannot tell of {unknown}"));
                 } else if named != *count {
@@ -138,10 +139,21 @@ impl Truth {
                 rest.retain(|step| !among.contains(step));
             }
             if !rest.is_empty() {
-                differences.push(format!("the replay calls steps {rest:?} needless, which are not"));
+                let is = if rest.len() == 1 { "is" } else { "are" };
+                differences.push(format!("the replay calls {} needless, which {is} not", steps(&rest)));
             }
         }
         Comparison { differences, untold }
+    }
+}
+
+/// "step 6", "steps 1, 2 and 5"
+fn steps(numbers: &[usize]) -> String {
+    let told: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    match told.as_slice() {
+        [only] => format!("step {only}"),
+        [before @ .., last] => format!("steps {} and {last}", before.join(", ")),
+        [] => "no steps".to_owned(),
     }
 }
 
@@ -186,6 +198,26 @@ mod tests {
         assert_eq!(check(3, true, &[("R19", &[3])], Some(&[1]), &[]), (1, 0), "broken elsewhere");
         assert_eq!(check(3, true, &[("R19", &[2])], Some(&[]), &[]), (1, 0), "called needed");
         assert_eq!(check(3, true, &[("R19", &[2])], Some(&[]), &[1, 2]), (0, 1), "not told is not found");
+    }
+
+    #[test]
+    fn steps_are_told_in_plain_words() {
+        let told = |among: &[usize], count, said: &[usize], unknown: &[usize]| {
+            let needless = Some(vec![Needless { among: among.to_vec(), count }]);
+            let truth = Truth { passes: true, needless, ..Truth::default() };
+            let found = Found { steps: 0, passed: true, broken: &[], needless: Some(said), unknown };
+            let Comparison { differences, untold } = truth.compare(&found);
+            [differences, untold].concat().join(" | ")
+        };
+        assert_eq!(
+            told(&[6], 1, &[], &[6]),
+            "of step 6, 1 is needless; the replay names 0 and cannot tell of 1"
+        );
+        assert_eq!(
+            told(&[1, 2, 5], 2, &[1, 7], &[]),
+            "of steps 1, 2 and 5, 2 are needless; the replay names 1 | the replay calls step 7 needless, which is not"
+        );
+        assert_eq!(told(&[], 0, &[3, 4], &[]), "the replay calls steps 3 and 4 needless, which are not");
     }
 
     #[test]

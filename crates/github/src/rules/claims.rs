@@ -56,7 +56,7 @@ pub(super) fn read(answer: &str) -> Vec<Claim> {
     let mut found = Vec::new();
     for sentence in sentences(answer) {
         let words = words(sentence.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '#'));
-        if sentence.ends_with('?') || denies(&words) || is_open(&words) {
+        if sentence.ends_with('?') || denies(sentence) || is_open(&words) {
             continue;
         }
         let mut is_ours = false;

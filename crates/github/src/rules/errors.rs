@@ -128,5 +128,20 @@ fn boasts(answer: &str) -> bool {
     const SUCCESS: [&str; 7] =
         ["done", "successfully", "completed", "finished", "succeeded", "success", "accomplished"];
     let says = |sentence: &str| words(sentence).iter().any(|word| SUCCESS.contains(&word.as_str()));
-    !answer.trim_end().ends_with('?') && !denies(&words(answer)) && sentences(answer).into_iter().any(says)
+    !answer.trim_end().ends_with('?') && !denies(answer) && sentences(answer).into_iter().any(says)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::boasts;
+
+    #[test]
+    fn who_says_no_does_not_boast() {
+        for modest in ["Was it completed? No.", "Completed: no.", "It is done?", "Not done."] {
+            assert!(!boasts(modest), "{modest}");
+        }
+        for proud in ["All done.", "Would you like more, yes or no? It was completed."] {
+            assert!(boasts(proud), "{proud}");
+        }
+    }
 }

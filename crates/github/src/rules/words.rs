@@ -44,7 +44,11 @@ pub(super) fn names(text: &str, name: &str) -> bool {
 }
 
 /// Whether something is said not to be, not to have worked, or not to be done.
-pub(super) fn denies(words: &[String]) -> bool {
+pub(super) fn denies(text: &str) -> bool {
+    sentences(text).into_iter().any(|sentence| is_denial(sentence, &words(sentence)))
+}
+
+fn is_denial(sentence: &str, words: &[String]) -> bool {
     const DENIALS: [&str; 32] = [
         "not",
         "no",
@@ -79,31 +83,37 @@ pub(super) fn denies(words: &[String]) -> bool {
         "skipped",
         "blocked",
     ];
-    let is_denial = |(at, word): (usize, &String)| {
+    let is_question = sentence.trim_end_matches(is_closing).ends_with('?');
+    let denies = |(at, word): (usize, &String)| {
         // `closed as not planned` is what was done, not what was left.
         let is_reason = word == "not" && words.get(at + 1).is_some_and(|next| next == "planned");
         // `Is it #5, yes or no?` denies nothing.
-        let is_asked = word == "no" && at > 0 && at + 1 == words.len();
+        let is_asked = is_question && word == "no" && at > 0 && at + 1 == words.len();
         !is_reason
             && !is_asked
             && (DENIALS.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n’t"))
     };
-    words.iter().enumerate().any(is_denial)
+    words.iter().enumerate().any(denies)
 }
 
 /// Of a whole text, what is said so.
 pub(crate) fn denying_sentences(text: &str) -> Vec<&str> {
-    sentences(text).into_iter().filter(|sentence| denies(&words(sentence))).collect()
+    sentences(text).into_iter().filter(|sentence| denies(sentence)).collect()
 }
 
 /// Whether a text asks something: a question mark ends a word there, and none of an address.
 pub(crate) fn asks(text: &str) -> bool {
     let is_question = |word: &str| {
-        let word = word.trim_end_matches(|c: char| "\"'`)]*_!”’".contains(c));
+        let word = word.trim_end_matches(is_closing);
         let begin = word.trim_end_matches('?');
         begin.len() < word.len() && !begin.contains("://")
     };
     text.split_whitespace().any(is_question)
+}
+
+/// What may stand behind the mark that ends a sentence.
+fn is_closing(c: char) -> bool {
+    "\"'`)]*_!”’".contains(c)
 }
 
 /// `issue` of `issues`, `repository` of `repositories`, `branch` of `branches`.
@@ -166,10 +176,20 @@ mod tests {
 
     #[test]
     fn denials() {
-        assert!(denies(&words("It couldn’t be merged")) && denies(&words("PR #99 does not exist.")));
-        assert!(
-            denies(&words("No, it is open.")) && denies(&words("No.")) && denies(&words("There is no #99."))
-        );
-        assert!(!denies(&words("Merged #5 into main.")) && !denies(&words("see #9999 yes no?")));
+        for denial in [
+            "It couldn’t be merged",
+            "PR #99 does not exist.",
+            "No, it is open.",
+            "No.",
+            "There is no #99.",
+            "Was it completed? No.",
+            "Issue #99: no.",
+            "Is #99 there: no\nShall I look?",
+        ] {
+            assert!(denies(denial), "{denial}");
+        }
+        for other in ["Merged #5 into main.", "see #9999 yes no?", "(Is it #5, \"yes\" or \"no?\")"] {
+            assert!(!denies(other), "{other}");
+        }
     }
 }

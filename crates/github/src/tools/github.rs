@@ -11,8 +11,8 @@ use super::api::{Api, Failure, Request, content_type};
 use super::connection::connect;
 use super::operation::Entry;
 use super::{
-    BoxFuture, Effect, Family, Limits, Observation, Tool, ToolBox, branches, commits, files, issues, labels,
-    pulls, releases, repos, schema, search, view,
+    BoxFuture, Effect, Family, Limits, Observation, Tool, ToolBox, branches, commits, files, fit, issues,
+    labels, pulls, releases, repos, search, view,
 };
 
 /// Where github.com has its API.
@@ -135,8 +135,8 @@ impl GitHubTools {
             return Err(Failure::Unfit(message));
         };
         let schema = &entry.tool.definition.parameters;
-        let arguments = schema::without_nulls(schema, arguments);
-        let problems = schema::problems(schema, &arguments);
+        let arguments = fit::without_nulls(schema, arguments);
+        let problems = fit::problems(schema, &arguments);
         if !problems.is_empty() {
             return Err(Failure::Arguments(problems));
         }
@@ -155,7 +155,7 @@ impl ToolBox for GitHubTools {
     fn effect_of(&self, name: &str, arguments: &Value) -> Effect {
         match self.entry(name) {
             Some(entry) => {
-                let arguments = schema::without_nulls(&entry.tool.definition.parameters, arguments);
+                let arguments = fit::without_nulls(&entry.tool.definition.parameters, arguments);
                 (entry.effect_of)(arguments)
             }
             None => Effect::Read,

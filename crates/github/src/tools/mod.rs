@@ -6,6 +6,7 @@ mod branches;
 mod commits;
 mod connection;
 mod files;
+mod fit;
 mod github;
 mod issues;
 mod labels;
@@ -26,11 +27,11 @@ use gradus_llm::ToolDefinition;
 use serde_json::Value;
 
 pub use boxes::Boxes;
+pub use fit::problems;
+pub(crate) use fit::{with_whole_numbers, without_nulls};
 pub(crate) use github::CARRIED_OUT;
 pub use github::{GITHUB_COM, GitHubTools, TIMEOUT, ToolsError, all_tools};
 pub use limits::{Family, Limits, UnknownFamily};
-pub use schema::problems;
-pub(crate) use schema::without_nulls;
 pub(crate) use view::cut;
 
 pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;

@@ -9,6 +9,7 @@ use gradus_github::record::Step;
 use gradus_github::tools::{BoxFuture, Effect, Observation, Tool, ToolBox};
 use gradus_github::trace::{Ids, Origin, Traces};
 use gradus_llm::{Chat, ChatReply, Failure, Stop, ToolCall, ToolDefinition};
+use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use crate::place::Place;
@@ -232,6 +233,11 @@ fn arguments_that_are_nearly_json_are_carried_out_as_they_are_read() {
         "Thought: I look.\nAction: read\nAction Input: {\"a\": 1} # the first one",
         "Thought: I look.\nAction: read\nAction Input: {\"content\": \"one\nAction: two\nFinal Answer: three\"}",
         "Thought: I look.\nAction: read\nAction Input: \"{\\\"a\\\": 1}\"",
+        "Thought: I look.\nAction: read\nAction Input: '{\"a\": 1}'",
+        "Thought: I look.\nAction: read\nAction Input: {1: \"a\"}",
+        "Thought: I look.\nAction: read\nAction Input: {\"a\": \"\\ud83d\\u0041\"}",
+        "Thought: I look.\nAction: read\nAction Input: {\"id\": 18446744073709551615} and so on",
+        "Thought: I look.\nAction: read\nAction Input: {\"zero\": -0} and so on",
         "Thought: I look.\nAction: read(owner=\"octo\", number=3, deep={'a': [1]})",
         "Thought: I look.\nAction: `read(owner='octo')`",
         "Thought: I look.\nAction: read({'owner': 'octo',})",
@@ -382,4 +388,119 @@ fn native_calls_are_read_back_with_the_thought_before_them() {
     replies
         .extend(["", "{}", "null", "\"{\\\"a\\\": 1}\""].map(|arguments| reply("I look.", call(arguments))));
     assert_read_back(Form::Native, &replies, true);
+}
+
+/// A text in quotes, with every escape that there is, right or wrong.
+fn quoted() -> impl Strategy<Value = String> {
+    let escape = prop::sample::select(vec![
+        "\\n",
+        "\\t",
+        "\\\\",
+        "\\/",
+        "\\\"",
+        "\\'",
+        "\\u00e9",
+        "\\x41",
+        "\\U0001f41b",
+        "\\ud83d\\udc1b",
+        "\\ud83d",
+        "\\udc1b",
+        "\\ud83d\\u0041",
+        "\\ud83d\\ud83d",
+        "\\ud83d\\ue000",
+        "\\u+041",
+        "\\u12",
+        "\\d",
+        "\n",
+    ]);
+    let part = prop_oneof![3 => "[a-z0-9 é🐛,:{}()\\[\\]#/*.-]{0,6}", 2 => escape.prop_map(str::to_owned)];
+    let parts = prop::collection::vec(part, 0..5).prop_map(|parts| parts.concat());
+    (parts, prop::sample::select(vec!["\"", "'", "\"\"\"", "'''"]))
+        .prop_map(|(parts, quote)| format!("{quote}{parts}{quote}"))
+}
+
+fn plain() -> impl Strategy<Value = String> {
+    let odd = prop::sample::select(vec![
+        "true",
+        "True",
+        "None",
+        "null",
+        "undefined",
+        "-0",
+        "+5",
+        ".5",
+        "5.",
+        "1e5",
+        "1_000",
+        "1e999",
+        "0x10",
+        "nan",
+        "18446744073709551615",
+        "18446744073709551616",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "007",
+    ]);
+    prop_oneof![
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<u64>().prop_map(|number| number.to_string()),
+        any::<f64>().prop_map(|number| json!(number).to_string()),
+        odd.prop_map(str::to_owned),
+    ]
+}
+
+/// Objects as models write them, in JSON, in Python, and in something between the two.
+fn written_object() -> impl Strategy<Value = String> {
+    let comma = || prop::sample::select(vec!["", ",", ", ", " /* so */", ", # so\n", " // so\n"]);
+    let value = prop_oneof![2 => quoted(), 2 => plain()].prop_recursive(3, 16, 4, move |inner| {
+        let items = prop::collection::vec(inner.clone(), 0..4).prop_map(|items| items.join(", "));
+        let list = (items, comma(), any::<bool>()).prop_map(|(items, comma, is_tuple)| {
+            if is_tuple { format!("({items}{comma})") } else { format!("[{items}{comma}]") }
+        });
+        prop_oneof![list, object_of(inner, comma())]
+    });
+    object_of(value, comma())
+}
+
+fn object_of(
+    value: impl Strategy<Value = String>,
+    comma: impl Strategy<Value = &'static str>,
+) -> impl Strategy<Value = String> {
+    let key = prop_oneof![4 => "\"[a-z]{1,3}\"", 2 => quoted(), 1 => plain()];
+    let fields = prop::collection::vec((key, value), 0..4);
+    (fields, comma).prop_map(|(fields, comma)| {
+        let fields: Vec<_> = fields.into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        format!("{{{}{comma}}}", fields.join(", "))
+    })
+}
+
+/// Where the object, `[X]`, can stand.
+const PLACES: [&str; 5] = [
+    "Action: read\nAction Input: [X]",
+    "Action: read\nAction Input: [X] and so on",
+    "Action: read({\"x\": [X]})",
+    "Action: read(x=[X], y=1)",
+    "Action: {\"action\": \"read\", \"action_input\": [X]}",
+];
+
+proptest! {
+    // Each case starts our program, and holds many replies.
+    #![proptest_config(ProptestConfig {
+        cases: 12,
+        max_shrink_iters: 200,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+    #[test]
+    fn whatever_object_is_written_means_the_same_to_both(
+        objects in prop::collection::vec((written_object(), prop::sample::select(PLACES.to_vec())), 1..120),
+    ) {
+        let text = |(object, place): &(String, &str)| reply(&place.replace("[X]", object), Vec::new());
+        assert_read_back(Form::Text, &objects.iter().map(text).collect::<Vec<_>>(), false);
+        let native = |(object, _): &(String, &str)| {
+            let call = ToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: object.clone() };
+            reply("I look.", vec![call])
+        };
+        assert_read_back(Form::Native, &objects.iter().map(native).collect::<Vec<_>>(), false);
+    }
 }

@@ -14,11 +14,12 @@ impl Machine<'_> {
         let (settings, state) = (&self.settings, &mut self.state);
         if call.has_more_behind {
             notices.push(match settings.form {
-                Form::Text => {
+                // Calls that are made together are many calls of one Action.
+                Form::Text if !call.is_surplus => {
                     "your reply had more than one Action; only the first was carried out. One at a time"
                         .to_owned()
                 }
-                Form::Native => {
+                Form::Text | Form::Native => {
                     "your reply had more calls than can be taken, or was cut off; the rest was left out"
                         .to_owned()
                 }

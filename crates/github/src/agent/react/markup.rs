@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::super::literal;
-use super::{Reading, TextCall, TextCalls, action};
+use super::{MOST_CALLS, Reading, TextCall, TextCalls, action};
 
 /// What a reply without actions of its own comes to; `None` if it has nothing of all this.
 pub(super) fn read<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
@@ -22,6 +22,10 @@ fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>>
         // Calls without a word in between are made together; behind a word or an observation begins what the model
         // could not know yet.
         if !calls.is_empty() && (said.is_some() || !matches!(element.name, "tool" | "tool_call")) {
+            break;
+        }
+        // What stands behind so many is not made, so it does not stay in the conversation either.
+        if calls.len() >= MOST_CALLS {
             break;
         }
         if calls.is_empty() {

@@ -225,6 +225,32 @@ fn only_the_first_of_several_text_actions_is_done_and_the_model_hears_of_it() {
 }
 
 #[test]
+fn text_calls_that_are_too_many_are_not_kept_and_the_model_hears_of_it() {
+    let elements = "<tool_call>{\"name\": \"list_issues\"}</tool_call>".repeat(501);
+    let list = format!("Action: [{}]", vec!["{\"action\": \"list_issues\"}"; 501].join(", "));
+    for (text, kept) in [(elements, 500), (list, 501)] {
+        let tools = Played::new(Vec::new());
+        let mut machine = asked(&tools, Form::Text, Settings::default());
+        machine.handle(said(&text)).unwrap();
+        let Some(Message::Assistant { text, .. }) = machine.state().messages.last() else { panic!() };
+        assert_eq!(text.matches("list_issues").count(), kept);
+        let mut calls = 0;
+        loop {
+            let seen = match machine.action() {
+                Action::Call(_) => fine("[]"),
+                Action::Decline(_, seen) => seen,
+                _ => break,
+            };
+            machine.handle(Event::Returned(seen)).unwrap();
+            calls += 1;
+        }
+        assert_eq!((calls, machine.action()), (500, Action::Ask));
+        let told = told(&machine);
+        assert!(told.contains("more calls than can be taken") && !told.contains("more than one Action"));
+    }
+}
+
+#[test]
 fn several_native_calls_are_made_in_order_and_get_ids_of_their_own() {
     let tools = Played::new(Vec::new());
     let mut machine = asked(&tools, Form::Native, Settings::default());

@@ -17,6 +17,7 @@ fn r16_what_is_named_is_there() {
         "There are 12 open issues in octo/demo.".to_owned(),
         "There are 3 open issues about crashes. Of these, 2 issues are old.".to_owned(),
         "#99 does not exist. The colour is #ff0000, the year 20260131.".to_owned(),
+        "Issue #99: no.".to_owned(),
         "It defaced 1234567 pages.".to_owned(),
         "#21 was merged by octo last month, and 15 issues are closed.".to_owned(),
     ] {

@@ -1,0 +1,273 @@
+//! Whether arguments fit a schema: all that is wrong is told at once, so that a model can mend it in one go. Schemas can
+//! be others' and arguments are a model's, so what is told is bounded, however much is wrong.
+
+use serde_json::{Map, Number, Value};
+
+/// How much of a wrong value is repeated, or of one that would be right.
+const MOST_SHOWN: usize = 60;
+/// How much of all that would be right.
+const MOST_LISTED: usize = 1_000;
+/// More than these are not told, only counted.
+const MOST_PROBLEMS: usize = 10;
+/// Up to here, 2^53, a float holds every whole number; beyond it, what was written may have been another one.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+#[derive(Default)]
+struct Problems {
+    told: Vec<String>,
+    more: usize,
+}
+
+impl Problems {
+    fn add(&mut self, tell: impl FnOnce() -> String) {
+        if self.told.len() < MOST_PROBLEMS {
+            self.told.push(tell());
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// What does not fit, each in a line that names the argument. Knows the words that `schema::of` writes, and lets others
+/// pass. A whole number must be written as one: whoever reads the arguments of a call later on looks for `5`, not `5.0`.
+pub fn problems(schema: &Value, arguments: &Value) -> Vec<String> {
+    let mut found = Problems::default();
+    check(schema, arguments, "", &mut found);
+    if found.more > 0 {
+        found.told.push(format!("and {} more", found.more));
+    }
+    found.told
+}
+
+/// Takes out arguments that are null where null does not fit and that need not be there: many models write them so.
+pub(crate) fn without_nulls(schema: &Value, arguments: &Value) -> Value {
+    let mut arguments = arguments.clone();
+    if let Some(object) = arguments.as_object_mut() {
+        object.retain(|name, value| {
+            !value.is_null()
+                || is_required(schema, name)
+                || !schema["properties"].get(name).is_some_and(refuses_null)
+        });
+    }
+    arguments
+}
+
+/// Makes `5.0` a `5` where a whole number is wanted. To JSON Schema they are the same; to many servers they are not.
+pub(crate) fn with_whole_numbers(schema: &Value, mut arguments: Value) -> Value {
+    make_whole(schema, &mut arguments);
+    arguments
+}
+
+fn make_whole(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Number(number) if wants_whole(schema) => *number = plain(number),
+        Value::Array(items) => {
+            if let Some(of_items) = schema.get("items") {
+                items.iter_mut().for_each(|item| make_whole(of_items, item));
+            }
+        }
+        Value::Object(object) => {
+            for (name, value) in object {
+                if let Some(schema) = schema["properties"].get(name) {
+                    make_whole(schema, value);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn wants_whole(schema: &Value) -> bool {
+    match &schema["type"] {
+        Value::Array(types) => {
+            types.iter().any(|one| one == "integer") && types.iter().all(|one| one != "number")
+        }
+        only => only == "integer",
+    }
+}
+
+/// Where a schema does not say, null can mean something: to clear a field, say.
+fn refuses_null(schema: &Value) -> bool {
+    let all_refuse = |choices: &Value| {
+        choices.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(refuses_null))
+    };
+    let by_type = match &schema["type"] {
+        Value::String(only) => only != "null",
+        Value::Array(types) => types.iter().all(|one| one != "null"),
+        _ => false,
+    };
+    let by_choice = schema["enum"].as_array().is_some_and(|choices| !choices.contains(&Value::Null));
+    by_type || by_choice || all_refuse(&schema["anyOf"]) || all_refuse(&schema["oneOf"])
+}
+
+fn is_required(schema: &Value, name: &str) -> bool {
+    schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
+}
+
+fn check(schema: &Value, value: &Value, path: &str, found: &mut Problems) {
+    let place = if path.is_empty() { "the arguments" } else { path };
+    if let Some(wanted) = schema["type"].as_str()
+        && !has_type(value, wanted)
+    {
+        found.add(|| {
+            let hint = match value {
+                Value::Number(number) if wanted == "integer" => whole(number),
+                _ => None,
+            };
+            let hint = hint.map(|whole| format!(": write {whole}")).unwrap_or_default();
+            format!("{place}: expected {}, got {}{hint}", article(wanted), shown(value))
+        });
+        return;
+    }
+    if let Some(choices) = schema["enum"].as_array()
+        && !choices.iter().any(|choice| is_same(choice, value))
+    {
+        found.add(|| {
+            let choices = listed(choices.iter().map(Value::to_string));
+            format!("{place}: expected one of {choices}, got {}", shown(value))
+        });
+    }
+    match value {
+        Value::Object(object) => check_object(schema, object, path, found),
+        Value::Array(items) => {
+            if let Some(of_items) = schema.get("items") {
+                for (at, item) in items.iter().enumerate() {
+                    check(of_items, item, &format!("{place}[{at}]"), found);
+                }
+            }
+            if let Some(least) = schema["minItems"].as_u64()
+                && (items.len() as u64) < least
+            {
+                found.add(|| format!("{place}: expected at least {least}, got {}", items.len()));
+            }
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap_or(f64::NAN);
+            if let Some(least) = schema["minimum"].as_f64()
+                && number < least
+            {
+                found.add(|| format!("{place}: expected at least {least}, got {number}"));
+            }
+            if let Some(most) = schema["maximum"].as_f64()
+                && number > most
+            {
+                found.add(|| format!("{place}: expected at most {most}, got {number}"));
+            }
+        }
+        Value::String(text) => {
+            if text.is_empty() && schema["minLength"].as_u64().is_some_and(|least| least > 0) {
+                found.add(|| format!("{place}: must not be empty"));
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn check_object(schema: &Value, object: &Map<String, Value>, path: &str, found: &mut Problems) {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    let none = Map::new();
+    let properties = schema["properties"].as_object().unwrap_or(&none);
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if !object.contains_key(name) {
+            let wanted = properties.get(name).and_then(|one| one["type"].as_str()).unwrap_or("value");
+            found.add(|| format!("{}: missing, expected {}", below(name), article(wanted)));
+        }
+    }
+    for (name, value) in object {
+        match properties.get(name) {
+            Some(schema) => check(schema, value, &below(name), found),
+            // Names may be told by patterns, too, which only others' schemas do.
+            None if schema["additionalProperties"] == false && schema.get("patternProperties").is_none() => {
+                found.add(|| {
+                    let known = listed(properties.keys().cloned());
+                    let known = if known.is_empty() { "none" } else { known.as_str() };
+                    format!("{}: no such argument; there are: {known}", below(&clipped(name)))
+                });
+            }
+            None => {}
+        }
+    }
+}
+
+fn has_type(value: &Value, wanted: &str) -> bool {
+    match wanted {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        _ => true,
+    }
+}
+
+/// Numbers are the same by what they say, however they are written.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => plain(one) == plain(other),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let is_in =
+                |(name, one): (&String, &Value)| other.get(name).is_some_and(|other| is_same(one, other));
+            one.len() == other.len() && one.iter().all(is_in)
+        }
+        _ => one == other,
+    }
+}
+
+fn plain(number: &Number) -> Number {
+    whole(number).map_or_else(|| number.clone(), Number::from)
+}
+
+/// A float without a fraction, as what it is.
+fn whole(number: &Number) -> Option<i64> {
+    let float = number.as_f64().filter(|_| number.is_f64())?;
+    (float.fract() == 0.0 && float.abs() <= MOST_EXACT).then_some(float as i64)
+}
+
+fn article(wanted: &str) -> String {
+    match wanted {
+        "object" => "a JSON object".to_owned(),
+        "array" => "a list".to_owned(),
+        "integer" => "a whole number".to_owned(),
+        "boolean" => "true or false".to_owned(),
+        other => format!("a {}", clipped(other)),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "an object".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::String(text) => format!("the string {}", Value::from(clipped(text))),
+        other => other.to_string(),
+    }
+}
+
+fn listed(all: impl Iterator<Item = String>) -> String {
+    let mut list = String::new();
+    for one in all {
+        if !list.is_empty() {
+            list.push_str(", ");
+        }
+        if list.len() > MOST_LISTED {
+            list.push('…');
+            break;
+        }
+        list.push_str(&clipped(&one));
+    }
+    list
+}
+
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MOST_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
