@@ -154,6 +154,10 @@ def fill(url, count=60, hours=30, headers=None):
     send(url, trace(HARM, HARM, HARM, HARM, HARM, [(HARM, "get_weather", {"city": HARM}, HARM, True)], HARM, now - 40_000_000_000, clean=lambda _: HARM)[1], headers)
     ids["nested"], body = nested(now - 300_000_000_000)
     send(url, body, headers)
+    steps = [(f"I get order {number} to see where it is.", "get_order", {"order": number}, {"order": number, "status": "sent"}, False) for number in range(1, 206)]
+    steps[2] = steps[202] = BAD[0][1][1]
+    ids["many"], body = trace("many", "back_agent", "1", "gpt-4o", "Where are orders 1 to 205?", steps, "All were sent.", now - 900_000_000_000)
+    send(url, body, headers)
     # Names without an end, and without a place to break at.
     name = "a_name_that_goes_on_and_on_" * 6
     steps = [("I look.", name, {"customer": "ann"}, {"orders": []}, False), ("I look again.", "get_weather", {"city": 3}, "error: city must be a string", True)]

@@ -131,6 +131,11 @@ impl Resource {
             self.attributes.text("service.name").filter(|name| !name.starts_with("unknown_service"))
         })
     }
+
+    /// The version of the service that sent the spans.
+    pub fn version(&self) -> Option<&str> {
+        self.attributes.text("service.version").filter(|version| !version.is_empty())
+    }
 }
 
 impl<'a> Value<'a> {

@@ -190,6 +190,27 @@ impl Store {
         })
     }
 
+    /// How many trajectories of a project, or of all, wait for a model; not more than `most` are counted.
+    pub fn waiting(&self, project: Option<&str>, most: usize) -> Result<u64, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT count(*) FROM (SELECT 1 FROM ungraded CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
+                 WHERE ?1 IS NULL OR trajectory.project = (SELECT no FROM project WHERE name = ?1) LIMIT ?2)",
+            )?
+            .query_row(params![project, most as i64], |row| row.get(0))?)
+    }
+
+    /// Whether a trajectory waits for a model.
+    pub fn waits(&self, trajectory_id: &str) -> Result<bool, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT 1 FROM trajectory CROSS JOIN ungraded ON ungraded.trajectory = trajectory.no WHERE trajectory_id = ?",
+            )?
+            .exists([trajectory_id])?)
+    }
+
     pub fn ungraded_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take()?;
         Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)

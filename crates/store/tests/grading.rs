@@ -236,6 +236,13 @@ fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
     assert_eq!(lab.store.ungraded_by_others(&["nightly"]).unwrap(), []);
     assert_eq!(lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().len(), 3);
     assert_eq!(lab.store.ungraded_count().unwrap(), 3);
+    let waiting = |project: Option<&str>, most| lab.store.waiting(project, most).unwrap();
+    assert_eq!(
+        (waiting(None, 9), waiting(Some("shop"), 9), waiting(Some("shop"), 2), waiting(Some("none"), 9)),
+        (3, 3, 2, 0)
+    );
+    let waits = |id: &str| lab.store.waits(id).unwrap();
+    assert_eq!((waits("a"), waits("d"), waits("nobody")), (true, false, false));
     lab.assert_clean();
 }
 

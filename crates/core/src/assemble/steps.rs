@@ -349,7 +349,8 @@ impl Reader<'_, '_> {
         };
         trajectory.session_id = fact(|facts| facts.session.as_deref().map(str::to_owned));
         trajectory.agent = fact(|facts| facts.agent.as_deref().map(str::to_owned));
-        trajectory.agent_version = fact(|facts| facts.agent_version.as_deref().map(str::to_owned));
+        trajectory.agent_version = fact(|facts| facts.agent_version.as_deref().map(str::to_owned))
+            .or_else(|| nodes().find_map(|node| node.span.resource.version()).map(str::to_owned));
         let model = run.calls.iter().find_map(|at| tree.nodes[*at].facts.model.as_deref());
         trajectory.model = model.map(str::to_owned);
         trajectory.project = nodes().find_map(|node| node.span.resource.project()).map(str::to_owned);

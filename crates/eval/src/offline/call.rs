@@ -112,19 +112,19 @@ pub(super) fn is_malformed(step: &Step) -> bool {
 }
 
 pub(super) fn describe(problem: &Problem) -> String {
-    let parameter = if problem.parameter.is_empty() {
-        "The arguments".to_owned()
+    let (parameter, has) = if problem.parameter.is_empty() {
+        ("The arguments".to_owned(), "have")
     } else {
-        format!("Parameter {}", quote(&problem.parameter))
+        (format!("Parameter {}", quote(&problem.parameter)), "has")
     };
     match problem.kind {
         ProblemKind::Missing => format!("{parameter} is missing: {}.", problem.detail),
         ProblemKind::Unknown => format!("{parameter} is invented: {}.", problem.detail),
         ProblemKind::WrongType | ProblemKind::TextForValue => {
-            format!("{parameter} has the wrong type: {}.", problem.detail)
+            format!("{parameter} {has} the wrong type: {}.", problem.detail)
         }
         ProblemKind::NotListed => {
-            format!("{parameter} has a value that the tool does not know: {}.", problem.detail)
+            format!("{parameter} {has} a value that the tool does not know: {}.", problem.detail)
         }
         ProblemKind::OutOfRange => format!("{parameter} is out of range: {}.", problem.detail),
     }
@@ -168,11 +168,25 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
         _ if step.arguments.is_none() => {
             Opinion::cannot("The trace does not hold the arguments of this call.")
         }
-        _ => Opinion::good(
-            format!("{} exists and the arguments fit its schema.", quote(&step.tool)),
-            Vec::new(),
-        ),
+        _ => {
+            let but = match done_without(offline, step) {
+                Some(name) => format!(", but for {}: it is required, and the tool did without", quote(name)),
+                None => String::new(),
+            };
+            Opinion::good(
+                format!("{} exists and the arguments fit its schema{but}.", quote(&step.tool)),
+                Vec::new(),
+            )
+        }
     }
+}
+
+/// The first required parameter that is not given, of a call to which nothing is objected.
+fn done_without<'o>(offline: &'o Offline<'_>, step: &Step) -> Option<&'o str> {
+    let schema = offline.tool(step).and_then(|(_, tool)| tool.schema.as_ref())?;
+    let given = step.arguments.as_ref()?.as_object()?;
+    let required = schema.get("required")?.as_array()?;
+    required.iter().filter_map(|name| name.as_str()).find(|name| !given.contains_key(*name))
 }
 
 /// Another tool that fits the request so much better that this one must be a mistake. Only for the first calls: what

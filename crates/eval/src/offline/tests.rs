@@ -279,6 +279,23 @@ fn missing_parameters_spoil_call_and_sequence_but_not_the_choice() {
 }
 
 #[test]
+fn what_a_tool_does_without_is_told() {
+    let steps = vec![step(
+        "I insert Ann into guests.",
+        "insert_row",
+        json!({"table": "guests"}),
+        "1 row was inserted",
+    )];
+    let trajectory = run("Put Ann into guests.", steps, "It is done.");
+    let said = Offline::new(&trajectory).call_validity(0);
+    assert_eq!(label(&said), "good");
+    assert!(
+        matches!(&said, Opinion::Good { explanation, .. } if explanation.contains("but for \"row\": it is required")),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn a_shared_index_gives_the_same_opinions() {
     let trajectory = run(
         "Weather in Oslo?",

@@ -17,7 +17,7 @@ use super::labels::Speakers;
 use super::opened;
 use super::words::{about_step, labels, second, title};
 use super::{Choosable, Frame, choosable};
-use crate::output::html::charts::{Chart, IntervalBar, interval_bars};
+use crate::output::html::charts::{Chart, Ends, IntervalBar, interval_bars};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
 use crate::serve::api::ApiError;
@@ -204,7 +204,7 @@ fn chart(dimensions: &[Dimension]) -> Chart {
         .iter()
         .map(|one| IntervalBar {
             label: one.title.clone(),
-            value: one.value.map(|value| value.max(0.0)),
+            value: one.value,
             interval: one.bounds,
             bars: Vec::new(),
             note: one.kappa.clone().unwrap_or_else(|| "none yet".to_owned()),
@@ -212,7 +212,8 @@ fn chart(dimensions: &[Dimension]) -> Chart {
         .collect();
     interval_bars(
         &bars,
-        "kappa × 100; below 0 is drawn at 0",
+        Ends { low: -1.0, high: 1.0, format: |kappa| format!("{kappa}") },
+        "kappa: 0 is what chance gives",
         "Kappa with its 95 % interval. The table has the same numbers.",
     )
 }

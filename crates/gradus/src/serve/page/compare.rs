@@ -316,6 +316,9 @@ fn said(difference: Option<&Difference>, chance: Option<f64>) -> (&'static str, 
     let is_sure = chance.is_none_or(|chance| chance < 0.05);
     let together = chance.map(|chance| format!(" ({} after correction)", p(chance))).unwrap_or_default();
     match (known.is_significant(), is_sure, known.value > 0.0) {
+        (false, ..) if known.value == 0.0 && known.before == known.after && known.chance == Some(1.0) => {
+            ("", "no difference".to_owned())
+        }
         // More changed one way than the other, and yet the mean may be the same.
         (false, ..) if is_lopsided => ("", format!("unclear{alone}")),
         (false, ..) => ("", format!("may be chance{alone}")),

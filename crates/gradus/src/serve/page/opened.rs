@@ -21,6 +21,8 @@ pub(super) struct Opened {
     pub(super) outcomes: Vec<(i64, OutcomeLine)>,
     /// With their authors as they are shown.
     pub(super) said: Vec<Annotation>,
+    /// A model has still to judge it.
+    pub(super) waits: bool,
     /// The trace may still grow; what is shown is as far as it came, and not judged yet.
     pub(super) is_open: bool,
 }
@@ -83,7 +85,11 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
             one.author = speakers.shown(&one.author, &one.identifier, &one.metadata);
         }
     }
-    Ok(Opened { row, trajectory, others, outcomes, said, is_open })
+    let waits = match &trajectory {
+        Some(trajectory) => server.store.waits(&trajectory.trajectory_id)?,
+        None => false,
+    };
+    Ok(Opened { row, trajectory, others, outcomes, said, waits, is_open })
 }
 
 type Found = (Option<Trajectory>, Vec<Other>);

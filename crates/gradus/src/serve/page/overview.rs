@@ -29,6 +29,8 @@ use crate::serve::state::{Server, now_ns};
 const MOST_TASKS: usize = 8;
 /// Traces from the future that are counted.
 const MOST_AHEAD: usize = 1_000;
+/// Trajectories that wait for a model and are counted.
+const MOST_WAITING: usize = 10_000;
 /// Names that can be chosen among.
 const MOST_NAMES: usize = 200;
 
@@ -60,6 +62,8 @@ struct Page {
     has_alarms: bool,
     /// Not all of the time could be looked at.
     is_cut: bool,
+    /// Trajectories that a model has still to judge.
+    waiting: Option<String>,
     ahead: Option<Ahead>,
     tools: Tools,
     tasks: Vec<Task>,
@@ -201,6 +205,7 @@ fn made(
         series,
         is_cut: periods.is_cut || usage.is_cut,
         ahead: Ahead::of(ahead, &choice, time),
+        waiting: waiting(store.waiting(choice.project.as_deref(), MOST_WAITING)?),
         tools: Tools::of(store, &settings, &filter, &traces)?,
         tasks: latest.tasks.iter().map(Task::of).collect(),
         amounts: Amounts::of(graded, &latest, &usage.rows, spent.transpose()?, time, now),
@@ -269,6 +274,11 @@ impl Choice {
             .with("from", of(time.from_ns).as_deref())
             .with("to", of(to_ns).as_deref())
     }
+}
+
+fn waiting(count: u64) -> Option<String> {
+    let more = if count >= MOST_WAITING as u64 { " or more" } else { "" };
+    (count > 0).then(|| format!("{}{more}", number::counted(count, "trajectory", "trajectories")))
 }
 
 impl Ahead {
@@ -424,6 +434,7 @@ mod tests {
             has_alarms: false,
             is_cut: false,
             ahead: None,
+            waiting: None,
             tools: Tools::none(),
             tasks: Vec::new(),
             amounts: Amounts::of(1, &Latest::default(), &usage, None, &time, now),

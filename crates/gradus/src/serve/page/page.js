@@ -52,7 +52,9 @@ function renew(list, markup, news) {
   if (grows) {
     // How many were looked at differs: only what began behind all that is there is new.
     const began = (row) => BigInt(row.dataset.at);
-    const newest = all("tr[data-id]", list).map(began).reduce((a, b) => (a > b ? a : b));
+    // What is from the future is on top whatever arrives.
+    const ahead = BigInt(Date.now() + 300000) * 1000000n;
+    const newest = all("tr[data-id]", list).map(began).filter((at) => at < ahead).reduce((a, b) => (a > b ? a : b), 0n);
     added = added.filter((row) => began(row) > newest);
   }
   for (const row of added) row.classList.add("fresh");
@@ -204,6 +206,13 @@ function finder(text, pieces) {
   return bar;
 }
 
+// An address that is shared says what was chosen, not what was left empty.
+for (const form of all("form:not([method=post])")) {
+  form.addEventListener("formdata", ({ formData }) => {
+    for (const [name, value] of [...formData]) if (value === "") formData.delete(name);
+  });
+}
+
 // Keys. None of them works while somebody writes.
 const steps = all("[data-step]");
 const failing = all("[data-failing]");
@@ -219,11 +228,20 @@ function go(list, way) {
   const at = steps.indexOf(here());
   const others = list.filter((one) => (steps.indexOf(one) - at) * way > 0);
   const to = way > 0 ? others[0] : others.at(-1);
-  if (!to) return;
+  if (!to) return beyond(list === failing, at, way);
   visited = to;
   history.replaceState(null, "", `#${to.id}`);
   to.focus({ preventScroll: true });
   to.scrollIntoView({ block: "start" });
+}
+
+// The steps go on, on another page.
+function beyond(isFailing, at, way) {
+  const number = (hash) => Number(/^#step-([0-9]+)$/.exec(hash)?.[1] ?? NaN);
+  const now = at >= 0 ? number(`#${steps[at].id}`) : way > 0 ? 0 : Infinity;
+  const chips = isFailing ? all(".failing-list a").filter((chip) => (number(chip.hash) - now) * way > 0) : [];
+  const link = (way > 0 ? chips[0] : chips.at(-1)) ?? (chips.length || (isFailing && !document.querySelector("[data-more-failing]")) ? null : document.querySelector(`.pager a[rel=${way > 0 ? "next" : "prev"}]`));
+  if (link) location.assign(link.href);
 }
 
 // A part of the form of the verdict that is looked at, else of the first in the step that is. What this person has labelled

@@ -73,6 +73,8 @@ struct Page {
     project_traces: String,
     author: Person,
     is_judged: bool,
+    /// A model has still to judge it.
+    waits: bool,
 }
 
 struct Tab {
@@ -231,6 +233,7 @@ impl Page {
             trace_id,
             author,
             is_judged: !opened.outcomes.is_empty(),
+            waits: opened.waits,
         }
     }
 }

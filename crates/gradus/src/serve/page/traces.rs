@@ -106,6 +106,11 @@ impl Choice {
         self
     }
 
+    /// Whether something else than all is asked for.
+    fn is_narrowed(&self) -> bool {
+        self.named().iter().any(|(_, value)| value.is_some())
+    }
+
     fn filter(&self) -> Result<TraceFilter, ApiError> {
         let error = match self.error.as_deref() {
             None => None,
@@ -166,6 +171,8 @@ struct Rows {
     next: Option<String>,
     /// The page ended before it was full: more was to be looked at than one request may.
     is_short: bool,
+    /// Something else than all is asked for.
+    is_narrowed: bool,
 }
 
 struct Row {
@@ -371,6 +378,7 @@ fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
     Ok(Rows {
         columns: evaluators.iter().map(|name| title(&settings, name)).collect(),
         is_short: next.is_some() && rows.len() < ROWS,
+        is_narrowed: choice.is_narrowed(),
         next: next
             .map(|cursor| choice.address("/traces").with("cursor", Some(&cursor.to_string())).to_string()),
         rows,
@@ -413,7 +421,7 @@ fn list_where(
 
 impl Rows {
     fn none() -> Rows {
-        Rows { columns: Vec::new(), rows: Vec::new(), next: None, is_short: false }
+        Rows { columns: Vec::new(), rows: Vec::new(), next: None, is_short: false, is_narrowed: true }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::output::html::svg::Svg;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IntervalBar {
     pub(crate) label: String,
-    /// From 0 to 1; none where there is nothing to draw.
+    /// Between the ends; none where there is nothing to draw.
     pub(crate) value: Option<f64>,
     pub(crate) interval: Option<Interval>,
     /// What is demanded of it.
@@ -18,39 +18,60 @@ pub(crate) struct IntervalBar {
     pub(crate) note: String,
 }
 
+/// From where to where values go.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) format: fn(f64) -> String,
+}
+
+impl Ends {
+    pub(crate) const PERCENT: Ends =
+        Ends { low: 0.0, high: 1.0, format: |share| format!("{:.0}", 100.0 * share) };
+
+    fn share(self, value: f64) -> f64 {
+        (value - self.low) / (self.high - self.low)
+    }
+}
+
 /// A bar for each share, with its interval as a line with ends and what is demanded as a mark above.
-pub(crate) fn interval_bars(rows: &[IntervalBar], axis: &str, label: &str) -> Chart {
+pub(crate) fn interval_bars(rows: &[IntervalBar], ends: Ends, axis: &str, label: &str) -> Chart {
     let draw = |size| {
         let frame = Frame::new(size, rows.len());
         let mut svg = frame.start(label);
-        let ticks = [0, 25, 50, 75, 100].map(|percent| (f64::from(percent) / 100.0, percent.to_string()));
+        let tick = |share: f64| (share, (ends.format)(ends.low + share * (ends.high - ends.low)));
+        let ticks = [0.0, 0.25, 0.5, 0.75, 1.0].map(tick);
         frame.grid(&mut svg, &ticks, axis);
         for (at, row) in rows.iter().enumerate() {
-            svg.group(&format!("{}: {}", row.label, row.note), |svg| draw_row(svg, &frame, at, row));
+            svg.group(&format!("{}: {}", row.label, row.note), |svg| draw_row(svg, &frame, ends, at, row));
         }
         svg.end()
     };
     Chart { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
 }
 
-fn draw_row(svg: &mut Svg, frame: &Frame, at: usize, row: &IntervalBar) {
+fn draw_row(svg: &mut Svg, frame: &Frame, ends: Ends, at: usize, row: &IntervalBar) {
+    let x = |value: f64| frame.x(ends.share(value));
     let y = frame.middle(at);
     frame.label(svg, at, &row.label);
     let Some(value) = row.value.filter(|value| value.is_finite()) else {
         return frame.nothing(svg, at, &row.note);
     };
     svg.rect("track", frame.left, y - 7.0, frame.right - frame.left, 14.0);
-    svg.rect("score", frame.left, y - 7.0, frame.x(value) - frame.left, 14.0);
+    // From 0, to whichever side.
+    let (from, to) = (x(value.min(0.0)), x(value.max(0.0)));
+    svg.rect("score", from, y - 7.0, to - from, 14.0);
     if let Some(Interval { low, high }) = row.interval {
-        let (low, high) = (frame.x(low), frame.x(high));
+        let (low, high) = (x(low), x(high));
         let whisker =
             [[(low, y), (high, y)], [(low, y - 5.0), (low, y + 5.0)], [(high, y - 5.0), (high, y + 5.0)]];
         svg.lines("halo", &whisker);
         svg.lines("whisker", &whisker);
     }
-    svg.circle("dot", frame.x(value), y, 4.5);
-    for bar in row.bars.iter().filter(|bar| (0.0..=1.0).contains(*bar)) {
-        let x = frame.x(*bar);
+    svg.circle("dot", x(value), y, 4.5);
+    for bar in row.bars.iter().filter(|bar| (ends.low..=ends.high).contains(*bar)) {
+        let x = x(*bar);
         svg.line("gate", (x, y - 9.0), (x, y + 9.0));
         svg.polygon("gate-head", &[(x - 4.5, y - 13.0), (x + 4.5, y - 13.0), (x, y - 6.5)]);
     }

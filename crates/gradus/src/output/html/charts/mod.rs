@@ -11,7 +11,7 @@ mod strip;
 mod timeline;
 
 pub(crate) use bars::{Axis, Bar, bars};
-pub(crate) use intervals::{IntervalBar, interval_bars};
+pub(crate) use intervals::{Ends, IntervalBar, interval_bars};
 pub(crate) use strip::strip;
 pub(crate) use timeline::{Band, Moment, Scale, round_step, timeline};
 

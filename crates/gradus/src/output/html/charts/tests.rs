@@ -65,8 +65,8 @@ fn shares_stay_inside() {
             });
         }
     }
-    assert_both_inside(&interval_bars(&rows, "share (%)", "scores"));
-    assert_both_inside(&interval_bars(&[], "share (%)", "scores"));
+    assert_both_inside(&interval_bars(&rows, Ends::PERCENT, "share (%)", "scores"));
+    assert_both_inside(&interval_bars(&[], Ends::PERCENT, "share (%)", "scores"));
 }
 
 #[test]

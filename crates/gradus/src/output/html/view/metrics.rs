@@ -5,7 +5,7 @@ use gradus_eval::interval::Interval;
 use gradus_eval::report::{GateResult, Metric, Summary};
 
 use super::text;
-use crate::output::html::charts::{Chart, Fill, IntervalBar, Part, interval_bars, strip};
+use crate::output::html::charts::{Chart, Ends, Fill, IntervalBar, Part, interval_bars, strip};
 use crate::output::html::number::{self, count};
 use crate::output::html::svg::Svg;
 use crate::output::measured_of;
@@ -53,6 +53,7 @@ impl Metrics {
             has_gates: rows.iter().any(|row| row.value.is_some() && !row.bars.is_empty()),
             chart: interval_bars(
                 &rows,
+                Ends::PERCENT,
                 "score (% of what was judged)",
                 "Scores with their 95 % intervals. The table has the same numbers.",
             ),
