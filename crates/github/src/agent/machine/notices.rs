@@ -1,6 +1,6 @@
 //! What the model is told beside what came back.
 
-use super::super::state::{Call, Form};
+use super::super::state::Call;
 use super::Machine;
 
 /// So many calls are looked back on, and so many alike are a loop.
@@ -13,16 +13,12 @@ impl Machine<'_> {
         let mut notices = Vec::new();
         let (settings, state) = (&self.settings, &mut self.state);
         if call.has_more_behind {
-            notices.push(match settings.form {
-                Form::Text => {
-                    "your reply had more than one Action; only the first was carried out. One at a time"
-                        .to_owned()
-                }
-                Form::Native => {
-                    "your reply had more calls than can be taken, or was cut off; the rest was left out"
-                        .to_owned()
-                }
-            });
+            let notice = if call.is_written {
+                "your reply had more than one Action; only the first was carried out. One at a time"
+            } else {
+                "your reply had more calls than can be taken, or was cut off; the rest was left out"
+            };
+            notices.push(notice.to_owned());
         }
         let this = (digest(&format!("{} {}", call.name, call.arguments)), digest(text));
         if !call.is_surplus {
