@@ -98,7 +98,10 @@ impl Step {
 pub enum End {
     #[default]
     Answered,
+    /// As many replies as were allowed.
     StepLimit,
+    /// As many tool calls as were allowed.
+    CallLimit,
     /// The model, its endpoint or the program failed.
     Failed(String),
 }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
+use crate::dialect::Kind;
 use crate::literal;
 use crate::message::{Arguments, Message, Role};
 use crate::react::{self, TextStep};
@@ -376,7 +377,8 @@ impl Reader<'_, '_> {
     fn answer(&mut self, trajectory: &mut Trajectory) {
         // Only what was said behind the last call is an answer.
         let last_ask = self.asks.iter().filter_map(|ask| ask.call).max();
-        let answered = self.speakers.last().is_some_and(|speaker| last_ask.is_none_or(|ask| *speaker >= ask));
+        let answered = self.speakers.last().is_some_and(|speaker| last_ask.is_none_or(|ask| *speaker >= ask))
+            && !self.gave_up();
         let spoken = self.spoken.as_deref().filter(|_| answered);
         let finished = tools::final_answer(self.tree, self.run);
         trajectory.final_answer = match finished {
@@ -392,6 +394,16 @@ impl Reader<'_, '_> {
         }
         trajectory.answer_span_ids.extend(tools::final_answer_spans(self.tree, self.run));
         self.account_for_calls(trajectory);
+    }
+
+    /// Whether the agent ended in an error and recorded no answer: what its model said last was none, then.
+    fn gave_up(&self) -> bool {
+        self.run.frames.first().map(|at| &self.tree.nodes[*at]).is_some_and(|root| {
+            let facts = &root.facts;
+            let has_output =
+                facts.answer.is_some() || !facts.output.is_empty() || facts.output_text.is_some();
+            root.span.is_error() && facts.kind == Kind::Agent && !has_output
+        })
     }
 
     /// Every call is in a step, gives the answer, or is named in a defect.

@@ -204,7 +204,7 @@ fn named_arguments(arguments: Json) -> Json {
 }
 
 /// `{"action": ..., "action_input": ...}` without a label, to the end of the text, bare or in a fence: the text before it
-/// and the call.
+/// and the call. A text that is nothing but `{"name": ..., "arguments": {..}}` is a call as well.
 pub(super) fn ending_call(text: &str) -> Option<(&str, Cow<'static, str>, ActionInput<'static>)> {
     let text = text.trim();
     let at = match text.starts_with('{') {
@@ -218,12 +218,25 @@ pub(super) fn ending_call(text: &str) -> Option<(&str, Cow<'static, str>, Action
     }
     let (json, rest) = literal::parse_prefix(body)?;
     // Other names for the two stand in too many objects that are no calls.
-    let is_call = json.get("action").is_some_and(Json::is_string) && json.get("action_input").is_some();
+    let is_call = json.get("action").is_some_and(Json::is_string) && json.get("action_input").is_some()
+        || before.is_empty() && is_named_call(&json);
     if !is_call || !rest.trim().trim_matches('`').is_empty() {
         return None;
     }
     let (name, input) = call_in_json(json)?;
     Some((before, name, input))
+}
+
+/// `{"name": ..., "arguments": {..}}` and nothing beside: a native call that a model wrote as text.
+fn is_named_call(json: &Json) -> bool {
+    let Json::Object(object) = json else { return false };
+    let arguments = object.get("arguments").or_else(|| object.get("parameters"));
+    object.len() == 2
+        && object.get("name").and_then(Json::as_str).is_some_and(is_tool_name)
+        && arguments.is_some_and(|arguments| match arguments {
+            Json::String(text) => text.trim_start().starts_with('{'),
+            other => other.is_object(),
+        })
 }
 
 /// `{"action": ..., "action_input": ...}`, under the names that prompts use, alone or in a list.
@@ -243,15 +256,20 @@ fn call_in_json(json: Json) -> Option<(Cow<'static, str>, ActionInput<'static>)>
     let name = name.as_str()?.to_owned();
     let keys = ["action_input", "tool_input", "arguments", "input", "parameters", "args"];
     let input = keys.iter().find_map(|key| object.remove(*key)).unwrap_or(Json::Null);
-    let input = match input {
+    Some((Cow::Owned(name), input_in_json(input)))
+}
+
+/// Arguments that stand in an object: a text holds them once more.
+pub(super) fn input_in_json(input: Json) -> ActionInput<'static> {
+    match input {
         Json::String(text) => {
             let read = read_input(&text);
-            ActionInput { raw: Cow::Owned(text.clone()), json: read.json, defect: read.defect }
+            let (json, defect) = (read.json, read.defect);
+            ActionInput { raw: Cow::Owned(text), json, defect }
         }
         Json::Null => ActionInput::default(),
         json => ActionInput { raw: Cow::Owned(json.to_string()), json: Some(json), defect: None },
-    };
-    Some((Cow::Owned(name), input))
+    }
 }
 
 /// `` `{..}` ``: arguments between back-ticks.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use super::action::{ActionInput, read_input};
+use super::action::{ActionInput, input_in_json, read_input};
 use super::transcript::{TextStep, Transcript};
 use super::{non_empty, split_think};
 
@@ -97,11 +97,7 @@ fn call_object(text: &str) -> Option<(String, ActionInput<'_>)> {
     let Some(Json::Object(mut object)) = crate::literal::parse(text) else { return None };
     let name = object.remove("name")?.as_str()?.to_owned();
     let arguments = object.remove("arguments").or_else(|| object.remove("parameters"));
-    let input = match arguments {
-        Some(json) => ActionInput { raw: Cow::Owned(json.to_string()), json: Some(json), defect: None },
-        None => ActionInput::default(),
-    };
-    Some((name, input))
+    Some((name, input_in_json(arguments.unwrap_or_default())))
 }
 
 #[cfg(test)]
@@ -133,5 +129,15 @@ mod tests {
             (transcript.steps[1].thought.as_deref(), transcript.steps[1].parallel),
             (Some("two"), true)
         );
+    }
+
+    #[test]
+    fn arguments_in_a_text_are_read_as_the_object_that_they_are() {
+        let text = r#"<tool_call>{"name": "a", "arguments": "{\"x\": 1}"}</tool_call>"#;
+        let transcript = super::read(text).unwrap();
+        assert_eq!(transcript.steps[0].input.json, Some(json!({"x": 1})));
+        assert_eq!((&*transcript.steps[0].input.raw, transcript.defects.len()), (r#"{"x": 1}"#, 0));
+        let text = r#"<tool_call>{"name": "a", "arguments": "octo/demo"}</tool_call>"#;
+        assert_eq!(super::read(text).unwrap().steps[0].input.json, Some(json!("octo/demo")));
     }
 }

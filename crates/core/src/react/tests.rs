@@ -229,6 +229,8 @@ fn calls_without_an_action_label_are_read() {
         "<think>I look.</think>\n```json\n{\"action\": \"find\", \"action_input\": {\"q\": 1}}\n```",
         "Thought: I look.\n```json\n{\"action\": \"find\", \"action_input\": {'q': 1}}\n```",
         "Thought: I look.\n<tool_call>{\"name\": \"find\", \"arguments\": {\"q\": 1}}</tool_call>",
+        "<think>I look.</think>\n{\"name\": \"find\", \"arguments\": {\"q\": 1}}",
+        "<think>I look.</think>\n```json\n{\"name\": \"find\", \"parameters\": {\"q\": 1}}\n```",
     ] {
         assert_eq!(rows(text), vec![row("I look.", "find", "{\"q\":1}", "")], "{text}");
     }
@@ -238,6 +240,9 @@ fn calls_without_an_action_label_are_read() {
     for text in [
         "{\"action\": \"find\", \"why\": \"because\"}",
         "{\"action\": {\"kind\": 1}, \"action_input\": {}}",
+        "{\"name\": \"find\", \"arguments\": {}, \"stars\": 3}",
+        "{\"name\": \"find\", \"arguments\": \"a, b\"}",
+        "The signature is\n{\"name\": \"find\", \"arguments\": {}}",
         "It wrote:\n```json\n{\"action\": \"find\", \"action_input\": {}}\n```\nand then stopped.",
     ] {
         assert!(!read(text).is_react, "{text}");

@@ -1,6 +1,6 @@
 //! Keeps a conversation within what the model can take in. What is left out is left out visibly.
 
-use gradus_llm::Message;
+use gradus_llm::{Message, ToolDefinition};
 use serde_json::Value;
 
 use super::prompt::OBSERVATION;
@@ -9,6 +9,8 @@ use crate::number::counted;
 
 /// A token is seldom less than this in JSON and code.
 pub(super) const BYTES_OF_A_TOKEN: usize = 3;
+/// Roles, ids and braces.
+const AROUND: usize = 40;
 /// So much of an old observation stays.
 const OLD: usize = 240;
 /// So much of the newest ones stays at least.
@@ -21,7 +23,7 @@ const CUT: &str = " characters are left out here to save room; call again what g
 /// Shortens a conversation to `room` bytes. Old observations go first, then what the model itself wrote at length, then
 /// the oldest requests with all that came of them, then the newest observations. Says whether it fits now.
 pub(super) fn fit(state: &mut State, room: usize) -> bool {
-    let mut total: usize = state.messages.iter().map(size).sum();
+    let mut total = total(state);
     if total <= room {
         return true;
     }
@@ -52,7 +54,7 @@ pub(super) fn fit(state: &mut State, room: usize) -> bool {
         }
     }
     while total > room && drop_oldest(state) {
-        total = state.messages.iter().map(size).sum();
+        total = self::total(state);
     }
     let all = observations(state);
     for at in &all[all.len().saturating_sub(2)..] {
@@ -61,7 +63,24 @@ pub(super) fn fit(state: &mut State, room: usize) -> bool {
         }
         total -= shorten(&mut state.messages[*at], NEW);
     }
+    // The very newest is what the model waits for.
+    let all = observations(state);
+    if let [.., before, _] = all[..]
+        && total > room
+    {
+        total -= shorten(&mut state.messages[before], OLD);
+    }
     total <= room
+}
+
+/// The length of all messages.
+pub(super) fn total(state: &State) -> usize {
+    state.messages.iter().map(size).sum()
+}
+
+/// What a tool takes of every question.
+pub(super) fn size_of_tool(tool: &ToolDefinition) -> usize {
+    AROUND + tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
 }
 
 /// Leaves out the oldest request with all that came of it, but never the last one.
@@ -85,8 +104,6 @@ pub(super) fn without_marks(text: String) -> String {
 }
 
 pub(super) fn size(message: &Message) -> usize {
-    // Roles, ids and braces.
-    const AROUND: usize = 40;
     AROUND
         + match message {
             Message::User { text } => text.len(),

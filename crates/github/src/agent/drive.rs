@@ -114,6 +114,7 @@ impl Driver<'_> {
                 }
                 Action::Ask => self.ask(machine).await?,
                 Action::Confirm(mut call) => {
+                    self.tell(&Seen::Confirms { call: &call });
                     let approval = self.confirm.confirm(&call).await;
                     call.approved = Some(approval == Approval::Approved);
                     self.tell(&Seen::Confirmed { call: &call });

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::reply::{self, Intent, Wanted};
 use super::state::{Call, Form, Phase, Settings, Stage, State};
 use super::{arguments, context, prompt};
+use crate::number::counted;
 use crate::record::End;
 use crate::tools::{Effect, Observation, Tool, ToolBox};
 
@@ -73,10 +74,11 @@ pub struct Machine<'t> {
     /// What is offered natively.
     definitions: Vec<ToolDefinition>,
     system: String,
-    /// What the constant part takes of the model's context.
+    /// What the constant part takes of the model's context, and the tools' schemas of that.
     fixed: usize,
-    /// How much may be sent, once an endpoint has said that it was too much. The next one may take more, so no session
-    /// remembers it.
+    schemas: usize,
+    /// How long the messages should be, once an endpoint has said that it was too much. The next one may take more, so no
+    /// session remembers it.
     learned_room: Option<usize>,
     state: State,
 }
@@ -103,9 +105,9 @@ impl<'t> Machine<'t> {
             Form::Text => Vec::new(),
         };
         let system = prompt::system(&settings, &offered);
-        let fixed = definitions.iter().fold(system.len(), |sum, tool| {
-            sum + tool.name.len() + tool.description.len() + tool.parameters.to_string().len() + 40
-        });
+        let schemas = offered.iter().map(|tool| context::size_of_tool(&tool.definition)).sum();
+        // In the text form they stand in the prompt.
+        let fixed = system.len() + if definitions.is_empty() { 0 } else { schemas };
         if state.requests.is_empty() && !state.messages.is_empty() {
             // A session from before it was noted where requests begin.
             state.requests.push(0);
@@ -120,7 +122,7 @@ impl<'t> Machine<'t> {
                 _ => {}
             }
         }
-        Machine { settings, toolbox, offered, definitions, system, fixed, learned_room: None, state }
+        Machine { settings, toolbox, offered, definitions, system, fixed, schemas, learned_room: None, state }
     }
 
     pub fn state(&self) -> &State {
@@ -178,7 +180,7 @@ impl<'t> Machine<'t> {
                 self.ask();
                 None
             }
-            (Event::GoOn, Phase::Done { end: End::StepLimit | End::Failed(_), .. }) => {
+            (Event::GoOn, Phase::Done { end: End::StepLimit | End::CallLimit | End::Failed(_), .. }) => {
                 self.begin();
                 self.ask();
                 None
@@ -227,10 +229,17 @@ impl<'t> Machine<'t> {
         if let Some(usage) = reply.usage {
             self.state.usage += usage;
         }
-        match reply::read(self.settings.form, &reply, self.settings.max_tokens) {
-            Intent::Calls { thought, text, calls, has_more } => {
+        let is_tool = |name: &str| {
+            self.toolbox.tools().iter().any(|tool| *tool.definition.name == *name)
+                || self.toolbox.kept_back(name).is_some()
+        };
+        match reply::read(self.settings.form, &reply, self.settings.max_tokens, is_tool) {
+            Intent::Calls { thought, text, calls, has_more, is_written } => {
                 self.state.malformed = 0;
-                self.plan(thought.as_deref(), text, calls, has_more);
+                self.plan(thought.as_deref(), text, calls, is_written);
+                if has_more {
+                    self.note_more();
+                }
                 None
             }
             Intent::Answer { text, answer } => {
@@ -263,7 +272,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Puts the calls of a reply in line.
-    fn plan(&mut self, thought: Option<&str>, text: String, wanted: Vec<Wanted>, has_more: bool) {
+    fn plan(&mut self, thought: Option<&str>, text: String, wanted: Vec<Wanted>, is_written: bool) {
         let mut calls = VecDeque::with_capacity(wanted.len());
         let mut said = Vec::new();
         for (at, wanted) in wanted.into_iter().enumerate() {
@@ -281,16 +290,23 @@ impl<'t> Machine<'t> {
                 approved: None,
                 waits: 0,
                 is_surplus: at >= MOST_AT_ONCE,
+                is_written,
                 has_more_behind: false,
             });
             said.push(ToolCall { id, name: plain_name(&wanted.name), arguments: wanted.arguments });
         }
-        if let Some(last) = calls.back_mut() {
-            last.has_more_behind = has_more;
-        }
-        let said = if self.settings.form == Form::Native { said } else { Vec::new() };
+        let said = if is_written { Vec::new() } else { said };
         self.state.messages.push(Message::Assistant { text, calls: said });
         self.state.phase = Phase::Calling { calls, stage: Stage::Ready };
+    }
+
+    /// More stood behind the last call of the reply.
+    fn note_more(&mut self) {
+        if let Phase::Calling { calls, .. } = &mut self.state.phase
+            && let Some(last) = calls.back_mut()
+        {
+            last.has_more_behind = true;
+        }
     }
 
     /// An id that no other call of the session has: endpoints leave them out, and some count from 0 in every reply. One
@@ -317,22 +333,37 @@ impl<'t> Machine<'t> {
 
     fn failed(&mut self, failure: &Failure) {
         if let CallError::TooLong(_) = failure.error {
-            let used = self.fixed + self.state.messages.iter().map(context::size).sum::<usize>();
-            let smaller = self.room().min(used) / 4 * 3;
+            let used = context::total(&self.state);
+            // A quarter of all less. What cannot be shortened may be nearly all: half of the messages is enough at once.
+            let wanted = ((self.fixed + used) / 4 * 3).saturating_sub(self.fixed).max(used / 2);
             self.state.shortenings += 1;
-            if self.state.shortenings <= MOST_SHORTENINGS && smaller > self.fixed {
-                self.learned_room = Some(smaller);
-                return self.ask();
+            if self.state.shortenings <= MOST_SHORTENINGS {
+                context::fit(&mut self.state, wanted);
+                let left = context::total(&self.state);
+                // As short as it gets is asked as well, but not twice.
+                if left < used {
+                    self.learned_room = Some(left.max(wanted));
+                    return self.ask();
+                }
             }
+            return self.finish(End::Failed(format!("{failure}; {}", self.share_of_tools())), None);
         }
         self.finish(End::Failed(failure.to_string()), None);
     }
 
-    /// How many bytes may be sent.
+    /// What the tools take of the context, and what helps.
+    fn share_of_tools(&self) -> String {
+        format!(
+            "the schemas of {} take about {} tokens of it and cannot be shortened: --tools offers fewer",
+            counted(self.offered.len(), "tool", "tools"),
+            self.schemas / context::BYTES_OF_A_TOKEN
+        )
+    }
+
+    /// How many bytes of messages may be sent: what is left beside what is the same in every question.
     fn room(&self) -> usize {
         let tokens = self.settings.context_tokens.saturating_sub(self.settings.max_tokens as usize);
-        let room = tokens.saturating_mul(context::BYTES_OF_A_TOKEN);
-        self.learned_room.map_or(room, |learned| learned.min(room))
+        tokens.saturating_mul(context::BYTES_OF_A_TOKEN).saturating_sub(self.fixed)
     }
 
     fn returned(&mut self, observation: Observation) {
@@ -360,11 +391,11 @@ impl<'t> Machine<'t> {
             text.push(']');
         }
         self.state.messages.push(match self.settings.form {
-            Form::Native => {
+            Form::Native if !call.is_written => {
                 let name = plain_name(&call.name);
                 Message::Tool { call_id: call.id, name, text, is_error: observation.is_error }
             }
-            Form::Text => Message::User { text: format!("{} {text}", prompt::OBSERVATION) },
+            _ => Message::User { text: format!("{} {text}", prompt::OBSERVATION) },
         });
         if is_last {
             self.ask();
@@ -373,16 +404,26 @@ impl<'t> Machine<'t> {
 
     /// On to the model, if that is still possible.
     fn ask(&mut self) {
-        if self.state.replies >= self.settings.max_steps || self.state.calls >= self.settings.max_calls {
+        if self.state.replies >= self.settings.max_steps {
             return self.finish(End::StepLimit, None);
         }
-        let room = self.room().saturating_sub(self.fixed);
-        if context::fit(&mut self.state, room) {
-            self.state.phase = Phase::Asking;
-        } else {
-            let reason = "the conversation does not fit into the model's context, even shortened";
-            self.finish(End::Failed(reason.to_owned()), None);
+        if self.state.calls >= self.settings.max_calls {
+            return self.finish(End::CallLimit, None);
         }
+        let room = self.room();
+        // Where nothing is left, nothing is lost in vain. What an endpoint did not take is only a guess at what it takes:
+        // whether the shortest is still too long, it says itself.
+        let aim = self.learned_room.map_or(room, |learned| learned.min(room));
+        if room > 0 && (context::fit(&mut self.state, aim) || context::total(&self.state) <= room) {
+            self.state.phase = Phase::Asking;
+            return;
+        }
+        let (all, reply) = (self.settings.context_tokens, self.settings.max_tokens);
+        let reason = format!(
+            "the conversation does not fit into the model's context, even shortened ({all} tokens, {reply} of them for a reply); {}",
+            self.share_of_tools()
+        );
+        self.finish(End::Failed(reason), None);
     }
 
     fn finish(&mut self, end: End, answer: Option<String>) {

@@ -29,6 +29,10 @@ pub enum Seen<'e> {
     Corrected {
         problem: &'e str,
     },
+    /// Somebody is going to be asked whether a call may be made.
+    Confirms {
+        call: &'e Call,
+    },
     /// Somebody was asked whether a call may be made.
     Confirmed {
         call: &'e Call,

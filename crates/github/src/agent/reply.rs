@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gradus_llm::{ChatReply, Stop};
 
-use super::react::{self, MOST_CALLS, Reading, TextCall};
+use super::react::{self, MOST_CALLS, Reading, TextCall, TextCalls};
 use super::state::Form;
 
 #[derive(Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub(super) enum Intent {
         calls: Vec<Wanted>,
         /// There was more, which is left out.
         has_more: bool,
+        /// They were written as text, so what comes back is given as text.
+        is_written: bool,
     },
     Answer {
         /// What of the reply's text stays in the conversation.
@@ -34,7 +36,8 @@ pub(super) struct Wanted {
     pub(super) arguments: String,
 }
 
-pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
+/// `is_tool` says whether there is a tool of that name.
+pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32, is_tool: impl Fn(&str) -> bool) -> Intent {
     if reply.stop == Stop::Refused {
         return Intent::Refused(reply.text.trim().to_owned());
     }
@@ -44,10 +47,10 @@ pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
         // What lacks its end is neither an answer nor, if it is a call, one that could be made.
         Form::Native if is_cut && reply.calls.len() < 2 => Intent::Problem(cut()),
         Form::Native if !reply.calls.is_empty() => native(reply, is_cut),
-        Form::Native if !reply.text.trim().is_empty() => {
-            Intent::Answer { text: reply.text.clone(), answer: reply.text.trim().to_owned() }
-        }
-        Form::Native => Intent::Problem("it was empty".to_owned()),
+        Form::Native => match react::read(&reply.text) {
+            Reading::Calls(read) if is_meant(&read, &reply.text, is_tool) => written(read),
+            _ => said(&reply.text),
+        },
         Form::Text => match react::read(&reply.text) {
             Reading::Unreadable(_) if is_cut => Intent::Problem(cut()),
             Reading::Unreadable(problem) => Intent::Problem(problem.to_owned()),
@@ -55,17 +58,37 @@ pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32) -> Intent {
             Reading::Calls(read) if is_cut && read.calls.last().is_none_or(lacks_its_end) => {
                 Intent::Problem(cut())
             }
-            Reading::Calls(read) => Intent::Calls {
-                thought: read.thought.map(Cow::into_owned),
-                text: read.kept.to_owned(),
-                // One list can hold more; it stays whole, as a part of it would be no JSON.
-                has_more: read.has_more || read.calls.len() > MOST_CALLS,
-                calls: read.calls.into_iter().take(MOST_CALLS).map(wanted).collect(),
-            },
+            Reading::Calls(read) => written(read),
             Reading::Answer(answer) => {
                 Intent::Answer { text: reply.text.clone(), answer: answer.into_owned() }
             }
         },
+    }
+}
+
+/// Whether a text without native calls is one all the same, and no answer in which such a thing is told of.
+fn is_meant(read: &TextCalls<'_>, text: &str, is_tool: impl Fn(&str) -> bool) -> bool {
+    text.contains("<tool_call>") || read.calls.iter().all(|call| is_tool(&call.name))
+}
+
+fn written(read: TextCalls<'_>) -> Intent {
+    Intent::Calls {
+        thought: read.thought.map(Cow::into_owned),
+        text: read.kept.to_owned(),
+        // One list can hold more; it stays whole, as a part of it would be no JSON.
+        has_more: read.has_more || read.calls.len() > MOST_CALLS,
+        calls: read.calls.into_iter().take(MOST_CALLS).map(wanted).collect(),
+        is_written: true,
+    }
+}
+
+/// An answer is what is said behind what was thought aloud.
+fn said(text: &str) -> Intent {
+    let (thinking, answer) = react::split_thinking(text);
+    match answer.trim() {
+        "" if thinking.is_some() => Intent::Problem("it has a thought and nothing else".to_owned()),
+        "" => Intent::Problem("it was empty".to_owned()),
+        answer => Intent::Answer { text: text.to_owned(), answer: answer.to_owned() },
     }
 }
 
@@ -95,5 +118,6 @@ fn native(reply: &ChatReply, is_cut: bool) -> Intent {
         text: reply.text.clone(),
         calls: calls.collect(),
         has_more: is_cut || whole > MOST_CALLS,
+        is_written: false,
     }
 }

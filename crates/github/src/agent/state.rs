@@ -82,6 +82,9 @@ pub struct Call {
     /// One of too many in its reply: it is not made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_surplus: bool,
+    /// Written as text, so that the model gets what comes back as text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_written: bool,
     /// More stood behind it in the reply, and was left out.
     #[serde(default, alias = "is_first_of_several", skip_serializing_if = "std::ops::Not::not")]
     pub has_more_behind: bool,

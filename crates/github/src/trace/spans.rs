@@ -110,6 +110,7 @@ impl SpanObserver {
         let failure = match end {
             End::Answered => None,
             End::StepLimit => Some("the limit of steps is reached".to_owned()),
+            End::CallLimit => Some("the limit of calls is reached".to_owned()),
             End::Failed(reason) => Some(reason.clone()),
         };
         // What is still open when a run ends was not waited for.
@@ -153,7 +154,7 @@ impl Observer for SpanObserver {
             }
             Seen::Returned { observation, .. } => self.returned(observation),
             Seen::Finished { end, answer } => self.finish(end, *answer),
-            Seen::Corrected { .. } | Seen::Confirmed { .. } => {}
+            Seen::Corrected { .. } | Seen::Confirms { .. } | Seen::Confirmed { .. } => {}
         }
     }
 }

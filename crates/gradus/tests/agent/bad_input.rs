@@ -51,6 +51,8 @@ fn what_is_wrong_is_said_in_one_line() {
         ),
         (vec!["  "], "the request is empty"),
         (vec![], "the request is empty"),
+        (vec!["--session", "none.json"], "--session: there is no session in none.json to go on with"),
+        (vec!["", "--session", "none.json"], "the request is empty"),
     ] {
         let ran = lab.ask(&model, &arguments).exits_with(2);
         assert!(ran.err.contains(wanted), "{arguments:?}: {}", ran.err);

@@ -272,6 +272,29 @@ fn calls_without_labels_are_read_back_as_they_were_carried_out() {
 }
 
 #[test]
+fn native_calls_that_are_written_as_text_are_read_back_as_they_were_carried_out() {
+    let texts = [
+        "<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 1}}</tool_call>",
+        "I look.\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"a\": 1}}\n</tool_call>",
+        "<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 1}}</tool_call>\n<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 2}}</tool_call>",
+        "<tool_call>{\"name\": \"read\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>",
+        "Thought: I look.\nAction: read\nAction Input: {\"a\": 1}",
+        "Thought: I look.\nAction: read\nAction Input: {\"a\": 1}\nObservation: made up\nFinal Answer: no",
+        "{\"name\": \"read\", \"arguments\": {\"a\": 1}}",
+        "```json\n{\"name\": \"read\", \"arguments\": {\"a\": 1}}\n```",
+        "<think>I look.</think>\n{\"name\": \"read\", \"parameters\": {\"a\": 1}}",
+        "{\"name\": \"read\", \"arguments\": \"{\\\"a\\\": 1}\"}",
+        "I look.\n{\"action\": \"read\", \"action_input\": {\"a\": 1}}",
+    ];
+    assert_read_back(Form::Native, &replies(&texts), true);
+    assert_read_back(Form::Text, &replies(&texts), true);
+    let unknown = ["<tool_call>{\"name\": \"reed\", \"arguments\": {\"a\": 1}}</tool_call>"];
+    assert_read_back(Form::Native, &replies(&unknown), false);
+    let answers = ["<think>Hm.</think>\n\nIt is 42.", "It is 42."];
+    assert_read_back(Form::Native, &replies(&answers), false);
+}
+
+#[test]
 fn whoever_goes_on_to_act_behind_an_answer_was_not_done() {
     let texts = [
         "Thought: I look.\nFinal Answer: not yet\nAction: read\nAction Input: {\"a\": 1}",

@@ -97,6 +97,8 @@ fn what_is_destructive_needs_somebody_who_allows_it() {
         "{}",
         ran.err
     );
+    let step = "Step 1\n  Thought: I delete it.\n  Action: delete_repo\n";
+    assert!(ran.err.contains(step) && !ran.err.contains("Step 2"), "a step begins once: {}", ran.err);
     assert!(has_demo(&lab));
     let ran =
         lab.ask(&model(script()), &["Delete demo.", "--allow-destructive", "--read-only"]).exits_with(0);
@@ -162,9 +164,53 @@ fn a_run_without_an_answer_is_no_success() {
     let forever: Vec<_> = (0..9).map(|_| call("Again.", "get_me", json!({}))).collect();
     let ran = lab.ask(&model(forever), &["Who am I?", "--max-steps", "4"]).exits_with(1);
     assert!(ran.out.is_empty() && ran.err.contains("the limit of steps is reached"), "{}", ran.err);
+    let forever: Vec<_> = (0..9).map(|_| call("Again.", "get_me", json!({}))).collect();
+    let ran = lab.ask(&model(forever.clone()), &["Who am I?", "--max-calls", "2"]).exits_with(1);
+    assert!(ran.err.contains("Stopped: the limit of calls is reached"), "{}", ran.err);
+    let ran = lab.ask(&model(forever), &["Who am I?", "--max-calls", "2", "--quiet"]).exits_with(1);
+    assert!(ran.err.contains("no answer: the limit of calls is reached"), "{}", ran.err);
     let refuses = model_with(Vec::new(), |_| Some(Answer::status(401, r#"{"error":{"message":"bad key"}}"#)));
     let ran = lab.ask(&refuses, &["Who am I?", "--quiet"]).exits_with(1);
     assert!(ran.err.contains("no answer: HTTP 401: bad key"), "{}", ran.err);
+}
+
+#[test]
+fn an_unusable_reply_is_shown_and_is_no_answer() {
+    let lab = Lab::new("w1");
+    let model = model_with(Vec::new(), |_| {
+        let message = json!({"role": "assistant", "content": "\nWell,\u{1b}[2J let me see.\nAnd so on."});
+        Some(Answer::ok(json!({"choices": [{"message": message, "finish_reason": "stop"}]}).to_string()))
+    });
+    let ran = lab.ask(&model, &["Who am I?", "--react", "text", "--trace-file", "t.bin"]).exits_with(1);
+    let shown = "The reply could not be used: it has neither an Action nor a Final Answer\n  It begins: Well,\\u{1b}[2J let me see.\n";
+    assert_eq!(ran.err.matches(shown).count(), 3, "{}", ran.err);
+    let read = lab.run(&["traces", "t.bin", "--format", "jsonl"]).exits_with(0);
+    let trajectory: serde_json::Value = serde_json::from_str(read.out.trim()).unwrap();
+    assert_eq!((&trajectory["final_answer"], &trajectory["is_error"]), (&json!(null), &json!(true)));
+    assert_eq!(trajectory["steps"], json!([]));
+}
+
+#[test]
+fn one_refusal_of_a_long_conversation_does_not_end_the_run_with_all_tools() {
+    let lab = Lab::new("w1");
+    let put = |text: &'static str| json!({"owner": "octo", "repo": "demo", "path": "long.txt", "message": "m", "content": text});
+    let long: &'static str = "a long line of text\n".repeat(200).leak();
+    let read =
+        || call("I read it.", "read_file", json!({"owner": "octo", "repo": "demo", "path": "long.txt"}));
+    let script = vec![call("I write it.", "commit_file", put(long)), read(), read(), answer("It is long.")];
+    let refused = std::sync::atomic::AtomicBool::new(false);
+    let model = model_with(script, move |incoming| {
+        let asked: serde_json::Value = serde_json::from_slice(incoming.body).unwrap();
+        let is_late = asked["messages"].as_array().unwrap().len() > 7;
+        let message = r#"{"error":{"code":"context_length_exceeded","message":"This model's maximum context length is 16384 tokens."}}"#;
+        (is_late && !refused.swap(true, std::sync::atomic::Ordering::Relaxed))
+            .then(|| Answer::status(400, message))
+    });
+    let ran = lab.ask(&model, &["How long is it?", "--allow-destructive"]).exits_with(0);
+    assert_eq!((ran.out.as_str(), model.received()), ("It is long.\n", 5), "{}", ran.err);
+    let ran = lab.ask(&model, &["How long is it?", "--context-tokens", "16000"]).exits_with(1);
+    assert!(ran.err.contains("tokens of it and cannot be shortened: --tools offers fewer"), "{}", ran.err);
+    assert_eq!(model.received(), 5, "nothing was asked");
 }
 
 /// A server that speaks just enough of the protocol.

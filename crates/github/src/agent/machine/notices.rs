@@ -1,6 +1,6 @@
 //! What the model is told beside what came back.
 
-use super::super::state::{Call, Form};
+use super::super::state::Call;
 use super::Machine;
 
 /// So many calls are looked back on, and so many alike are a loop.
@@ -13,17 +13,13 @@ impl Machine<'_> {
         let mut notices = Vec::new();
         let (settings, state) = (&self.settings, &mut self.state);
         if call.has_more_behind {
-            notices.push(match settings.form {
-                // Calls that are made together are many calls of one Action.
-                Form::Text if !call.is_surplus => {
-                    "your reply had more than one Action; only the first was carried out. One at a time"
-                        .to_owned()
-                }
-                Form::Text | Form::Native => {
-                    "your reply had more calls than can be taken, or was cut off; the rest was left out"
-                        .to_owned()
-                }
-            });
+            // Calls that are made together are many calls of one Action.
+            let notice = if call.is_written && !call.is_surplus {
+                "your reply had more than one Action; only the first was carried out. One at a time"
+            } else {
+                "your reply had more calls than can be taken, or was cut off; the rest was left out"
+            };
+            notices.push(notice.to_owned());
         }
         let this = (digest(&format!("{} {}", call.name, call.arguments)), digest(text));
         if !call.is_surplus {

@@ -206,7 +206,7 @@ fn undressed(text: &str) -> &str {
 }
 
 /// One word, as tools are called.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 128
         && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'))

@@ -58,7 +58,8 @@ fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>>
     })
 }
 
-/// `{"action": .., "action_input": ..}` to the end of the reply, bare or in a fence.
+/// `{"action": .., "action_input": ..}` to the end of the reply, bare or in a fence; `{"name": .., "arguments": {..}}` if
+/// there is nothing else.
 fn object<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
     let trimmed = text.trim();
     let at = if trimmed.starts_with('{') {
@@ -69,7 +70,8 @@ fn object<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
     let (before, written) = trimmed.split_at(at);
     let written = written.trim_start_matches('`').trim_start_matches(char::is_alphanumeric).trim_start();
     let (value, behind) = literal::at_start(written).filter(|_| written.starts_with('{'))?;
-    let is_call = value.get("action").is_some_and(Value::is_string) && value.get("action_input").is_some();
+    let is_call = value.get("action").is_some_and(Value::is_string) && value.get("action_input").is_some()
+        || before.is_empty() && is_native(&value);
     if !is_call || !behind.trim().trim_matches('`').is_empty() {
         return None;
     }
@@ -80,6 +82,17 @@ fn object<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
     }
     let thought = said(before).or(thinking).map(Cow::Borrowed);
     Some(Reading::Calls(TextCalls { thought, calls, kept: trimmed, has_more: false }))
+}
+
+/// A native call that was written down: a name and arguments, and nothing beside them.
+fn is_native(value: &Value) -> bool {
+    let Some(members) = value.as_object().filter(|members| members.len() == 2) else { return false };
+    let has_name = members.get("name").and_then(Value::as_str).is_some_and(action::is_name);
+    let is_object = |arguments: &Value| match arguments {
+        Value::String(text) => text.trim_start().starts_with('{'),
+        other => other.is_object(),
+    };
+    has_name && ["arguments", "parameters"].iter().any(|key| members.get(*key).is_some_and(is_object))
 }
 
 /// What stands before a call, without the label that some models write all the same.

@@ -316,6 +316,137 @@ fn an_overflowing_context_is_shortened_and_asked_again() {
     assert!(!failed(&machine).is_empty());
 }
 
+/// Tools that take nearly all of a small context.
+fn with_long_schemas() -> Played {
+    let mut tools = Played::new(Vec::new());
+    for tool in &mut tools.tools {
+        tool.definition.description = "d".repeat(11_000).into();
+    }
+    tools
+}
+
+#[test]
+fn schemas_that_take_most_of_the_context_do_not_keep_it_from_being_shortened() {
+    let tools = with_long_schemas();
+    for form in [Form::Native, Form::Text] {
+        let mut machine = asked(&tools, form, Settings::default());
+        for number in 0..2 {
+            let input = format!("{{\"n\":{number}}}");
+            machine
+                .handle(match form {
+                    Form::Native => wants("t", &[("", "read_file", &input)]),
+                    Form::Text => said(&format!("Action: read_file\nAction Input: {input}")),
+                })
+                .unwrap();
+            machine.handle(Event::Returned(fine(&"x".repeat(7_500)))).unwrap();
+        }
+        let size = |machine: &Machine<'_>| serde_json::to_string(&machine.state().messages).unwrap().len();
+        let mut before = size(&machine);
+        let mut asked = 0;
+        while machine.action() == Action::Ask {
+            machine.handle(too_long()).unwrap();
+            if machine.action() == Action::Ask {
+                asked += 1;
+                assert!(size(&machine) < before, "{} of {before}", size(&machine));
+                before = size(&machine);
+            }
+        }
+        assert!((2..=6).contains(&asked), "{asked}");
+        assert!(before < 5_000, "{before}");
+        let reason = failed(&machine);
+        assert!(reason.contains("8192 tokens"), "{reason}");
+        assert!(reason.contains("the schemas of 4 tools take about 147"), "{reason}");
+        assert!(reason.contains("--tools offers fewer"), "{reason}");
+    }
+}
+
+#[test]
+fn once_refused_it_goes_on_beside_long_schemas() {
+    let tools = with_long_schemas();
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    for number in 0..20 {
+        machine.handle(wants("t", &[("", "read_file", &format!("{{\"n\":{number}}}"))])).unwrap();
+        machine.handle(Event::Returned(fine(&"x".repeat(7_500)))).unwrap();
+        if number == 1 {
+            machine.handle(too_long()).unwrap();
+        }
+        assert_eq!(machine.action(), Action::Ask, "{number}");
+    }
+    machine.handle(said("Done.")).unwrap();
+    assert!(matches!(machine.action(), Action::Finish { end: End::Answered, .. }));
+}
+
+#[test]
+fn a_context_that_the_tools_fill_is_told_before_anything_is_asked() {
+    let tools = with_long_schemas();
+    for form in [Form::Native, Form::Text] {
+        let settings = Settings { context_tokens: 16_000, ..Settings::default() };
+        let mut machine = Machine::new(settings, &tools, State::new("s", form));
+        machine.handle(Event::Request("Do it.".to_owned())).unwrap();
+        let reason = failed(&machine);
+        assert!(reason.contains("16000 tokens, 4096 of them for a reply"), "{reason}");
+        assert!(reason.contains("take about 147") && reason.contains("--tools offers fewer"), "{reason}");
+    }
+}
+
+#[test]
+fn native_calls_that_are_written_as_text_are_carried_out() {
+    for text in [
+        "I look.\n<tool_call>{\"name\": \"read_file\", \"arguments\": {\"a\": 1}}</tool_call>",
+        "Thought: I look.\nAction: read_file\nAction Input: {\"a\": 1}\nObservation: made up",
+        "<think>I look.</think>{\"name\": \"read_file\", \"arguments\": {\"a\": 1}}",
+        "<think>I look.</think>\n```json\n{\"name\": \"read_file\", \"parameters\": {\"a\": 1}}\n```",
+    ] {
+        let tools = Played::new(Vec::new());
+        let mut machine = asked(&tools, Form::Native, Settings::default());
+        machine.handle(said(text)).unwrap();
+        let Action::Call(call) = machine.action() else { panic!("{text}: {:?}", machine.action()) };
+        assert_eq!((call.name.as_str(), &call.arguments), ("read_file", &json!({"a": 1})), "{text}");
+        assert_eq!(call.thought.as_deref(), Some("I look."), "{text}");
+        machine.handle(Event::Returned(fine("1"))).unwrap();
+        assert_eq!(told(&machine), "Observation: 1", "a call that no endpoint knows has no result there");
+        assert!(!serde_json::to_string(&machine.state().messages).unwrap().contains("made up"));
+        machine.handle(said("Done.")).unwrap();
+        assert!(matches!(machine.action(), Action::Finish { end: End::Answered, .. }));
+    }
+}
+
+#[test]
+fn a_written_call_of_what_is_not_offered_is_refused_and_other_texts_are_answers() {
+    let tools = Played::new(Vec::new());
+    let settings = Settings { read_only: true, ..Settings::default() };
+    for text in [
+        "Thought: I delete it.\nAction: delete_repo\nAction Input: {}",
+        "<tool_call>{\"name\": \"no_such_tool\", \"arguments\": {}}</tool_call>",
+    ] {
+        let mut machine = asked(&tools, Form::Native, settings);
+        machine.handle(said(text)).unwrap();
+        assert!(decline(&mut machine).is_error, "{text}");
+        assert_eq!(machine.action(), Action::Ask);
+    }
+    for text in [
+        "The build is red.\nAction: restart",
+        "{\"name\": \"demo\", \"arguments\": {\"a\": 1}}",
+        "{\"name\": \"read_file\", \"stars\": 3}",
+    ] {
+        let mut machine = asked(&tools, Form::Native, settings);
+        machine.handle(said(text)).unwrap();
+        let answer = Some(text.to_owned());
+        assert_eq!(machine.action(), Action::Finish { end: End::Answered, answer });
+    }
+}
+
+#[test]
+fn what_was_thought_aloud_is_no_part_of_an_answer() {
+    let tools = Played::new(Vec::new());
+    let mut machine = asked(&tools, Form::Native, Settings::default());
+    machine.handle(said("<think>Hm.</think>")).unwrap();
+    assert!(told(&machine).contains("it has a thought and nothing else"), "{}", told(&machine));
+    machine.handle(said("<think>\nHm.\n</think>\n\nIt is 42.\n")).unwrap();
+    let answer = Some("It is 42.".to_owned());
+    assert_eq!(machine.action(), Action::Finish { end: End::Answered, answer });
+}
+
 #[test]
 fn what_is_too_much_is_shortened_before_anyone_complains() {
     let tools = Played::new(Vec::new());
@@ -333,8 +464,9 @@ fn what_is_too_much_is_shortened_before_anyone_complains() {
 #[test]
 fn steps_and_calls_are_limited() {
     let tools = Played::new(Vec::new());
-    let end = |machine: &Machine<'_>| {
-        matches!(machine.action(), Action::Finish { end: End::StepLimit, answer: None })
+    let end = |machine: &Machine<'_>| match machine.action() {
+        Action::Finish { end, answer: None } => end,
+        other => panic!("{other:?}"),
     };
     let settings = Settings { max_steps: 3, ..Settings::default() };
     let mut machine = asked(&tools, Form::Native, settings);
@@ -343,7 +475,7 @@ fn steps_and_calls_are_limited() {
         machine.handle(Event::Returned(fine("1"))).unwrap();
         assert_eq!(told(&machine).contains("only one reply is left"), step == 1);
     }
-    assert!(end(&machine));
+    assert_eq!(end(&machine), End::StepLimit);
     let settings = Settings { max_calls: 2, ..Settings::default() };
     let mut machine = asked(&tools, Form::Native, settings);
     machine.handle(wants("t", &[("", "read_file", "{}"); 4])).unwrap();
@@ -354,7 +486,7 @@ fn steps_and_calls_are_limited() {
     for _ in 0..2 {
         assert!(decline(&mut machine).text.contains("limit of calls"));
     }
-    assert!(end(&machine));
+    assert_eq!(end(&machine), End::CallLimit);
     // The user may say: go on.
     machine.handle(Event::GoOn).unwrap();
     assert_eq!(machine.action(), Action::Ask);

@@ -115,7 +115,8 @@ fn what_nobody_allows_is_not_done() {
     let (steps, ..) = run(&replies, &tools, &Nobody);
     assert_eq!(tools.called(), [""; 0]);
     assert_eq!((steps[0].approved, steps[0].is_error), (Some(false), true));
-    let (steps, ..) = run(&replies, &tools, &Agrees);
+    let (steps, log, ..) = run(&replies, &tools, &Agrees);
+    assert_eq!(log[3..6], ["Confirms", "Confirmed", "Called"], "who looks on knows before somebody is asked");
     assert_eq!(tools.called(), ["delete_repo"]);
     assert_eq!((steps[0].approved, steps[0].is_error), (Some(true), false));
 }

@@ -289,7 +289,8 @@ fn report(
     } else if arguments.quiet {
         let reason = match end {
             End::Failed(reason) => reason.clone(),
-            _ => "the limit of steps is reached".to_owned(),
+            End::CallLimit => "the limit of calls is reached".to_owned(),
+            End::StepLimit | End::Answered => "the limit of steps is reached".to_owned(),
         };
         complain(&format!("no answer: {}", printable_line(&reason)));
     }

@@ -69,7 +69,7 @@ impl Settings {
                     .to_owned(),
             );
         }
-        let first = first(arguments, &state)?;
+        let first = first(arguments, &state, is_new)?;
         if let Some(file) = &mut session {
             // A file that cannot be written is found out now, not after the first step.
             file.keep(&state).map_err(|error| error.to_string())?;
@@ -127,9 +127,11 @@ fn limits(arguments: &Arguments) -> Result<Limits, String> {
 }
 
 /// The same command goes on with what it began; another request begins when the last one has an end.
-fn first(arguments: &Arguments, state: &State) -> Result<First, String> {
+fn first(arguments: &Arguments, state: &State, is_new: bool) -> Result<First, String> {
     let has_no_answer = state.is_under_way()
-        || state.end().is_some_and(|(end, _)| matches!(end, End::StepLimit | End::Failed(_)));
+        || state
+            .end()
+            .is_some_and(|(end, _)| matches!(end, End::StepLimit | End::CallLimit | End::Failed(_)));
     let request = match &arguments.request {
         Some(request) => Some(request.clone()),
         // A conversation's requests come one by one.
@@ -145,12 +147,29 @@ fn first(arguments: &Arguments, state: &State) -> Result<First, String> {
         Some(request) if request.is_empty() && arguments.request.is_none() && state.end().is_some() => {
             Ok(First::Nothing)
         }
+        Some(request) if request.is_empty() && arguments.request.is_none() && is_new => {
+            Err(nothing(arguments))
+        }
         Some(request) if request.is_empty() => Err("the request is empty: say what is to be done".to_owned()),
         Some(request) => Ok(First::Request(request)),
         None if has_no_answer => Ok(First::GoOn),
         None if arguments.chat => Ok(First::Listen),
         None if state.end().is_some() => Ok(First::Nothing),
-        None => Err("say what is to be done: gradus agent \"REQUEST\", or --chat".to_owned()),
+        None => Err(nothing(arguments)),
+    }
+}
+
+/// There is neither a request nor a session that has one.
+fn nothing(arguments: &Arguments) -> String {
+    match &arguments.session {
+        Some(path) => format!(
+            "--session: there is no session in {} to go on with; say what is to be done",
+            path.display()
+        ),
+        None if std::io::stdin().is_terminal() => {
+            "say what is to be done: gradus agent \"REQUEST\", or --chat".to_owned()
+        }
+        None => "the request is empty: say what is to be done".to_owned(),
     }
 }
 

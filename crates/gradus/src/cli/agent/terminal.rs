@@ -17,17 +17,23 @@ const MOST_CHARS: usize = 600;
 pub(super) struct Display {
     step: usize,
     thought: Option<String>,
+    /// The call whose step is begun: somebody was asked about it.
+    begun: Option<String>,
+    /// How the last reply begins.
+    said: String,
 }
 
 impl Observer for Display {
     fn see(&mut self, seen: &Seen<'_>) {
         match seen {
             Seen::Begun { request, model, goes_on, .. } => {
-                (self.step, self.thought) = (0, None);
+                (self.step, self.thought, self.begun) = (0, None, None);
                 let how = if *goes_on { "goes on with" } else { "works on" };
                 let request = shorten(&printable_line(request));
                 anstream::eprintln!("{DIM}{} {how}:{DIM:#} {request}", printable_line(model));
             }
+            // Whoever is asked about a call should know what it is for.
+            Seen::Confirms { call } => self.begin(call),
             Seen::Called { call, .. } => self.called(call),
             Seen::Returned { observation, .. } => {
                 let text = indented(&shorten(&printable(&observation.text)));
@@ -41,12 +47,19 @@ impl Observer for Display {
                 anstream::eprintln!("  {YELLOW}rate limited:{YELLOW:#} waiting {} s", time.as_secs());
             }
             // What one reply says before its calls is shown once; the same in another reply is said again.
-            Seen::Replied { reply: Ok(_) } => self.thought = None,
+            Seen::Replied { reply: Ok(reply) } => {
+                self.thought = None;
+                let line = reply.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+                self.said = shorten(&printable_line(line.trim()));
+            }
             Seen::Corrected { problem } => {
                 anstream::eprintln!(
                     "\n{YELLOW}The reply could not be used:{YELLOW:#} {}",
                     printable_line(problem)
                 );
+                if !self.said.is_empty() {
+                    anstream::eprintln!("  {DIM}It begins:{DIM:#} {}", self.said);
+                }
             }
             Seen::Replied { reply: Err(failure) } => {
                 anstream::eprintln!(
@@ -57,6 +70,7 @@ impl Observer for Display {
             Seen::Finished { end, .. } => match end {
                 End::Answered => anstream::eprintln!(),
                 End::StepLimit => anstream::eprintln!("\n{RED}Stopped:{RED:#} the limit of steps is reached"),
+                End::CallLimit => anstream::eprintln!("\n{RED}Stopped:{RED:#} the limit of calls is reached"),
                 End::Failed(reason) => {
                     anstream::eprintln!("\n{RED}Stopped:{RED:#} {}", printable_line(reason));
                 }
@@ -67,7 +81,12 @@ impl Observer for Display {
 }
 
 impl Display {
-    fn called(&mut self, call: &Call) {
+    /// What stands before an action, once.
+    fn begin(&mut self, call: &Call) {
+        if self.begun.as_ref() == Some(&call.id) {
+            return;
+        }
+        self.begun = Some(call.id.clone());
         self.step += 1;
         anstream::eprintln!("\n{BOLD}Step {}{BOLD:#}", self.step);
         // Calls of one reply share their thought, which is shown once.
@@ -77,6 +96,10 @@ impl Display {
             anstream::eprintln!("  Thought: {}", indented(&shorten(&printable(thought))));
         }
         self.thought.clone_from(&call.thought);
+    }
+
+    fn called(&mut self, call: &Call) {
+        self.begin(call);
         anstream::eprintln!("  Action: {BOLD}{}{BOLD:#}", printable_line(&call.name));
         anstream::eprintln!("  Action Input: {}", indented(&shorten(&input(call))));
     }
