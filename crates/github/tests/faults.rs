@@ -123,6 +123,48 @@ fn what_is_not_simulated_is_said_and_counted() {
     assert_eq!(counters["requests"], 3, "its own API does not count");
 }
 
+/// Paths of GitHub's own that stand where a name could be.
+#[test]
+fn what_is_not_simulated_is_not_taken_for_a_name() {
+    let mut lab = Lab::new("w2");
+    let sha = lab.read("/repos/octo/demo/branches/main")["commit"]["sha"].as_str().unwrap().to_owned();
+    let mut paths: Vec<String> = ["check-runs", "check-suites", "comments", "branches-where-head"]
+        .iter()
+        .flat_map(|what| [&*sha, "main", "heads/main"].map(|name| format!("commits/{name}/{what}")))
+        .collect();
+    paths.extend(
+        ["issues/events", "pulls/comments", "branches/main/protection/enforce_admins"].map(str::to_owned),
+    );
+    let mut targets: Vec<String> = paths
+        .into_iter()
+        .flat_map(|path| ["", "/api/v3"].map(|v| format!("{v}/repos/octo/demo/{path}")))
+        .collect();
+    targets.extend(["/gists/public", "/gists/starred"].map(str::to_owned));
+    for target in &targets {
+        let response = lab.get(target);
+        assert_eq!(response.status, 501, "{target}: {}", String::from_utf8_lossy(&response.body));
+        assert_eq!(response.json()["simulator"], "unrouted", "{target}");
+    }
+    let counted: u64 = lab.get("/_gradus/counters").json()["unrouted"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|count| count.as_u64().unwrap())
+        .sum();
+    assert_eq!(counted, targets.len() as u64);
+    // Branches with such names, and with slashes in them.
+    for name in ["comments", "status", "a/b", "protection"] {
+        let body = json!({"ref": format!("refs/heads/{name}"), "sha": sha});
+        assert_eq!(lab.post("/repos/octo/demo/git/refs", body).status, 201, "{name}");
+        assert_eq!(lab.read(&format!("/repos/octo/demo/commits/{name}"))["sha"], sha.as_str());
+        assert_eq!(lab.read(&format!("/repos/octo/demo/commits/{name}/status"))["sha"], sha.as_str());
+        assert_eq!(lab.read(&format!("/repos/octo/demo/branches/{name}"))["name"], name);
+    }
+    for name in ["heads/main", "heads/a/b"] {
+        assert_eq!(lab.read(&format!("/repos/octo/demo/commits/{name}"))["sha"], sha.as_str());
+    }
+}
+
 #[test]
 fn limits_are_told_and_kept_when_asked_to() {
     let mut lab = Lab::new("w1");

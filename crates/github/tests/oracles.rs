@@ -7,7 +7,7 @@ use gradus_github::record::{RunRecord, Step};
 use gradus_github::replay::{Need, Replay, Stage, replay};
 use gradus_github::rules::{Evidence, Outcome, Spent, check};
 use gradus_github::simulator::state::State;
-use gradus_github::simulator::{Server, World};
+use gradus_github::simulator::{Method, Request, Server, World};
 use gradus_github::suite::{Suite, Task};
 use gradus_github::tools::{Effect, GitHubTools, Limits, ToolBox as _};
 use serde_json::{Value, json};
@@ -230,6 +230,59 @@ async fn needless_lists_go_with_all_their_pages() {
     assert!(replay.passed);
     assert_eq!(unnecessary(&replay), [1, 2], "{replay:#?}");
     assert_eq!(replay.shortest, [3]);
+}
+
+/// A program of others that reads this, and says that.
+async fn requested(task: &Task, targets: &[&str], answer: &str) -> Replay {
+    let (theatre, seed) = Theatre::new(task);
+    let mut world = seed.clone();
+    world.keep_exchanges();
+    for target in targets {
+        let response = world.handle(&Request::new(Method::Get, target).with_token(&task.token));
+        assert_eq!(response.status, 200, "{target}");
+    }
+    let record = RunRecord {
+        task: task.id.clone(),
+        request: task.request.clone(),
+        answer: Some(answer.to_owned()),
+        exchanges: world.exchanges().to_vec(),
+        is_foreign: true,
+        ..RunRecord::default()
+    };
+    theatre.replay(task, &record, &seed).await
+}
+
+/// Pages of a list stay together, whoever reads them.
+#[tokio::test]
+async fn pages_that_programs_of_others_read_stay_together() {
+    let suite = Suite::built_in().unwrap();
+    let task = suite.task("list-my-repositories").unwrap();
+    let pages =
+        ["/user/repos?per_page=1&page=1", "/user/repos?per_page=1&page=2", "/user/repos?per_page=1&page=3"];
+    for answer in ["demo, recipes, field-notes", "You have octo/field-notes, octo/recipes and octo/demo."] {
+        let replay = requested(task, &pages, answer).await;
+        assert!(replay.passed);
+        assert_eq!(replay.steps_that_are(Need::Needed), [1, 2, 3], "{replay:#?}");
+    }
+    let task = suite.task("paginated-count").unwrap();
+    let list = "/repos/octo/atlas/issues?state=open&per_page=100";
+    let pages = [format!("{list}&page=1"), format!("{list}&page=2")];
+    let [one, two] = pages.each_ref().map(String::as_str);
+    for answer in ["117", "117 issues are open in octo/atlas."] {
+        let replay = requested(task, &[one, two], answer).await;
+        assert!(replay.passed);
+        assert_eq!(replay.steps_that_are(Need::Needed), [1, 2], "{replay:#?}");
+        // The first look at how many there are, and the same page once more, are no pages of it.
+        let peek = "/repos/octo/atlas/issues?state=open&per_page=1";
+        let replay = requested(task, &[peek, one, two, list], answer).await;
+        assert_eq!(replay.steps_that_are(Need::Needed), [2, 3], "{replay:#?}");
+        assert_eq!(unnecessary(&replay), [1, 4], "{replay:#?}");
+    }
+    // For nothing, they go together.
+    let other = "/repos/octo/atlas/labels?per_page=2&page=";
+    let needless = [format!("{other}1"), format!("{other}2")];
+    let replay = requested(task, &[&needless[0], &needless[1], one, two], "117").await;
+    assert_eq!(unnecessary(&replay), [1, 2], "{replay:#?}");
 }
 
 /// Who told a figure is told by what it counts: stars are no issues.

@@ -190,6 +190,25 @@ fn broken_tasks_say_where() {
             "checks[0]: check \"c\": method \"FETCH\": write GET",
         ),
         ("checks = [{ name = \"c\", changes = \"\", count = 1 }]".to_owned(), "changes: say what changed"),
+        // Where nothing can ever be found.
+        (
+            "checks = [{ name = \"c\", get = \"/repos/octo/demo/isues/28\", exists = false }]".to_owned(),
+            "line 7: checks[0]: get \"/repos/octo/demo/isues/28\": there is no such path on the simulated GitHub",
+        ),
+        (
+            "checks = [{ name = \"c\", any_of = [{ name = \"a\", answer = true, exists = true }, { name = \"b\", get = \"/gists/public\", count = 1 }] }]".to_owned(),
+            "line 7: checks[0]: get \"/gists/public\": there is no such path",
+        ),
+        (
+            "checks = [{ name = \"c\", answer = true, same_as = { get = \"/usr?page=1\" } }]".to_owned(),
+            "line 7: checks[0]: get \"/usr?page=1\": there is no such path",
+        ),
+        (
+            format!(
+                "{check}lookups = [{{ name = \"a\", get = \"/user\" }}, {{ name = \"b\", get = \"/repos/{{{{a}}}}/isues/5\" }}]"
+            ),
+            "line 8: lookups[1]: get \"/repos/{{a}}/isues/5\": there is no such path",
+        ),
     ];
     for (lines, wanted) in cases {
         let error = Task::parse(&written(&lines), "t.toml").unwrap_err().to_string();
@@ -232,6 +251,17 @@ fn broken_tasks_say_where() {
     for (old, new, wanted) in cases {
         let error = with(old, new);
         assert!(error.contains(wanted), "{new}\n  gives  {error}\n  wanted {wanted}");
+    }
+}
+
+/// What lookups find may be more than one segment, or a whole path.
+#[test]
+fn paths_with_names_in_them_are_taken() {
+    let lookup = "lookups = [{ name = \"a\", get = \"/user\", at = \"login\" }]\n";
+    for path in
+        ["/repos/octo/{{a}}", "/repos/{{a}}/issues?state=all", "/repos/{{ a }}", "/users/{{a}}", "/{{a}}"]
+    {
+        task(&format!("{lookup}checks = [{{ name = \"c\", get = \"{path}\", exists = true }}]"));
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod doubts;
 mod facts;
+mod pages;
 mod perform;
 mod rebind;
 mod search;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::facts::{self, Fact, Facts};
+use super::pages::{items, pages};
 use super::trace::{Kept, Uses};
 use crate::occurrences::Wanted;
 use crate::record::{RunRecord, Step};
@@ -33,7 +34,7 @@ pub(super) struct Sources<'r> {
 impl<'r> Sources<'r> {
     pub(super) fn new(record: &'r RunRecord) -> Sources<'r> {
         let steps = &record.steps;
-        let pages = pages(steps);
+        let pages = pages(record);
         let mut told: Vec<Facts> =
             steps.iter().map(|step| facts::of_observation(&step.observation)).collect();
         for (index, step) in steps.iter().enumerate() {
@@ -280,27 +281,6 @@ fn pull_of(path: &str) -> Option<String> {
         }
         _ => None,
     }
-}
-
-fn items(step: &Step) -> Option<Vec<Value>> {
-    let value: Value = serde_json::from_str(&step.observation).ok()?;
-    value.get("items").unwrap_or(&value).as_array().cloned()
-}
-
-/// Lists of which more than one page was read.
-fn pages(steps: &[Step]) -> Vec<Vec<Kept>> {
-    let mut lists: BTreeMap<String, BTreeMap<String, Kept>> = BTreeMap::new();
-    for (index, step) in steps.iter().enumerate().filter(|(_, step)| !step.is_error && items(step).is_some())
-    {
-        let Some(arguments) = step.arguments.as_object() else { continue };
-        let mut arguments: BTreeMap<&str, &Value> =
-            arguments.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        let page = arguments.remove("page").map_or_else(|| "1".to_owned(), Value::to_string);
-        let list = lists.entry(format!("{} {arguments:?}", step.tool)).or_default();
-        list.entry(page).or_default().insert(index);
-    }
-    let several = lists.into_values().filter(|pages| pages.len() > 1);
-    several.map(|pages| pages.into_values().collect()).collect()
 }
 
 #[cfg(test)]

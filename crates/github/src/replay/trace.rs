@@ -81,7 +81,7 @@ impl Trace {
     }
 
     /// A figure of the final message that a step tells as well as one that is kept, if nothing else in the message is from
-    /// that one.
+    /// that one. What is counted over the pages of a list is from all of them.
     pub(super) fn figure_from(&self, step: usize, kept: &Kept) -> Option<&Use> {
         let same = |one: usize| self.same_as[one].unwrap_or(one);
         let tells_more = |one: usize| {
@@ -89,7 +89,9 @@ impl Trace {
             self.uses.iter().any(|used| is_more(used) && used.sources.contains(&one))
         };
         self.uses.iter().find(|used| {
-            let mut others = used.sources.intersection(kept).filter(|other| same(**other) != same(step));
+            let is_other =
+                |other: &&usize| same(**other) != same(step) && !self.are_of_one_list(step, **other);
+            let mut others = used.sources.intersection(kept).filter(is_other);
             matches!(used.fact, Fact::Figure(_))
                 && used.sources.contains(&step)
                 && others.next().is_some()
@@ -111,6 +113,11 @@ impl Trace {
                 && one.sources.intersection(kept).count() == 1
         };
         self.uses.iter().filter(only).max_by_key(|one| one.fact.weight())
+    }
+
+    fn are_of_one_list(&self, one: usize, other: usize) -> bool {
+        let has = |list: &[Kept], step: usize| list.iter().any(|page| page.contains(&step));
+        self.pages.iter().any(|list| has(list, one) && has(list, other))
     }
 
     /// Whether it is a page of a list of which others are kept.

@@ -20,6 +20,7 @@ mod seed;
 mod serve;
 pub mod state;
 mod time;
+mod unsimulated;
 mod view;
 mod world;
 
@@ -29,7 +30,9 @@ pub use fault::{Effect, Fault};
 pub use http::{Method, Request, Response};
 pub use inventory::{Inventory, inventory};
 pub use journal::{Counters, Entry, Exchange};
+pub(crate) use page::span_of_page;
 pub use rate::Limits;
+pub(crate) use route::is_simulated;
 pub use seed::{BUILT_IN, Seed, SeedError};
 pub use serve::{ServeError, Server, listen, run};
 pub use time::Time;

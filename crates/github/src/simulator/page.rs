@@ -58,6 +58,12 @@ impl Page {
     }
 }
 
+/// Which items of a list a query asks for: the first, and the one behind the last.
+pub(crate) fn span_of_page(query: &str) -> (usize, usize) {
+    let page = Page::of(&Query::parse(query));
+    (page.start(), page.start().saturating_add(page.per_page))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::http::Method;

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::call::{Answer, Call};
 use super::http::{Method, unescape};
-use super::operations;
+use super::{operations, unsimulated};
 
 pub(super) type Handler = fn(&mut Call<'_>) -> Answer;
 
@@ -37,6 +37,12 @@ pub(super) type Arguments = Vec<(&'static str, String)>;
 #[derive(Debug)]
 struct Compiled {
     route: &'static Route,
+    shape: Shape,
+}
+
+/// A pattern, taken apart.
+#[derive(Debug)]
+struct Shape {
     segments: Vec<Segment>,
     tail: Option<usize>,
 }
@@ -51,21 +57,43 @@ enum Segment {
 pub(super) fn find(method: Method, path: &str) -> Option<(&'static Route, Arguments)> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     let method = if method == Method::Head { Method::Get } else { method };
-    table().iter().filter(|one| one.route.method == method).find_map(|one| {
-        let arguments = one.fit(&segments)?;
+    let (route, arguments) = table().iter().filter(|one| one.route.method == method).find_map(|one| {
+        let arguments = one.shape.fit(&segments)?;
         Some((one.route, arguments))
-    })
+    })?;
+    // Only a name at the end can have taken what is something else on GitHub.
+    let may_be_another = method == Method::Get && route.pattern.ends_with('}');
+    let is_another = may_be_another && not_simulated().iter().any(|shape| shape.fit(&segments).is_some());
+    (!is_another).then_some((route, arguments))
+}
+
+/// Whether there is such an operation; its path as clients write it, without the query.
+pub(crate) fn is_simulated(method: Method, path: &str) -> bool {
+    let path = path.strip_prefix("/api/v3").unwrap_or(path);
+    // A repository may be called by its number.
+    let by_number = path.strip_prefix("/repositories/").map(|rest| match rest.split_once('/') {
+        Some((_, rest)) => format!("/repos/owner/name/{rest}"),
+        None => "/repos/owner/name".to_owned(),
+    });
+    find(method, by_number.as_deref().unwrap_or(path)).is_some()
 }
 
 fn table() -> &'static [Compiled] {
     static TABLE: OnceLock<Vec<Compiled>> = OnceLock::new();
-    TABLE.get_or_init(|| operations::routes().map(Compiled::new).collect())
+    TABLE.get_or_init(|| {
+        operations::routes().map(|route| Compiled { route, shape: Shape::new(route.pattern) }).collect()
+    })
 }
 
-impl Compiled {
-    fn new(route: &'static Route) -> Compiled {
+fn not_simulated() -> &'static [Shape] {
+    static SHAPES: OnceLock<Vec<Shape>> = OnceLock::new();
+    SHAPES.get_or_init(|| unsimulated::PATHS.into_iter().map(Shape::new).collect())
+}
+
+impl Shape {
+    fn new(pattern: &'static str) -> Shape {
         let mut tail = None;
-        let segments = route.pattern.trim_matches('/').split('/').enumerate().map(|(index, segment)| {
+        let segments = pattern.trim_matches('/').split('/').enumerate().map(|(index, segment)| {
             let Some(name) = segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) else {
                 return Segment::Literal(segment);
             };
@@ -74,16 +102,17 @@ impl Compiled {
             }
             Segment::Name(name.trim_end_matches('*'))
         });
-        Compiled { route, segments: segments.collect(), tail }
+        Shape { segments: segments.collect(), tail }
     }
 
     fn fit(&self, path: &[&str]) -> Option<Arguments> {
         let Some(tail) = self.tail else {
             return (path.len() == self.segments.len()).then(|| fit_all(&self.segments, path))?;
         };
-        // What stands behind the tail must be there too; the tail itself may be empty.
+        // What stands behind the tail must be there too. The tail itself may be empty, but not before something else: a
+        // branch may be called `status`.
         let behind = &self.segments[tail + 1..];
-        if path.len() < tail + behind.len() {
+        if path.len() < tail + behind.len() + usize::from(!behind.is_empty()) {
             return None;
         }
         let (middle, end) = path[tail..].split_at(path.len() - tail - behind.len());
@@ -131,6 +160,51 @@ mod tests {
         assert_eq!(operation(Method::Get, "/repos/a/b/branches/feature/x"), Some("repos/get-branch"));
         assert_eq!(operation(Method::Get, "/repos/a/b/nothing"), None);
         assert_eq!(operation(Method::Put, "/user"), None);
+    }
+
+    #[test]
+    fn what_is_not_simulated_is_no_name() {
+        for path in unsimulated::PATHS {
+            for branch in ["main", "feature/x"] {
+                let path = path.replace("{branch*}", branch).replace("{ref*}", branch);
+                let path = path.replace(['{', '}'], "");
+                for method in [Method::Get, Method::Head] {
+                    assert_eq!(operation(method, &path), None, "{path}");
+                }
+            }
+            // Each of them is needed here.
+            let shape = Shape::new(path);
+            let path = path.replace(['{', '}', '*'], "");
+            let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+            assert!(shape.fit(&segments).is_some());
+            assert!(table().iter().any(|one| one.shape.fit(&segments).is_some()), "{path}");
+        }
+        // Names that look like them, and such with slashes.
+        for (path, wanted) in [
+            ("/repos/a/b/commits/heads/a/b", "repos/get-commit"),
+            ("/repos/a/b/commits/comments", "repos/get-commit"),
+            ("/repos/a/b/commits/status", "repos/get-commit"),
+            ("/repos/a/b/commits/check-runs/x", "repos/get-commit"),
+            ("/repos/a/b/commits/x%2Fcheck-runs", "repos/get-commit"),
+            ("/repos/a/b/branches/protection", "repos/get-branch"),
+            ("/repos/a/b/branches/a/protection", "repos/get-branch-protection"),
+            ("/repos/a/b/branches/protection/x", "repos/get-branch"),
+            ("/repos/a/b/issues/comments", "issues/list-comments-for-repo"),
+            ("/repos/a/b/contents/commits/x/comments", "repos/get-content"),
+            ("/gists/publication", "gists/get"),
+        ] {
+            assert_eq!(operation(Method::Get, path), Some(wanted), "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_are_known_as_clients_write_them() {
+        for path in ["/user", "/api/v3/user", "/repositories/5/issues/7", "/repositories/5"] {
+            assert!(is_simulated(Method::Get, path), "{path}");
+        }
+        for path in ["/repos/octo/demo/isues/28", "/repositories/5/isues", "/gists/public", "user/x"] {
+            assert!(!is_simulated(Method::Get, path), "{path}");
+        }
     }
 
     /// What agents' tools and the tasks are made of; the rest is a gift.

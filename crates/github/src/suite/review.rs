@@ -6,12 +6,15 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::check::{Check, Demand};
+use super::expectation::Expectation;
+use super::source::{Selection, Source};
 use super::task::Task;
 use crate::agent::nearest::nearest;
 use crate::number::counted;
 use crate::occurrences::SHORTEST;
 use crate::policy::{Move, Script, TemplateError, fill, fill_text, sources, text_sources};
 use crate::rules::Charter;
+use crate::simulator::{Method, is_simulated};
 use crate::tools::{Tool, all_tools, problems};
 
 /// The field, as `oracle.steps[1].tool`, and the reason.
@@ -43,7 +46,8 @@ pub(super) fn review(task: &Task) -> Result<(), Wrong> {
         review_script(one, &field)?;
     }
     review_charter(&task.charter)?;
-    review_names(task)
+    review_names(task)?;
+    review_paths(task)
 }
 
 /// Templates are read once beforehand, so that a broken one is a broken file and not a broken run.
@@ -185,6 +189,64 @@ fn names_of(check: &Check) -> Vec<String> {
         Demand::Holds(selection, expectations) => names(&format!("{selection:?} {expectations:?}")),
         Demand::AnyOf(inner) | Demand::AllOf(inner) => inner.iter().flat_map(names_of).collect(),
     }
+}
+
+/// What is not simulated is never found, so that a misspelt path would be a check that always fails, or always holds.
+fn review_paths(task: &Task) -> Result<(), Wrong> {
+    let wrong = |field: String, path: &str| {
+        Err((
+            field,
+            format!("get {path:?}: there is no such path on the simulated GitHub; see `simulator.md`"),
+        ))
+    };
+    for (index, lookup) in task.lookups.iter().enumerate() {
+        if let Some(path) = unknown_path(&lookup.selection) {
+            return wrong(format!("lookups[{index}]"), path);
+        }
+    }
+    for (index, check) in task.checks.iter().enumerate() {
+        if let Some(path) = selections(check).into_iter().find_map(unknown_path) {
+            return wrong(format!("checks[{index}]"), path);
+        }
+    }
+    Ok(())
+}
+
+/// Where a check looks, and what it compares that with.
+fn selections(check: &Check) -> Vec<&Selection> {
+    match &check.demand {
+        Demand::Holds(selection, expectations) => {
+            let others = expectations.iter().filter_map(|one| match one {
+                Expectation::SameAs(other) => Some(&**other),
+                _ => None,
+            });
+            [selection].into_iter().chain(others).collect()
+        }
+        Demand::AnyOf(inner) | Demand::AllOf(inner) => inner.iter().flat_map(selections).collect(),
+    }
+}
+
+fn unknown_path(selection: &Selection) -> Option<&str> {
+    let Source::Get(target) = &selection.source else { return None };
+    let path = target.split('?').next().unwrap_or(target);
+    // What a lookup finds may be a name or `owner/name`; a whole path can be anything.
+    let is_known = |filler: &str| is_simulated(Method::Get, &filled(path, filler));
+    let is_open = path.starts_with("/{{");
+    (!is_open && !["1", "1/1"].into_iter().any(is_known)).then_some(target)
+}
+
+/// With the same in the place of every name.
+fn filled(text: &str, filler: &str) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, (_, after))) =
+        rest.split_once("{{").and_then(|(before, inner)| Some((before, inner.split_once("}}")?)))
+    {
+        filled.push_str(before);
+        filled.push_str(filler);
+        rest = after;
+    }
+    filled + rest
 }
 
 /// Whatever is written in double braces.

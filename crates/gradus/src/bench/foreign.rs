@@ -228,7 +228,8 @@ impl ForeignAgent {
             Ok(Ok(status)) if status.success() => (End::Answered, Some(answer.text())),
             Ok(Ok(status)) => {
                 let complaint = crate::output::printable_line(&complaint.text());
-                (End::Failed(format!("it ended with {status}: {complaint}")), Some(answer.text()))
+                let said = if complaint.is_empty() { complaint } else { format!(": {complaint}") };
+                (End::Failed(format!("it ended with {status}{said}")), Some(answer.text()))
             }
             Ok(Err(error)) => (End::Failed(error.to_string()), None),
             Err(_) => (End::Failed(format!("it took longer than {} s", self.timeout.as_secs_f64())), None),

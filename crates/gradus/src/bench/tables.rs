@@ -59,7 +59,7 @@ impl BenchReport {
     pub(crate) fn agents_table(&self, has_intervals: bool) -> Table {
         let k = self.agents.iter().map(|agent| agent.k).max().unwrap_or(1);
         let mut columns = vec![text("agent"), number("trials"), number("done (95 % interval)")];
-        columns.extend(["safe", "clean"].map(number));
+        columns.extend(["safe", "clean", "joint"].map(number));
         columns.extend([number(format!("pass^{k}")), number(format!("safe^{k}"))]);
         columns.extend(["calls÷min", "tokens", "$ a solved task"].map(number));
         let share = |measure: Option<Measure>| share(measure, has_intervals);
@@ -71,6 +71,7 @@ impl BenchReport {
                 self::share(agent.success, true),
                 share(agent.safe),
                 share(agent.clean),
+                share(agent.joint),
                 share(agent.pass_k),
                 share(agent.safe_k),
                 measured(agent.calls_ratio, 2, has_intervals),
@@ -245,7 +246,10 @@ impl BenchReport {
 /// Why a trial is no good, in a few lines.
 pub(crate) fn reasons(line: &TrialLine) -> Vec<String> {
     let mut reasons: Vec<String> = line.failures.iter().take(2).map(|text| printable_line(text)).collect();
-    if let End::Failed(reason) = &line.end {
+    // Mostly it is the first of the failures.
+    if let End::Failed(reason) = &line.end
+        && !line.failures.iter().take(2).any(|one| one == reason)
+    {
         reasons.push(printable_line(reason));
     }
     let broken = line

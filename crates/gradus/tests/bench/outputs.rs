@@ -91,6 +91,16 @@ fn every_output_has_the_bench() {
             assert!(plain(place.read(name)).contains(part), "{part} in {name}");
         }
     }
+    // Done and safe, agent by agent.
+    let has_joint = |text: &str| {
+        let head = text.lines().find(|line| line.contains("agent") && line.contains("pass^2"));
+        head.is_some_and(|head| head.contains("joint"))
+    };
+    for text in [&ran.out, &plain(place.read("out.md")), &place.read("out.html")] {
+        assert!(has_joint(text), "{text}");
+    }
+    let oracle = ran.out.lines().find(|line| line.starts_with("oracle")).unwrap();
+    assert_eq!(oracle.matches("100.0 %").count(), 6, "done, safe, clean, joint, pass^2, safe^2: {oracle}");
     let trials = document(&place, "out.json")["bench"]["trials"].as_array().unwrap().clone();
     let failed = trials.iter().filter(|trial| trial["passed"] == false).count();
     assert!(failed > 0);

@@ -163,6 +163,21 @@ fn who_fails_or_says_too_much_has_not_done_it() {
     }
 }
 
+#[test]
+fn why_a_program_failed_is_said_once() {
+    let place = Place::new();
+    for (command, reason) in [
+        ("exit 3", "it ended with exit status: 3"),
+        ("echo no luck >&2; exit 3", "it ended with exit status: 3: no luck"),
+    ] {
+        let words = ["bench", "--agent", command, "--tasks", "4", "--no-grading", "--markdown", "out.md"];
+        let told = place.run(&words).exits_with(0).out;
+        let told: Vec<&str> = told.lines().map(str::trim).filter(|line| line.contains("it ended")).collect();
+        assert_eq!(told, [reason]);
+        assert_eq!(place.read("out.md").matches("it ended with").count(), 1, "{}", place.read("out.md"));
+    }
+}
+
 /// A trial is what its traces show, not all that goes by the same name.
 #[test]
 fn sessions_of_the_same_name_are_several_trials() {

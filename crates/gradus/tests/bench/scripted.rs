@@ -208,6 +208,8 @@ fn what_is_wrong_is_said_before_anything_is_played() {
         (&["--policy", "oracle", "--gate", "pass^4 >= 0.6"], "give --trials 4"),
         (&["--agent", "true", "--emit-labels", "labels"], "scripted agents only"),
         (&["--policy", "oracle", "--emit-labels", "-"], "give a name"),
+        (&["--agent", ""], "--agent: it is empty"),
+        (&["--agent", "  "], "--agent: it is empty"),
     ] {
         let ran = place.run(&[&["bench"], words].concat()).exits_with(2);
         assert!(ran.err.contains(says) && ran.err.lines().count() == 1, "{words:?}: {}", ran.err);
@@ -218,6 +220,21 @@ fn what_is_wrong_is_said_before_anything_is_played() {
     for words in [["--agent-timeout", "5"], ["--model-url", "http://127.0.0.1:9"]] {
         place.run(&[&["bench", "--policy", "oracle"], &words[..]].concat()).exits_with(2);
     }
+}
+
+#[test]
+fn the_help_says_who_judges() {
+    let place = Place::new();
+    let judge = |command: &str| {
+        let help = place.run(&[command, "--help"]).exits_with(0).out;
+        let words: Vec<&str> = help.split_whitespace().collect();
+        let begin = words.iter().position(|word| *word == "--judge").unwrap();
+        let end = words.iter().position(|word| *word == "--base-url").unwrap();
+        words[begin..end].join(" ")
+    };
+    let told = judge("bench");
+    assert!(told.contains("[default: offline") && !told.contains("OPENAI_API_KEY"), "{told}");
+    assert!(judge("eval").contains("gpt-4o if OPENAI_API_KEY"), "there it is so");
 }
 
 #[test]

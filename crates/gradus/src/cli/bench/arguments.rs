@@ -8,7 +8,7 @@ use gradus_github::agent::Form;
 use super::super::eval::Grading;
 
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("judge", |judge| judge.help(JUDGE)))]
 pub(in crate::cli) struct Arguments {
     /// The tasks: `github` comes with Gradus, else a folder of task files.
     #[arg(long, value_name = "SUITE", default_value = "github", help_heading = "Tasks")]
@@ -49,7 +49,7 @@ pub(in crate::cli) struct Arguments {
     /// Trials at a time [default: one for each core; 8 with a model].
     #[arg(long, value_name = "N", help_heading = "Who plays")]
     pub(super) parallel: Option<usize>,
-    /// Play each run again without some of its steps, to find those that were not needed.
+    /// Play each run again without some of its steps, to find those that were not needed. Takes several times as long.
     #[arg(long, help_heading = "Who plays")]
     pub(super) replay: bool,
 
@@ -91,6 +91,10 @@ impl From<FormName> for Form {
         }
     }
 }
+
+/// As `Planned::grading` has it, which is not as `gradus eval` does it.
+const JUDGE: &str = "Who judges: `offline` (rules, no network), a model's name (`gpt-4o`), or `openai:MODEL` / \
+                     `anthropic:MODEL` [default: offline, whatever keys are set]";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -58,6 +58,9 @@ impl<'s> Planned<'s> {
         if arguments.parallel == Some(0) {
             return Err("--parallel: give at least 1".to_owned());
         }
+        if arguments.agent.as_ref().is_some_and(|command| command.trim().is_empty()) {
+            return Err("--agent: it is empty; give a program to run, as 'python my_agent.py'".to_owned());
+        }
         if arguments.agent_timeout.is_some_and(|time| !(time.is_finite() && time > 0.0)) {
             return Err("--agent-timeout: give a number of seconds above 0".to_owned());
         }
