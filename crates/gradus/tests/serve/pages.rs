@@ -465,10 +465,7 @@ fn a_clock_that_is_ahead_spoils_no_number() {
     server.assembled();
     for range in ["24h", "7d", "30d", "all"] {
         let text = page(&server, &format!("/?project=shop&range={range}"));
-        assert!(
-            text.contains("2 of 3 right") && text.contains("From the future"),
-            "{range}: {text}"
-        );
+        assert!(text.contains("2 of 3 right") && text.contains("From the future"), "{range}: {text}");
         // One period holds all that there is, and no year of the future stands at an axis.
         assert!(!text.contains(" 209") && !text.contains(">209"), "{range}: {text}");
         let ahead = text.split("href=\"").find(|part| part.contains(">1 trace</a>")).unwrap();
