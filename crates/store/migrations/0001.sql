@@ -158,7 +158,7 @@ CREATE TABLE outcome (
     PRIMARY KEY (trajectory, evaluator, step)
 ) STRICT, WITHOUT ROWID;
 -- For tools that were wrong: few verdicts are, and what explains them is long.
-CREATE INDEX outcome_wrong ON outcome (trajectory, evaluator, tool) WHERE is_wrong;
+CREATE INDEX outcome_wrong ON outcome (trajectory, evaluator, tool, is_wrong) WHERE is_wrong;
 
 -- Sums for metrics over time, enough for a mean and for an interval that knows that steps of one trajectory hang together.
 CREATE TABLE rollup (
