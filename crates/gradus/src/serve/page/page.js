@@ -49,12 +49,13 @@ function renew(list, markup, news) {
   const fresh = fragment(markup);
   let added = all("tr[data-id]", fresh).filter((row) => !known.has(row.dataset.id));
   const grows = "grows" in list.dataset && known.size > 0;
+  // What is from the future is on top whatever arrives.
+  const ahead = BigInt(Date.now() + 300000) * 1000000n;
+  const began = (row) => BigInt(row.dataset.at);
+  const past = () => all("tr[data-id]", list).filter((row) => began(row) < ahead);
   if (grows) {
     // How many were looked at differs: only what began behind all that is there is new.
-    const began = (row) => BigInt(row.dataset.at);
-    // What is from the future is on top whatever arrives.
-    const ahead = BigInt(Date.now() + 300000) * 1000000n;
-    const newest = all("tr[data-id]", list).map(began).filter((at) => at < ahead).reduce((a, b) => (a > b ? a : b), 0n);
+    const newest = past().map(began).reduce((a, b) => (a > b ? a : b), 0n);
     added = added.filter((row) => began(row) > newest);
   }
   for (const row of added) row.classList.add("fresh");
@@ -64,7 +65,9 @@ function renew(list, markup, news) {
       const old = all("tr[data-id]", list).find((one) => one.dataset.id === row.dataset.id);
       if (old && old.cells.length === row.cells.length) old.replaceWith(row);
     }
-    list.querySelector("tbody").prepend(...added);
+    const [first] = past();
+    if (first) first.before(...added);
+    else list.querySelector("tbody").append(...added);
     return tell(news, added.length);
   }
   const [region, hadFocus] = [list.querySelector("[role=region]"), list.contains(document.activeElement)];
@@ -241,7 +244,11 @@ function beyond(isFailing, at, way) {
   const now = at >= 0 ? number(`#${steps[at].id}`) : way > 0 ? 0 : Infinity;
   const chips = isFailing ? all(".failing-list a").filter((chip) => (number(chip.hash) - now) * way > 0) : [];
   const link = (way > 0 ? chips[0] : chips.at(-1)) ?? (chips.length || (isFailing && !document.querySelector("[data-more-failing]")) ? null : document.querySelector(`.pager a[rel=${way > 0 ? "next" : "prev"}]`));
-  if (link) location.assign(link.href);
+  if (!link) return;
+  const to = new URL(link.href);
+  // The page before begins far above the step that is meant.
+  if (way < 0 && !isFailing && Number.isFinite(now)) to.hash = `#step-${now - 1}`;
+  location.assign(to);
 }
 
 // A part of the form of the verdict that is looked at, else of the first in the step that is. What this person has labelled
