@@ -82,6 +82,11 @@ def the_whole_way(browser):
     # Two runs over the same.
     page.get_by_role("navigation", name="Places").get_by_role("link", name="Runs").click()
     rows = page.locator("tr", has=page.locator("a[href^='/runs/']"))
+    # The demo's own run tells of its trials, as its report does.
+    rows.last.locator("a[href^='/runs/']").click()
+    expect(page.get_by_text("Judged by rules, not by a model.")).to_be_visible()
+    expect(page.locator("table.bench").first).to_contain_text("oracle")
+    page.go_back()
     rows.filter(has_text="offline").first.get_by_role("radio", name=re.compile("^A")).check()
     rows.filter(has_text="openai:strict").first.get_by_role("radio", name=re.compile("^B")).check()
     page.get_by_role("button", name="Compare A with B").click()
@@ -154,6 +159,7 @@ def two_runs(browser):
     rows = page.locator("tr", has=page.locator("a[href^='/runs/']"))
     rows.filter(has_text="offline").get_by_role("radio", name=re.compile("^A")).check()
     rows.filter(has_text="openai:strict").get_by_role("radio", name=re.compile("^B")).check()
+    expect(rows.filter(has_text="offline").locator(".badge.pass")).to_have_text("pass")
     page.get_by_role("button", name="Compare A with B").click()
     expect(page.get_by_text("Paired: both runs judged the same trajectories.")).to_be_visible()
     row = page.locator("tr", has_text="Thought-to-Tool").first
@@ -166,6 +172,8 @@ def two_runs(browser):
     assert "/traces/" in page.url
     page.goto(URL + IDS["run"])
     expect(page.locator("#results .card").first).to_be_visible()
+    expect(page.locator(".facts .sources")).to_contain_text("gradus://")
+    expect(page.locator("#gates")).to_contain_text("failed <= 0.9")
     fine(page)
 
 
@@ -187,7 +195,16 @@ def rubrics_alerts_server(browser):
     page.get_by_role("button", name="Show the prompt").click()
     expect(page.get_by_role("alert")).to_contain_text("no step 99")
     page.goto(URL + "/alerts")
-    expect(page.locator("main")).to_contain_text("thought_to_tool < 0.95 over 7d")
+    rule = page.locator("tr", has_text="thought_to_tool < 0.95 over 7d")
+    expect(rule).to_contain_text("over at")
+    # Rules look every few seconds.
+    for _ in range(60):
+        if re.search("0\\.[0-9]{3} of [0-9]+ steps", rule.inner_text()):
+            break
+        page.wait_for_timeout(500)
+        page.reload()
+    else:
+        raise AssertionError(rule.inner_text())
     page.goto(URL + "/server")
     expect(page.locator("main")).to_contain_text("everything")
     expect(page.locator("main")).to_contain_text("well")
@@ -371,6 +388,31 @@ def long_text(browser):
     fine(page)
 
 
+def found_where_it_is_folded(browser):
+    """A link to what was found leads to the words themselves: in a folded text, and on another page of the steps."""
+    marked = "() => CSS.highlights.get('found') ? [...CSS.highlights.get('found')][0].toString() : ''"
+    page = opened(browser, f"/traces/{IDS['long']}?q=NEEDLE+in+the+hay")
+    page.locator(".hits a", has_text="observation").click()
+    expect(page.locator(".find [role=status]")).to_have_text("1 of 1")
+    assert page.evaluate(marked) == "needle in the hay"
+    page.wait_for_function("() => { const box = document.querySelector('.whole-text'); return box.scrollTop > box.scrollHeight * 0.5; }")
+    fine(page)
+    # The address alone does it, too.
+    page.reload()
+    expect(page.locator(".find [role=status]")).to_have_text("1 of 1")
+    page.goto(f"{URL}/traces/{IDS['many']}?q=order+204")
+    page.locator(".hits a", has_text="Step 204, thought").click()
+    expect(page.locator("#step-204")).to_be_in_viewport()
+    page.wait_for_function(f"({marked})() === 'order 204'")
+    assert page.locator(".whole-text").count() == 0
+    # A step of another page is there, whoever changes the address.
+    page.evaluate("location.hash = '#step-3'")
+    expect(page.locator("#step-3")).to_be_in_viewport(timeout=20_000)
+    page.keyboard.press("j")
+    expect(page).to_have_url(re.compile("#step-4$"))
+    fine(page)
+
+
 def spans(browser):
     page = opened(browser, f"/traces/{IDS['wrong']}")
     page.locator("details[data-src] summary").click()
@@ -451,6 +493,11 @@ def three_labels(browser):
     with page.expect_navigation():
         page.keyboard.press("y")
     assert len(labels()) == 2 and others[1] not in [one["label"] for one in labels().values() if one["label"] == one["judge_label"]]
+    # Who comes next decides without knowing what she said.
+    other = opened(browser, "/review?project=graded&evaluator=helpful")
+    expect(other.locator("[data-review]")).to_contain_text("Somebody said something of this verdict.")
+    expect(other.locator("[data-review] .said")).to_have_count(0)
+    other.context.close()
     # On a trace's page, for the verdict of the step that is looked at.
     page.goto(f"{URL}/traces/{IDS['graded']}#step-1")
     before = labels()

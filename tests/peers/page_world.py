@@ -193,7 +193,7 @@ def runs(gradus, url, data, project="shop"):
     environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
     with strict_judge() as model:
         for judge in (["--judge", "offline"], ["--judge", "openai:strict"]):
-            command = [gradus, "eval", source, *judge, "--quiet", "--state-dir", data]
+            command = [gradus, "eval", source, *judge, "--gate", "failed <= 0.9", "--quiet", "--state-dir", data]
             told = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.url + "/v1"}
             ran = subprocess.run(command, env={**environment, **told}, capture_output=True, text=True, timeout=120)
             if ran.returncode != 0:

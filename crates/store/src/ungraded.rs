@@ -215,6 +215,13 @@ impl Store {
         let reader = self.readers.take()?;
         Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)
     }
+
+    /// How many trajectories wait for the model of a rule.
+    pub fn ungraded_count_of(&self, rule: &str) -> Result<i64, StoreError> {
+        let reader = self.readers.take()?;
+        let mut counted = reader.prepare_cached("SELECT count(*) FROM ungraded WHERE rule = ?1")?;
+        Ok(counted.query_row([rule], |row| row.get(0))?)
+    }
 }
 
 /// Puts verdicts in the place of those to the same questions.

@@ -75,7 +75,7 @@ impl Unit {
         }
     }
 
-    pub(super) fn name_for(self, count: u64) -> &'static str {
+    pub fn name_for(self, count: u64) -> &'static str {
         match (self, count) {
             (Unit::Steps, 1) => "step",
             (Unit::Trajectories, 1) => "trajectory",
@@ -141,7 +141,7 @@ impl Subject {
     }
 
     /// What may be counted for it. An evaluator judges steps or trajectories; which, its rubric says.
-    pub(super) fn units(&self) -> &'static [Unit] {
+    pub fn units(&self) -> &'static [Unit] {
         match self {
             Subject::Evaluator { .. } => &[Unit::Steps, Unit::Trajectories],
             Subject::FailureRate => &[Unit::Questions],
@@ -210,7 +210,7 @@ impl Subject {
     }
 
     /// A value as people read it. [`Subject::parse_threshold`] reads it back exactly, so thresholds are shown by it, too.
-    pub(super) fn show(&self, value: f64) -> String {
+    pub fn show(&self, value: f64) -> String {
         match self {
             Subject::CostPerHour => format!("${value}"),
             Subject::Latency(_) => format!("{value}s"),
@@ -219,7 +219,7 @@ impl Subject {
     }
 
     /// A measured value, without the digits that mean nothing.
-    pub(super) fn show_measured(&self, value: f64) -> String {
+    pub fn show_measured(&self, value: f64) -> String {
         match self {
             Subject::Evaluator { .. } => format!("{value:.3}"),
             Subject::FailureRate | Subject::ErrorRate => format!("{:.1}%", value * 100.0),

@@ -3,6 +3,7 @@
 
 pub(crate) mod foreign;
 pub(crate) mod labels;
+mod of_run;
 pub(crate) mod outputs;
 mod print;
 pub(crate) mod programs;

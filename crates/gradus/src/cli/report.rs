@@ -11,6 +11,7 @@ use super::bench::BenchAddition;
 use super::destinations::{self, Destinations, Ready};
 use super::outputs::{Addition, NoAddition, Outputs, checked, has_failed};
 use super::sources::complain;
+use crate::bench::report::BenchReport;
 use crate::config::{Environment, File, PhoenixSection};
 use crate::phoenix::Address;
 
@@ -77,11 +78,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Ok(folder) => folder,
         Err(error) => return Ok(refuse(&error.to_string())),
     };
-    let bench = match BenchAddition::of_run(folder.path()) {
+    let bench = match BenchReport::of_run(folder.path()) {
         Ok(bench) => bench,
         Err(reason) => return Ok(refuse(&reason)),
     };
-    let measured = bench.as_ref().map(|bench| bench.report.own_metric_names()).unwrap_or_default();
+    let measured = bench.as_ref().map(BenchReport::own_metric_names).unwrap_or_default();
     let names = folder.record.evaluators.iter().map(|known| known.name.as_str());
     let names: Vec<&str> = names.chain(measured.iter().map(String::as_str)).collect();
     let gates: Result<Vec<Gate>, _> =
@@ -98,7 +99,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut reader = RunReader::open(&folder)?;
     let mut summary = Summary::of(&mut reader)?;
     let mut addition: Box<dyn Addition> = match bench {
-        Some(bench) => Box::new(bench),
+        Some(bench) => Box::new(BenchAddition::new(bench)),
         None => Box::new(NoAddition),
     };
     summary.metrics.extend(addition.metrics(&mut reader)?);

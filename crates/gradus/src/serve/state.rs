@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::admission::Admission;
 use super::auth::Caller;
+use super::live::Readings;
 use super::meters::Meters;
 use super::page;
 use super::settings::{Reloadable, Settings};
@@ -32,6 +33,8 @@ pub(super) struct Server {
     pub(super) kept_pages: page::Kept,
     /// What finished runs come to.
     pub(super) summaries: page::Summaries,
+    /// What alert rules found last.
+    pub(super) readings: Readings,
     /// Trials of rubrics that somebody looks at.
     pub(super) trials: page::Trials,
     /// The server is going down: it takes nothing new.
@@ -88,6 +91,7 @@ impl Server {
             scans: Arc::new(Semaphore::new(4)),
             kept_pages: page::Kept::default(),
             summaries: page::Summaries::default(),
+            readings: Readings::default(),
             trials: page::Trials::default(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),

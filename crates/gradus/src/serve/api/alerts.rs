@@ -9,6 +9,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::error::{ApiError, Params, blocking};
 use super::time;
+use crate::alert;
+use crate::serve::live::Reading;
 use crate::serve::state::Server;
 
 #[derive(Deserialize, IntoParams)]
@@ -38,6 +40,36 @@ pub(super) struct AlertRule {
     /// How the rule stands: `quiet` or `firing`, and since when.
     #[schema(value_type = Object)]
     state: serde_json::Value,
+    /// The value at which an alert is over, as shares, scores, dollars or seconds; none for `unseen_tool`.
+    clear_at: Option<f64>,
+    /// What the rule found when it last looked; none before its first look.
+    now: Option<AlertReading>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct AlertReading {
+    at: String,
+    /// In the unit of `clear_at`, or the number of unseen tools; none where there was no data.
+    value: Option<f64>,
+    /// How many steps, trajectories or questions the value is taken from.
+    count: u64,
+    /// Whether that is enough for the rule to say anything.
+    is_enough: bool,
+    unseen: Vec<String>,
+}
+
+impl AlertReading {
+    fn of(rule: &alert::AlertRule, reading: Reading) -> AlertReading {
+        let value = reading.measured.as_ref().map(|measured| measured.value);
+        let measured = reading.measured.unwrap_or_default();
+        AlertReading {
+            at: time::show(reading.at_ns),
+            value: value.filter(|value| value.is_finite()),
+            count: measured.count,
+            is_enough: measured.count >= rule.condition.least_count(),
+            unseen: measured.unseen,
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -72,6 +104,8 @@ pub(super) async fn list(
                 project: rule.project.clone(),
                 condition: rule.condition.to_string(),
                 state: state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+                clear_at: rule.clears_at(),
+                now: server.readings.of(rule).map(|reading| AlertReading::of(rule, reading)),
             });
         }
         let events = server.store.alert_events(params.cursor.unwrap_or(i64::MAX), limit)?;

@@ -7,6 +7,7 @@ mod grade;
 mod lab;
 mod ledger;
 mod measure;
+mod readings;
 mod record;
 mod reroute;
 mod rule;
@@ -14,6 +15,7 @@ mod setback;
 mod watch;
 
 pub(super) use assemble::{stored_link, story_trajectories};
+pub(super) use readings::{Reading, Readings};
 pub(crate) use record::words_of;
 pub(crate) use rule::RuleSection;
 pub(super) use rule::{GradingRule, rules};

@@ -72,6 +72,7 @@ fn look_at(server: &Server, rule: &AlertRule) -> Result<Option<Notice>, StoreErr
     let now = now_ns();
     let windows = measure::windows(store, rule, now)?;
     let measured = measure::measure(store, &rule.condition, &windows, now)?;
+    server.readings.put(rule, measured.clone(), now);
     let (after, mut notice) = alert::advance(rule, before, measured, jiff::Timestamp::now());
     if let Some(notice) = &mut notice {
         // Looked for only now: mostly there is nothing to tell.

@@ -12,12 +12,16 @@ use super::answer::{self, Asked, PageError};
 use super::opened::{self, trace_id};
 use super::words::second;
 use super::{Frame, Looked};
-use crate::output::html::number::minute;
+use crate::alert::{AlertRule, Subject};
+use crate::output::html::number::{count, minute};
 use crate::output::html::text;
 use crate::serve::api::blocking;
+use crate::serve::live::Reading;
 use crate::serve::state::Server;
 
 const MOST_EVENTS: usize = 100;
+/// Names of tools in one row.
+const MOST_TOOLS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "alerts.html")]
@@ -31,9 +35,45 @@ struct Rule {
     name: String,
     project: String,
     condition: String,
+    /// The value at which an alert is over.
+    clears: Option<String>,
+    now: Now,
     is_firing: bool,
     since: Option<String>,
     targets: String,
+}
+
+/// What the rule found when it last looked.
+struct Now {
+    value: String,
+    /// What it is taken from, or why it says nothing.
+    of: String,
+    unseen: Vec<String>,
+}
+
+impl Now {
+    fn of(rule: &AlertRule, reading: Option<Reading>) -> Now {
+        let only = |of: &str| Now { value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new() };
+        let Some(reading) = reading else { return only("not looked at yet") };
+        let Some(measured) = reading.measured else { return only("no data in its window") };
+        let condition = &rule.condition;
+        let least = condition.least_count();
+        let unit =
+            condition.floor.and_then(|floor| floor.unit).or(condition.subject.units().first().copied());
+        let counted = |number: u64| match unit {
+            Some(unit) => format!("{} {}", count(number), unit.name_for(number)),
+            None => count(number),
+        };
+        Now {
+            value: condition.subject.show_measured(measured.value),
+            of: match (measured.count < least, condition.subject == Subject::CostPerHour) {
+                (true, _) => format!("of {}: too few, it takes {}", counted(measured.count), count(least)),
+                (false, true) => String::new(),
+                (false, false) => format!("of {}", counted(measured.count)),
+            },
+            unseen: measured.unseen.iter().take(MOST_TOOLS).map(|name| text::line(name)).collect(),
+        }
+    }
 }
 
 struct Event {
@@ -42,6 +82,7 @@ struct Event {
     kind: String,
     class: &'static str,
     value: String,
+    unseen: Vec<String>,
     examples: Vec<(String, String)>,
 }
 
@@ -60,19 +101,25 @@ pub(super) async fn page(
                 name: text::line(&rule.name),
                 project: text::line(rule.project.as_deref().unwrap_or("all")),
                 condition: text::line(&rule.condition.to_string()),
+                clears: rule.clears_at().map(|value| rule.condition.subject.show(value)),
+                now: Now::of(rule, server.readings.of(rule)),
                 is_firing: state["state"] == "firing",
                 since: state["since"].as_str().map(minute),
                 targets: if targets.is_empty() { "the log".to_owned() } else { targets.join(", ") },
             });
         }
         let events = server.store.alert_events(i64::MAX, MOST_EVENTS)?;
-        let events = events.iter().map(|event| Event {
-            at: second(event.at_ns),
-            rule: text::line(&event.rule),
-            class: if event.kind == "resolved" { "pass" } else { "fail" },
-            kind: text::line(&event.kind),
-            value: said(&event.body),
-            examples: examples(&event.body),
+        let events = events.iter().map(|event| {
+            let notice: Json = serde_json::from_str(&event.body).unwrap_or_default();
+            Event {
+                at: second(event.at_ns),
+                rule: text::line(&event.rule),
+                class: if event.kind == "resolved" { "pass" } else { "fail" },
+                kind: text::line(&event.kind),
+                value: text::line(notice["value_text"].as_str().unwrap_or_default()),
+                unseen: unseen(&notice),
+                examples: examples(&notice),
+            }
         });
         Ok(Page { frame: Frame::of("/alerts", looked.project(), &headers), rules, events: events.collect() })
     })
@@ -80,14 +127,14 @@ pub(super) async fn page(
     Ok(answer::page(&page))
 }
 
-fn said(body: &str) -> String {
-    let notice: Json = serde_json::from_str(body).unwrap_or_default();
-    text::line(notice["value_text"].as_str().unwrap_or_default())
+/// Tools that were not called before.
+fn unseen(notice: &Json) -> Vec<String> {
+    let names = notice["unseen"].as_array().into_iter().flatten().filter_map(Json::as_str);
+    names.take(MOST_TOOLS).map(text::line).collect()
 }
 
 /// Where examples are, and what they are about.
-fn examples(body: &str) -> Vec<(String, String)> {
-    let notice: Json = serde_json::from_str(body).unwrap_or_default();
+fn examples(notice: &Json) -> Vec<(String, String)> {
     let example = |one: &Json| {
         let trace = one["trace_id"].as_str().filter(|id| trace_id(id).is_some())?;
         let step = one["step_index"].as_u64().and_then(|step| u32::try_from(step).ok());

@@ -13,6 +13,7 @@ use gradus_eval::report::RunReader;
 use serde::Deserialize;
 
 use super::Frame;
+use super::address::Address;
 use super::answer::{self, Asked, PageError};
 use super::flips::{self, Change, Changes, What};
 use super::pairing::{Pairing, Run, Unit, Words};
@@ -29,6 +30,9 @@ use crate::serve::state::Server;
 pub(super) struct Choice {
     a: String,
     b: String,
+    /// How many changes come before the page of those that got worse, and of those that got better.
+    worse: u64,
+    better: u64,
     /// Runs belong to no project: it is kept for the other places.
     project: Option<String>,
 }
@@ -71,8 +75,15 @@ struct Flips {
     id: &'static str,
     title: &'static str,
     count: String,
-    is_cut: bool,
+    /// Which of many are shown, and where the others are.
+    window: Option<Window>,
     all: Vec<Flip>,
+}
+
+struct Window {
+    text: String,
+    earlier: Option<String>,
+    later: Option<String>,
 }
 
 struct Flip {
@@ -124,10 +135,11 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
     let flips = match pairing.units.is_empty() {
         true => None,
         false => {
-            let (worse, better) = flips::find(&before.judged, &after.judged, &pairing);
+            let skipped = (choice.worse, choice.better);
+            let (worse, better) = flips::find(&before.judged, &after.judged, &pairing, skipped);
             Some([
-                compared.flips(server, "worse", "Worse in B than in A", &worse)?,
-                compared.flips(server, "better", "Better in B than in A", &better)?,
+                compared.flips(server, choice, ("worse", "Worse in B than in A"), &worse)?,
+                compared.flips(server, choice, ("better", "Better in B than in A"), &better)?,
             ])
         }
     };
@@ -182,6 +194,35 @@ fn scales(runs: [&RunReader; 2]) -> HashMap<String, (f64, f64)> {
         }
     }
     scales
+}
+
+impl Window {
+    /// None where all are shown.
+    fn of(choice: &Choice, id: &str, changes: &Changes) -> Option<Window> {
+        let (skipped, shown) = (changes.skipped, changes.shown.len() as u64);
+        if shown == changes.count {
+            return None;
+        }
+        let skips = [("worse", choice.worse), ("better", choice.better)];
+        let link = |skip: u64| {
+            let mut address = Address::of("/compare").with("a", Some(&choice.a)).with("b", Some(&choice.b));
+            for (name, own) in skips {
+                let own = if name == id { skip } else { own };
+                address = address.with(name, Some(own.to_string()).filter(|_| own > 0).as_deref());
+            }
+            address.with("project", choice.project.as_deref()).at(format!("h-{id}")).to_string()
+        };
+        let page = flips::MOST as u64;
+        let end = skipped.saturating_add(shown);
+        Some(Window {
+            text: match shown {
+                0 => format!("None after the first {}", count(skipped.min(changes.count))),
+                _ => format!("{} to {} of {}", count(skipped + 1), count(end), count(changes.count)),
+            },
+            earlier: (skipped > 0).then(|| link(skipped.min(changes.count).saturating_sub(page))),
+            later: (shown > 0 && end < changes.count).then(|| link(end)),
+        })
+    }
 }
 
 /// All that is known of the two runs.
@@ -264,13 +305,13 @@ impl Compared<'_> {
     fn flips(
         &self,
         server: &Server,
-        id: &'static str,
-        title: &'static str,
+        choice: &Choice,
+        (id, title): (&'static str, &'static str),
         changes: &Changes,
     ) -> Result<Flips, ApiError> {
         let all =
-            changes.first.iter().map(|change| self.flip(server, change)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Flips { id, title, count: count(changes.count), is_cut: changes.count > all.len() as u64, all })
+            changes.shown.iter().map(|change| self.flip(server, change)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Flips { id, title, count: count(changes.count), window: Window::of(choice, id, changes), all })
     }
 
     fn flip(&self, server: &Server, change: &Change) -> Result<Flip, ApiError> {
@@ -333,6 +374,22 @@ mod tests {
     use gradus_eval::comparison::ScorePair;
 
     use super::*;
+
+    #[test]
+    fn flips_go_on_from_page_to_page() {
+        let choice = Choice { a: "x".to_owned(), b: "y".to_owned(), better: 50, ..Choice::default() };
+        let change = Change { evaluator: 0, step: None, places: (0, 0), what: What::Means(0.0, 1.0) };
+        let changes = |count, skipped, shown| Changes { count, skipped, shown: vec![change.clone(); shown] };
+        assert!(Window::of(&choice, "worse", &changes(50, 0, 50)).is_none());
+        let first = Window::of(&choice, "worse", &changes(120, 0, 50)).unwrap();
+        assert_eq!((first.text.as_str(), first.earlier), ("1 to 50 of 120", None));
+        assert_eq!(first.later.as_deref(), Some("/compare?a=x&b=y&worse=50&better=50#h-worse"));
+        let last = Window::of(&choice, "better", &changes(70, 50, 20)).unwrap();
+        assert_eq!((last.text.as_str(), last.later), ("51 to 70 of 70", None));
+        assert_eq!(last.earlier.as_deref(), Some("/compare?a=x&b=y#h-better"));
+        let beyond = Window::of(&choice, "better", &changes(70, u64::MAX, 0)).unwrap();
+        assert_eq!(beyond.earlier.as_deref(), Some("/compare?a=x&b=y&better=20#h-better"));
+    }
 
     #[test]
     fn what_is_significant_alone_may_be_chance_among_many() {

@@ -2,8 +2,8 @@
 
 use super::pairing::{Judged, Pairing, Unit, mean_of, same_questions};
 
-/// Changes that are listed, each way.
-const MOST: usize = 50;
+/// Changes on one page, each way.
+pub(super) const MOST: usize = 50;
 
 /// What is another in the other run.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,25 +24,35 @@ pub(super) enum What {
     Means(f64, f64),
 }
 
-/// Changes one way: how many there are, and the first of them.
-#[derive(Default)]
+/// Changes one way: how many there are, and those of one page.
 pub(super) struct Changes {
     pub(super) count: u64,
-    pub(super) first: Vec<Change>,
+    /// How many come before those of the page.
+    pub(super) skipped: u64,
+    pub(super) shown: Vec<Change>,
 }
 
 impl Changes {
+    fn after(skipped: u64) -> Changes {
+        Changes { count: 0, skipped, shown: Vec::new() }
+    }
+
     fn add(&mut self, change: impl FnOnce() -> Option<Change>) {
-        self.count += 1;
-        if self.first.len() < MOST {
-            self.first.extend(change());
+        if self.count >= self.skipped && self.shown.len() < MOST {
+            self.shown.extend(change());
         }
+        self.count += 1;
     }
 }
 
-/// What got worse, and what got better.
-pub(super) fn find(before: &[Judged], after: &[Judged], pairing: &Pairing) -> (Changes, Changes) {
-    let (mut worse, mut better) = (Changes::default(), Changes::default());
+/// What got worse, and what got better: of each the page that begins after so many.
+pub(super) fn find(
+    before: &[Judged],
+    after: &[Judged],
+    pairing: &Pairing,
+    skipped: (u64, u64),
+) -> (Changes, Changes) {
+    let (mut worse, mut better) = (Changes::after(skipped.0), Changes::after(skipped.1));
     for unit in &pairing.units {
         match unit {
             Unit::Same(old, new) => {
@@ -111,15 +121,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verdicts_that_changed_are_counted_and_the_first_of_them_listed() {
+    fn verdicts_that_changed_are_counted_and_listed_in_pages() {
         let steps = |score: f64| -> Vec<(u32, u32, f64)> { (1..=100).map(|step| (0, step, score)).collect() };
         let before = [judged("a", "x", &steps(1.0)), judged("b", "y", &[(0, 0, 0.0), (1, 0, 1.0)])];
         let after = [judged("a", "x", &steps(0.0)), judged("b", "y", &[(0, 0, 1.0), (1, 0, 1.0)])];
-        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after));
-        assert_eq!((worse.count, worse.first.len(), better.count), (100, MOST, 1));
+        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after), (0, 0));
+        assert_eq!((worse.count, worse.shown.len(), better.count), (100, MOST, 1));
         let wanted = Change { evaluator: 0, step: None, places: (1, 1), what: What::Labels(0, 0) };
-        assert_eq!(better.first, [wanted]);
-        assert_eq!(worse.first[1].step, Some(2));
+        assert_eq!(better.shown, [wanted]);
+        assert_eq!(worse.shown[1].step, Some(2));
+        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after), (50, 50));
+        assert_eq!((worse.count, worse.shown.len(), worse.shown[0].step), (100, MOST, Some(51)));
+        assert_eq!((better.count, better.shown.len()), (1, 0));
     }
 
     #[test]
@@ -127,11 +140,11 @@ mod tests {
         let trial = |id: &str, query: &str, score: f64| judged(id, query, &[(0, 0, score)]);
         let before = [trial("a", "x", 1.0), trial("b", "x", 1.0), trial("c", "y", 0.0), trial("d", "z", 1.0)];
         let after = [trial("e", "x", 1.0), trial("f", "x", 0.0), trial("g", "y", 1.0), trial("h", "z", 1.0)];
-        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after));
+        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after), (0, 0));
         assert_eq!((worse.count, better.count), (1, 1));
         // The trial that failed is the one to look at.
         let wanted = Change { evaluator: 0, step: None, places: (1, 1), what: What::Means(1.0, 0.5) };
-        assert_eq!(worse.first, [wanted]);
-        assert_eq!((better.first[0].places, better.first[0].what), ((2, 2), What::Labels(0, 0)));
+        assert_eq!(worse.shown, [wanted]);
+        assert_eq!((better.shown[0].places, better.shown[0].what), ((2, 2), What::Labels(0, 0)));
     }
 }

@@ -42,6 +42,10 @@ struct Rule {
     share: String,
     budget: String,
     spent: String,
+    /// Today's budget is spent: what waits is judged tomorrow.
+    rests: bool,
+    /// Empty for rules without a model: nothing ever waits for them.
+    waiting: String,
 }
 
 struct Key {
@@ -86,6 +90,7 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
     let today = today_ns();
     let mut rules = Vec::new();
     for rule in &settings.rules {
+        let spent = store.spent_since(today, Some(&rule.name), None)?;
         rules.push(Rule {
             rule: LiveRule::of(rule),
             share: match (rule.sample >= 1.0, rule.all_errors) {
@@ -94,7 +99,12 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
                 (false, false) => number::percent(rule.sample),
             },
             budget: rule.daily_budget_usd.map_or_else(|| "none".to_owned(), number::usd),
-            spent: number::usd(store.spent_since(today, Some(&rule.name), None)?),
+            spent: number::usd(spent),
+            rests: rule.asks_a_model() && rule.daily_budget_usd.is_some_and(|budget| spent >= budget),
+            waiting: match rule.asks_a_model() {
+                true => whole(store.ungraded_count_of(&rule.name)?),
+                false => String::new(),
+            },
         });
     }
     let projects = store.projects()?.into_iter().map(|row| Project {

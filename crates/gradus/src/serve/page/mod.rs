@@ -28,6 +28,7 @@ mod rubrics;
 mod runs;
 mod sign_in;
 mod spans;
+mod summaries;
 mod tools;
 mod trace;
 mod traces;
@@ -45,8 +46,8 @@ use serde::Deserialize;
 
 pub(super) use answer::{missing, refused};
 pub(super) use kept::Kept;
-pub(super) use runs::Summaries;
 pub(super) use sign_in::session;
+pub(super) use summaries::Summaries;
 pub(super) use trials::Trials;
 pub(super) use words::interval;
 

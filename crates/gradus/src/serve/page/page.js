@@ -84,15 +84,25 @@ function tell(news, count) {
   if (count > 0 && news) setTimeout(() => { news.textContent = count === 1 ? "1 new trace" : `${count} new traces`; }, 50);
 }
 
-// A link to a step of another page of the trajectory: there.
-const wantedStep = /^#step-(\d+)$/.exec(location.hash)?.[1];
-if (wantedStep && document.querySelector("[data-step]") && !document.querySelector(location.hash)) {
-  const there = new URL(location);
-  if (there.searchParams.get("step") !== wantedStep) {
-    there.searchParams.set("step", wantedStep);
+// A link to a step, or to a part of one in which something was found: it may be on another page of the trajectory, and
+// what was found may be folded.
+function arrive() {
+  const [, step, part] = /^#step-(\d+)(-[a-z]+)?$/.exec(location.hash) ?? [];
+  if (!step || !document.querySelector("[data-step]")) return;
+  const [there, place] = [new URL(location), document.querySelector(location.hash)];
+  const sought = there.searchParams.get("q")?.trim();
+  if (!place && there.searchParams.get("step") !== step) {
+    there.searchParams.set("step", step);
     location.replace(there);
+  } else if (place && part && sought) {
+    const text = place.querySelector("pre, .text")?.firstChild;
+    const found = text?.data.matchAll(pattern(sought)).next().value;
+    if (found) mark(text, found.index, found[0].length);
+    else place.querySelectorAll("a[data-whole]").forEach((link) => openWhole(link, sought));
   }
 }
+
+addEventListener("hashchange", arrive);
 
 // Parts that are loaded when they are opened.
 for (const details of all("details[data-src]")) {
@@ -134,7 +144,7 @@ async function openSpan(link) {
 const PIECE = 20000;
 const MOST_FOUND = 10000;
 
-async function openWhole(link) {
+async function openWhole(link, sought = "") {
   const answer = await fetch(link.href);
   if (!answer.ok) return;
   const text = await answer.text();
@@ -170,7 +180,25 @@ async function openWhole(link) {
   });
   bar.append(less);
   fold.replaceChildren(bar, box);
-  fold.querySelector("input").focus({ preventScroll: true });
+  const input = fold.querySelector("input");
+  input.focus({ preventScroll: true });
+  if (!sought) return;
+  input.value = sought;
+  input.dispatchEvent(new Event("input"));
+}
+
+// Whatever case it is written in.
+const pattern = (wanted) => new RegExp(wanted.replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&"), "giu");
+
+// Shows where something was found.
+function mark(node, from, length) {
+  const range = document.createRange();
+  range.setStart(node, from);
+  range.setEnd(node, Math.min(from + length, node.length));
+  CSS.highlights?.set("found", new Highlight(range));
+  const box = node.parentElement.closest(".whole-text, pre, .text");
+  node.parentElement.scrollIntoView({ block: "nearest" });
+  box.scrollTop += range.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 3;
 }
 
 function finder(text, pieces) {
@@ -179,10 +207,9 @@ function finder(text, pieces) {
   // Places in the text as it is: a letter may be longer in lower case.
   let found = [], at = -1;
   const search = () => {
-    const wanted = input.value.replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&");
     [found, at] = [[], -1];
-    if (!wanted) return;
-    for (const one of text.matchAll(new RegExp(wanted, "giu"))) {
+    if (!input.value) return;
+    for (const one of text.matchAll(pattern(input.value))) {
       found.push([one.index, one[0].length]);
       if (found.length === MOST_FOUND) break;
     }
@@ -195,14 +222,7 @@ function finder(text, pieces) {
     status.textContent = `${at + 1} of ${found.length}${found.length === MOST_FOUND ? " or more" : ""}`;
     const [place, length] = found[at];
     const piece = pieces.findLast((piece) => piece.at <= place);
-    const range = document.createRange();
-    const from = place - piece.at;
-    range.setStart(piece.node, from);
-    range.setEnd(piece.node, Math.min(from + length, piece.node.length));
-    CSS.highlights?.set("found", new Highlight(range));
-    piece.node.parentElement.scrollIntoView({ block: "nearest" });
-    const [spot, box] = [range.getBoundingClientRect(), piece.node.parentElement.parentElement];
-    box.scrollTop += spot.top - box.getBoundingClientRect().top - box.clientHeight / 3;
+    mark(piece.node, place - piece.at, length);
   };
   bar.addEventListener("submit", (event) => { event.preventDefault(); next(); });
   input.addEventListener("input", () => { search(); next(); });
@@ -224,7 +244,7 @@ const failing = all("[data-failing]");
 let visited = null;
 
 function here() {
-  return document.activeElement.closest?.("[data-step]") ?? visited ?? document.querySelector("[data-step]:target");
+  return document.activeElement.closest?.("[data-step]") ?? visited ?? document.querySelector(":target")?.closest("[data-step]");
 }
 
 function go(list, way) {
@@ -358,3 +378,5 @@ function help() {
   document.body.append(dialog);
   dialog.showModal();
 }
+
+arrive();

@@ -82,6 +82,8 @@ struct Page {
 
 struct Item {
     verdict: Verdict,
+    /// Labels of others are not shown before this person has decided: agreement among people would be worth nothing.
+    others_said: usize,
     query: Option<Folded>,
     answer: Option<Folded>,
     /// None where the whole trajectory is judged.
@@ -201,6 +203,7 @@ impl Item {
                 .then(|| count(trajectory.steps.len() as u64)),
             trace: opened::step_address(&trace, Some(&found.trajectory_id), step),
             skip: choice.address().with("after", Some(&found.place.to_string())).to_string(),
+            others_said: verdict.said.len(),
             verdict,
         }))
     }

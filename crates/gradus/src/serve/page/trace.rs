@@ -315,7 +315,11 @@ fn find(trajectory: &Trajectory, wanted: &str, at: impl Fn(Option<u32>) -> Addre
             let from = given.floor_char_boundary(found.start.saturating_sub(60));
             let to = given.ceil_char_boundary((found.end + 60).min(given.len()));
             hits.push(Hit {
-                href: at(Some(step.index)).at(format!("step-{}", step.index)).to_string(),
+                // The page there goes on with the search, which may have found something that is folded.
+                href: at(Some(step.index))
+                    .with("q", Some(wanted))
+                    .at(format!("step-{}-{part}", step.index))
+                    .to_string(),
                 place: format!("Step {}, {part}", step.index),
                 before: beside(&given[from..found.start]),
                 found: text::line(&given[found.clone()]),
@@ -493,7 +497,7 @@ mod tests {
         let trajectory = long(300);
         let (hits, _) = find(&trajectory, "lamp 7", at);
         let seen: Vec<_> = hits.iter().map(|hit| (hit.href.as_str(), hit.found.as_str())).collect();
-        assert_eq!(seen[0], ("/traces/t#step-7", "lamp 7"));
+        assert_eq!(seen[0], ("/traces/t?q=lamp%207#step-7-observation", "lamp 7"));
         assert_eq!(seen.len(), 11);
         let (hits, more) = find(&trajectory, "i\u{307}stanbul LAMP 250", at);
         assert_eq!((hits.len(), more), (1, false));
@@ -501,7 +505,8 @@ mod tests {
             (hits[0].found.as_str(), hits[0].place.as_str()),
             ("İSTANBUL lamp 250", "Step 250, observation")
         );
-        assert_eq!(hits[0].href, "/traces/t?step=250#step-250");
+        assert!(hits[0].href.starts_with("/traces/t?step=250&q="));
+        assert!(hits[0].href.ends_with("#step-250-observation"));
         assert_eq!(find(&trajectory, "the", at).0.len(), MOST_CHIPS);
         assert!(find(&trajectory, "the", at).1 && find(&trajectory, "nowhere", at).0.is_empty());
         for given in ["", "ẞ", "aİb", "ΑΣ ΟΔΟΣ"] {

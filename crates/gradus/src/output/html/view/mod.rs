@@ -22,6 +22,8 @@ const MAX_ROWS: usize = 100;
 pub(crate) struct Report {
     pub(crate) run_id: String,
     pub(crate) complete: bool,
+    /// It may go on at this moment: only whoever keeps runs can tell.
+    pub(crate) is_running: bool,
     pub(crate) stopped_because: Option<Block>,
     pub(crate) judge: String,
     pub(crate) is_offline: bool,
@@ -62,6 +64,7 @@ impl Report {
         Report {
             run_id: text::line(&summary.run_id),
             complete: summary.complete,
+            is_running: false,
             stopped_because: summary.stopped_because.as_deref().map(text::block),
             judge: text::line(&summary.judge),
             is_offline: summary.judge == OFFLINE,

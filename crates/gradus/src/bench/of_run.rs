@@ -1,0 +1,70 @@
+//! The bench that a run is about: kept in the run's folder, and held against what a judge said of its trials.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use anyhow::Context as _;
+use gradus_eval::report::RunReader;
+use gradus_eval::run::RunFileError;
+use gradus_github::bench::TrialLine;
+
+use super::report::{BenchReport, Kept};
+use super::truth::Scores;
+
+/// In a run's folder.
+const FILE: &str = "bench.json";
+
+impl BenchReport {
+    /// None for a run that is about no bench.
+    pub(crate) fn of_run(folder: &Path) -> Result<Option<BenchReport>, String> {
+        let path = folder.join(FILE);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        };
+        let kept: Kept =
+            serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Some(BenchReport::of(kept)))
+    }
+
+    /// What is needed to report it again later.
+    pub(crate) fn keep(&self, folder: &Path) -> anyhow::Result<()> {
+        let path = folder.join(FILE);
+        std::fs::write(&path, serde_json::to_vec(self.kept())?).with_context(|| path.display().to_string())
+    }
+
+    /// Holds what was judged against what is known of the trials.
+    pub(crate) fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError> {
+        let mut scores = Scores::default();
+        let (mut by_id, mut by_session): (HashMap<&str, &TrialLine>, HashMap<&str, &TrialLine>) =
+            (HashMap::new(), HashMap::new());
+        for line in self.lines() {
+            match &line.trajectory {
+                Some(id) => by_id.insert(id, line),
+                None => by_session.insert(&line.session, line),
+            };
+        }
+        let mut trajectories: HashMap<String, String> = HashMap::new();
+        reader.visit(|trajectory, outcomes| {
+            let session = trajectory.session_id.as_deref().unwrap_or_default();
+            let line = by_id.get(trajectory.trajectory_id.as_str()).or_else(|| by_session.get(session));
+            if let Some(line) = line {
+                scores.add(line, trajectory, outcomes);
+                trajectories.insert(line.name(), trajectory.trajectory_id.clone());
+            }
+            Ok::<(), RunFileError>(())
+        })?;
+        self.scores = Some(scores);
+        self.trajectories = trajectories;
+        Ok(())
+    }
+
+    /// May say better why a gate cannot pass.
+    pub(crate) fn explain(&self, gate: &mut gradus_eval::report::GateResult) {
+        if let Some(reason) = self.why_none(&gate.metric).filter(|_| gate.value.is_none()) {
+            gate.explanation = format!("{reason}, so the gate cannot pass");
+        }
+    }
+}
