@@ -15,4 +15,5 @@ pub mod report;
 pub mod rubric;
 pub mod run;
 pub mod runner;
+pub mod scale;
 pub mod verdict;

@@ -12,6 +12,7 @@ use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
 use crate::interval::{self, Cluster};
 use crate::outcome::{OutcomeKind, OutcomeLine};
 use crate::run::{EvaluatorRecord, RunRecord, RunState};
+use crate::scale::Scale;
 
 /// Findings that are kept for a report.
 const MAX_FINDINGS: usize = 50;
@@ -29,7 +30,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn metric(&self, name: &str, title: &str, judge: &str, worst: f64, best: f64) -> Metric {
+    fn metric(&self, name: &str, title: &str, judge: &str, scale: Scale) -> Metric {
         // From 0: the sum of nothing is -0.
         let denominator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.count);
         let numerator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.sum);
@@ -38,8 +39,8 @@ impl Tally {
             title: title.to_owned(),
             judge: judge.to_owned(),
             value: (denominator > 0.0).then(|| numerator / denominator),
-            interval: interval::clustered(&self.clusters, worst, best),
-            is_share: worst >= 0.0 && best <= 1.0,
+            interval: interval::clustered(&self.clusters, scale.worst, scale.best),
+            is_share: scale.is_share(),
             numerator,
             denominator: denominator as u64,
             failed: self.failed,
@@ -294,16 +295,12 @@ impl Counter {
         let has = |name: &str| record.evaluators.iter().any(|known| known.name == name);
         let has_both = has(THOUGHT_TO_TOOL) && has(QUERY_TO_THOUGHT);
         let share =
-            |tally: &Tally, name: &str, title: &str| tally.metric(name, title, &record.judge, 0.0, 1.0);
+            |tally: &Tally, name: &str, title: &str| tally.metric(name, title, &record.judge, Scale::SHARE);
         let metrics: Vec<Metric> = record
             .evaluators
             .iter()
             .zip(&self.tallies)
-            .map(|(known, tally)| {
-                let score = |label: Option<&(String, f64)>| label.map_or(0.0, |(_, score)| *score);
-                let (worst, best) = (score(known.labels.last()), score(known.labels.first()));
-                tally.metric(&known.name, &known.title, &known.judge, worst, best)
-            })
+            .map(|(known, tally)| tally.metric(&known.name, &known.title, &known.judge, known.scale()))
             .collect();
         let mut tools: Vec<ToolUse> = self.tools.into_values().collect();
         tools.sort_by_key(|tool| std::cmp::Reverse(tool.uses));

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::scale::Scale;
+
 /// The answers a rubric knows, best first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Labels(Vec<(String, f64)>);
@@ -38,6 +40,10 @@ impl Labels {
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         self.0.iter().map(|(label, score)| (label.as_str(), *score))
+    }
+
+    pub fn scale(&self) -> Scale {
+        Scale::of(self.iter().map(|(_, score)| score)).unwrap_or(Scale::SHARE)
     }
 
     pub fn best(&self) -> &str {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::RunFileError;
+use crate::scale::Scale;
 
 /// The folder that holds the cache and all runs.
 #[derive(Clone, Debug)]
@@ -69,10 +70,13 @@ impl RunRecord {
 }
 
 impl EvaluatorRecord {
+    pub fn scale(&self) -> Scale {
+        Scale::of(self.labels.iter().map(|(_, score)| *score)).unwrap_or(Scale::SHARE)
+    }
+
     /// Whether a score is that of the best label.
     pub fn is_right(&self, score: Option<f64>) -> bool {
-        let best = self.labels.first().map_or(1.0, |(_, score)| *score);
-        score.is_some_and(|score| score >= best)
+        score.is_some_and(|score| !self.scale().is_wrong(score))
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::rubric::{Library, Subject as RubricSubject};
+use gradus_eval::scale::Scale;
 use gradus_store::Retention;
 
 use super::live::GradingRule;
@@ -210,12 +211,8 @@ impl Reloadable {
 /// The evaluators that alerts can be about, each with its scale.
 fn watchable(library: &Library) -> Vec<alert::Watchable<'_>> {
     let rubrics = library.iter().map(|rubric| {
-        let scores = || rubric.labels.iter().map(|(_, score)| score);
-        alert::Watchable {
-            name: &rubric.name,
-            worst: scores().fold(f64::INFINITY, f64::min),
-            best: scores().fold(f64::NEG_INFINITY, f64::max),
-        }
+        let Scale { worst, best } = rubric.labels.scale();
+        alert::Watchable { name: &rubric.name, worst, best }
     });
     rubrics.chain([alert::Watchable { name: CALL_VALIDITY, worst: 0.0, best: 1.0 }]).collect()
 }

@@ -11,7 +11,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_eval::runner::RulesJudge;
 use gradus_store::{AssembledStory, LinkKind, StoreError, Story, TrajectoryRecord, Written};
 
-use super::record::{BestScores, outcome_record, record_of};
+use super::record::{Scales, outcome_record, record_of};
 use super::rule::GradingRule;
 use super::setback::{Setback, survive};
 use crate::serve::settings::Reloadable;
@@ -162,10 +162,10 @@ impl Judges {
             .or_insert_with(|| RulesJudge::new(&rule.run_id(), &rule.evaluators, rule.tool_texts()));
         let tools: HashMap<u32, String> =
             trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
-        let best = BestScores::of(&rule.evaluators);
+        let scales = Scales::of(&rule.evaluators);
         for line in judge.judge(trajectory) {
             server.meters.outcome(&line);
-            record.outcomes.push(outcome_record(&line, &tools, &best));
+            record.outcomes.push(outcome_record(&line, &tools, &scales));
         }
         record.ungraded_by = rule.asks_a_model().then(|| rule.name.clone());
         record

@@ -17,7 +17,7 @@ use gradus_eval::verdict::Reading;
 use gradus_store::{Left, OutcomeRecord, Spend, Store, StoreError, Ungraded, Written};
 use tokio::time::Instant;
 
-use super::record::{BestScores, outcome_record};
+use super::record::{Scales, outcome_record};
 use crate::serve::state::{Server, now_ns};
 
 /// Writes a run's outcomes to the store.
@@ -97,7 +97,7 @@ struct Shared {
     judging: Mutex<HashMap<String, Judging>>,
     /// The store did not take what it was given last; said once, not for every trajectory.
     is_store_failing: AtomicBool,
-    best: BestScores,
+    scales: Scales,
 }
 
 struct Judging {
@@ -163,7 +163,7 @@ pub(super) fn put_off(ungraded: &Ungraded) -> Left {
 
 impl AtWork {
     pub(super) fn by(evaluators: &[Evaluator]) -> AtWork {
-        AtWork(Arc::new(Shared { best: BestScores::of(evaluators), ..Shared::default() }))
+        AtWork(Arc::new(Shared { scales: Scales::of(evaluators), ..Shared::default() }))
     }
 
     pub(super) fn begin(&self, ungraded: Ungraded, trajectory: &Trajectory) {
@@ -191,7 +191,7 @@ impl AtWork {
 
     fn outcome(&self, line: &OutcomeLine) {
         if let Some(judging) = self.lock().get_mut(&*line.trajectory_id) {
-            judging.news.outcomes.push(outcome_record(line, &judging.tools, &self.0.best));
+            judging.news.outcomes.push(outcome_record(line, &judging.tools, &self.0.scales));
             judging.has_failed |= line.outcome == OutcomeKind::Failed;
             judging.left = judging.left.map(|left| left.saturating_sub(1));
         }

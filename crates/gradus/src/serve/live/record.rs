@@ -7,6 +7,7 @@ use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_eval::scale::Scale;
 use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 
 const QUERY_BYTES: usize = 300;
@@ -85,26 +86,25 @@ pub(crate) fn words_of(json: &[u8]) -> String {
     serde_json::from_slice::<Trajectory>(json).map(|trajectory| words(&trajectory)).unwrap_or_default()
 }
 
-/// The best score that each evaluator gives: what is below it was found wrong, on whatever scale.
+/// The scale of each evaluator.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BestScores(HashMap<Arc<str>, f64>);
+pub(super) struct Scales(HashMap<Arc<str>, Scale>);
 
-impl BestScores {
-    pub(super) fn of(evaluators: &[Evaluator]) -> BestScores {
-        let best = |one: &Evaluator| Some((Arc::clone(&one.name), one.labels.score(one.labels.best())?));
-        BestScores(evaluators.iter().filter_map(best).collect())
+impl Scales {
+    pub(super) fn of(evaluators: &[Evaluator]) -> Scales {
+        Scales(evaluators.iter().map(|one| (Arc::clone(&one.name), one.labels.scale())).collect())
     }
 
     fn is_wrong(&self, line: &OutcomeLine) -> bool {
-        let best = self.0.get(&*line.evaluator).copied().unwrap_or(1.0);
-        line.outcome == OutcomeKind::Scored && line.score.is_some_and(|score| score < best)
+        let scale = self.0.get(&*line.evaluator).copied().unwrap_or(Scale::SHARE);
+        line.outcome == OutcomeKind::Scored && line.score.is_some_and(|score| scale.is_wrong(score))
     }
 }
 
 pub(super) fn outcome_record(
     line: &OutcomeLine,
     tools: &HashMap<u32, String>,
-    best: &BestScores,
+    scales: &Scales,
 ) -> OutcomeRecord {
     OutcomeRecord {
         evaluator: line.evaluator.to_string(),
@@ -116,7 +116,7 @@ pub(super) fn outcome_record(
         },
         label: line.label.clone(),
         score: line.score,
-        is_wrong: best.is_wrong(line),
+        is_wrong: scales.is_wrong(line),
         tool: line
             .step_index
             .and_then(|index| tools.get(&index))
@@ -138,7 +138,7 @@ mod tests {
         let text = "+++\nname = \"depth\"\ntitle = \"Depth\"\nabout = \"How deep?\"\napplies_to = \"step\"\n\
                     [labels]\ndeep = 5\nfair = 3\nflat = 1\n+++\nSay deep, fair or flat.\n{thought}\n";
         let rubric = Rubric::parse(text, Origin::BuiltIn).unwrap();
-        let best = BestScores::of(&[Evaluator::model(&rubric, "m", true), Evaluator::call_validity()]);
+        let scales = Scales::of(&[Evaluator::model(&rubric, "m", true), Evaluator::call_validity()]);
         let line = |evaluator: &str, score: Option<f64>| -> OutcomeLine {
             let outcome = if score.is_some() { "scored" } else { "failed" };
             serde_json::from_value(serde_json::json!({"run_id": "r", "trajectory_id": "t", "step_index": 1,
@@ -147,7 +147,7 @@ mod tests {
                 "cached": false, "calls": 0}))
             .unwrap()
         };
-        let wrong = |evaluator: &str, score| best.is_wrong(&line(evaluator, score));
+        let wrong = |evaluator: &str, score| scales.is_wrong(&line(evaluator, score));
         assert_eq!([5.0, 3.0, 1.0].map(|score| wrong("depth", Some(score))), [false, true, true]);
         assert_eq!([1.0, 0.0].map(|score| wrong("call_validity", Some(score))), [false, true]);
         assert!(!wrong("depth", None) && !wrong("unknown", Some(1.0)));

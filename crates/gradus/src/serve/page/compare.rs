@@ -10,6 +10,7 @@ use axum::response::Response;
 use gradus_eval::comparison::{Difference, corrected, paired, unpaired};
 use gradus_eval::interval::Cluster;
 use gradus_eval::report::RunReader;
+use gradus_eval::scale::Scale;
 use serde::Deserialize;
 
 use super::Frame;
@@ -184,14 +185,12 @@ fn how(pairing: &Pairing, all: (usize, usize)) -> String {
     }
 }
 
-/// The worst and the best score that each evaluator can give.
-fn scales(runs: [&RunReader; 2]) -> HashMap<String, (f64, f64)> {
-    let mut scales: HashMap<String, (f64, f64)> = HashMap::new();
+/// The scale of each evaluator, which may have changed from one run to the other.
+fn scales(runs: [&RunReader; 2]) -> HashMap<String, Scale> {
+    let mut scales: HashMap<String, Scale> = HashMap::new();
     for known in runs.iter().flat_map(|run| &run.record.evaluators) {
-        for (_, score) in &known.labels {
-            let (worst, best) = scales.entry(known.name.clone()).or_insert((*score, *score));
-            (*worst, *best) = (worst.min(*score), best.max(*score));
-        }
+        let own = known.scale();
+        scales.entry(known.name.clone()).and_modify(|scale| *scale = scale.with(own)).or_insert(own);
     }
     scales
 }
@@ -232,14 +231,12 @@ struct Compared<'c> {
     before: &'c Run,
     after: &'c Run,
     pairing: &'c Pairing,
-    scales: HashMap<String, (f64, f64)>,
+    scales: HashMap<String, Scale>,
 }
 
 impl Compared<'_> {
-    /// The scale of an evaluator, and whether it is one of shares.
-    fn scale(&self, name: &str) -> (f64, f64, bool) {
-        let (worst, best) = self.scales.get(name).copied().unwrap_or((0.0, 1.0));
-        (worst, best, worst >= 0.0 && best <= 1.0)
+    fn scale(&self, name: &str) -> Scale {
+        self.scales.get(name).copied().unwrap_or(Scale::SHARE)
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -257,7 +254,7 @@ impl Compared<'_> {
     }
 
     fn difference(&self, evaluator: u32) -> Option<Difference> {
-        let (worst, best, _) = self.scale(self.words.word(evaluator));
+        let Scale { worst, best } = self.scale(self.words.word(evaluator));
         if self.pairing.units.is_empty() {
             unpaired(&self.before.clusters(evaluator), &self.after.clusters(evaluator), worst, best)
         } else {
@@ -268,7 +265,7 @@ impl Compared<'_> {
     /// `chance` is that of the difference, corrected for how many there are.
     fn row(&self, evaluator: u32, difference: Option<Difference>, chance: Option<f64>) -> Row {
         let name = self.words.word(evaluator);
-        let is_share = self.scale(name).2;
+        let is_share = self.scale(name).is_share();
         let (old, new) = (self.before.clusters(evaluator), self.after.clusters(evaluator));
         let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| score(value, is_share));
         let signed = |value: f64| match is_share {
@@ -317,7 +314,7 @@ impl Compared<'_> {
     fn flip(&self, server: &Server, change: &Change) -> Result<Flip, ApiError> {
         let (old, new) = (&self.before.judged[change.places.0], &self.after.judged[change.places.1]);
         let name = self.words.word(change.evaluator);
-        let is_share = self.scale(name).2;
+        let is_share = self.scale(name).is_share();
         let (before, after) = match change.what {
             What::Labels(was, is) => (text::line(self.words.word(was)), text::line(self.words.word(is))),
             What::Means(was, is) => (score(was, is_share), score(is, is_share)),

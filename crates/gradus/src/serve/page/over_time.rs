@@ -266,7 +266,8 @@ fn one(
 
 /// From the worst to the best that an evaluator gives, or, where that is not known, that is drawn.
 fn own_scale(settings: &Reloadable, evaluator: &str, points: &[Moment]) -> Scale {
-    let (low, high) = scale(settings, evaluator).unwrap_or_else(|| {
+    let known = scale(settings, evaluator).map(|known| (known.worst, known.best));
+    let (low, high) = known.unwrap_or_else(|| {
         let values = || points.iter().map(|point| point.value);
         (values().fold(0.0, f64::min).floor(), values().fold(1.0, f64::max).ceil())
     });

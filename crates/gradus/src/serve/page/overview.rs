@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gradus_eval::report::Metric;
+use gradus_eval::scale::Scale;
 use gradus_store::{MetricFilter, MetricPeriod, Moments, NameKind, TaskRow};
 use serde::Deserialize;
 
@@ -17,7 +18,7 @@ use super::answer::{self, Asked, PageError};
 use super::opened;
 use super::over_time::{self, Range, Series, Time};
 use super::tools::Tools;
-use super::words::{interval, labels, scale, title};
+use super::words::{interval, is_wrong, scale, title};
 use super::{Choosable, Frame, choosable};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
@@ -299,7 +300,7 @@ pub(super) fn metric(settings: &Reloadable, evaluator: &str, moments: &Moments) 
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
     let value = (moments.scored > 0).then(|| moments.sum / moments.scored as f64);
     // Of a scale that is not known nothing is assumed: the same mean may be good on one and bad on another.
-    let is_share = scale(settings, evaluator).is_some_and(|(worst, best)| worst >= 0.0 && best <= 1.0);
+    let is_share = scale(settings, evaluator).is_some_and(Scale::is_share);
     Metric {
         name: evaluator.to_owned(),
         title: title(settings, evaluator),
@@ -325,11 +326,10 @@ impl Dimension {
     ) -> Dimension {
         let now = metric(settings, evaluator, now);
         let before = before.map(|before| metric(settings, evaluator, before));
-        let best = labels(settings, evaluator).first().map_or(1.0, |(_, score)| *score);
-        let is_best = now.value.is_none_or(|value| value >= best);
         Dimension {
             trend: Trend::of(&now, before.as_ref()),
-            wrong: (!is_best).then(|| traces.clone().with("wrong", Some(evaluator)).to_string()),
+            wrong: (now.value.is_some_and(|mean| is_wrong(settings, evaluator, mean)))
+                .then(|| traces.clone().with("wrong", Some(evaluator)).to_string()),
             card: Card::of(&now, false, ""),
         }
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use gradus_eval::evaluator::{CALL_VALIDITY, THOUGHT_TO_TOOL};
+use gradus_eval::scale::Scale;
 use gradus_store::{MetricFilter, Moments, Store, StoreError};
 
 use super::address::Address;
 use super::overview::metric;
-use super::words::scale;
+use super::words::{is_wrong, scale};
 use crate::output::html::charts::{Axis, Bar, Chart, Fill, Part, bars};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
@@ -98,7 +99,7 @@ impl Use {
         let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
             let known = metric(settings, name, one);
             let right = known.interval.map(|interval| interval.high).or(known.value);
-            let (worst, best) = scale(settings, name).unwrap_or((0.0, 1.0));
+            let Scale { worst, best } = scale(settings, name).unwrap_or(Scale::SHARE);
             right.map_or(0.0, |right| ((best - right) / (best - worst)).clamp(0.0, 1.0))
         });
         wrong[0].max(wrong[1])
@@ -117,11 +118,11 @@ impl Use {
         let share = |evaluator: &str, one: &Moments| {
             let known = metric(settings, evaluator, one);
             let value = known.value?;
-            let best = scale(settings, evaluator).map_or(1.0, |(_, best)| best);
             Some(Share {
                 value: if known.is_share { number::percent(value) } else { number::score(value) },
                 interval: known.interval.map(if known.is_share { number::percents } else { number::scores }),
-                wrong: (value < best).then(|| calls.clone().with("wrong", Some(evaluator)).to_string()),
+                wrong: is_wrong(settings, evaluator, value)
+                    .then(|| calls.clone().with("wrong", Some(evaluator)).to_string()),
             })
         };
         Tool {

@@ -10,6 +10,7 @@ use axum::response::Response;
 use gradus_core::trajectory::{Step, Trajectory};
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::outcome::OutcomeKind;
+use gradus_eval::scale::Scale;
 use serde::Deserialize;
 
 use super::address::Address;
@@ -270,14 +271,14 @@ fn failing(
     opened: &Opened,
     at: impl Fn(Option<u32>) -> Address,
 ) -> (Vec<Failing>, Option<String>) {
-    let mut known: HashMap<&str, (f64, String)> = HashMap::new();
+    let mut known: HashMap<&str, (Scale, String)> = HashMap::new();
     let (mut failing, mut more) = (Vec::new(), 0_u64);
     for (_, line) in &opened.outcomes {
-        let (best, title) = known.entry(&line.evaluator).or_insert_with(|| {
-            let best = words::labels(settings, &line.evaluator).first().map_or(1.0, |(_, score)| *score);
-            (best, words::title(settings, &line.evaluator))
+        let (scale, title) = known.entry(&line.evaluator).or_insert_with(|| {
+            let scale = words::scale(settings, &line.evaluator).unwrap_or(Scale::SHARE);
+            (scale, words::title(settings, &line.evaluator))
         });
-        if line.outcome != OutcomeKind::Scored || line.score.is_none_or(|score| score >= *best) {
+        if line.outcome != OutcomeKind::Scored || !line.score.is_some_and(|score| scale.is_wrong(score)) {
             continue;
         }
         if failing.len() == MOST_CHIPS {

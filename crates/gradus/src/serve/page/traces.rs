@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use gradus_core::filter::Filter;
+use gradus_eval::scale::Scale;
 use gradus_store::{Cursor, ScoreRow, TraceFilter, TraceRow};
 use serde::Deserialize;
 use tokio::sync::SemaphorePermit;
@@ -510,8 +511,7 @@ impl Cell {
             return Cell { class, text: text.to_owned(), about, unjudged: None };
         }
         let mean = sum / scored as f64;
-        let is_share =
-            words::labels(settings, evaluator).iter().all(|(_, score)| (0.0..=1.0).contains(score));
+        let is_share = words::scale(settings, evaluator).is_some_and(Scale::is_share);
         Cell {
             class: if wrong == 0 { "right" } else { "wrong" },
             text: if is_share { format!("{:.0}\u{a0}%", 100.0 * mean) } else { number::score(mean) },

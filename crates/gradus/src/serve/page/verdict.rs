@@ -2,6 +2,7 @@
 
 use gradus_eval::evaluator::{OFFLINE, RULES};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_eval::scale::Scale;
 use gradus_store::Annotation;
 
 use super::address::Address;
@@ -91,9 +92,9 @@ impl Verdict {
         here: &Address,
     ) -> Verdict {
         let known = labels(settings, &line.evaluator);
-        let best = known.first().map_or(1.0, |(_, score)| *score);
+        let scale = Scale::of(known.iter().map(|(_, score)| *score)).unwrap_or(Scale::SHARE);
         let class = match line.outcome {
-            OutcomeKind::Scored if line.score.is_some_and(|score| score >= best) => "pass",
+            OutcomeKind::Scored if line.score.is_some_and(|score| !scale.is_wrong(score)) => "pass",
             OutcomeKind::Scored => "fail",
             OutcomeKind::Failed => "unsure",
             OutcomeKind::NotApplicable => "na",

@@ -2,6 +2,7 @@
 
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::interval::{Interval, Sums, of_sums};
+use gradus_eval::scale::Scale;
 use gradus_store::Moments;
 
 use crate::output::html::number::count;
@@ -105,10 +106,14 @@ pub(super) fn labels(settings: &Reloadable, evaluator: &str) -> Vec<(String, f64
     }
 }
 
-/// The worst and the best score that an evaluator gives; none where it is in no rubric and no rule any more.
-pub(super) fn scale(settings: &Reloadable, evaluator: &str) -> Option<(f64, f64)> {
-    let labels = labels(settings, evaluator);
-    Some((labels.last()?.1, labels.first()?.1))
+/// None where an evaluator is in no rubric and no rule any more.
+pub(super) fn scale(settings: &Reloadable, evaluator: &str) -> Option<Scale> {
+    Scale::of(labels(settings, evaluator).into_iter().map(|(_, score)| score))
+}
+
+/// Whether a score is below the best that its evaluator gives.
+pub(super) fn is_wrong(settings: &Reloadable, evaluator: &str, score: f64) -> bool {
+    scale(settings, evaluator).unwrap_or(Scale::SHARE).is_wrong(score)
 }
 
 /// The interval of a mean, by the same method as that of a run's report.
@@ -117,7 +122,7 @@ pub(in crate::serve) fn interval(
     evaluator: &str,
     moments: &Moments,
 ) -> Option<Interval> {
-    let (worst, best) = scale(settings, evaluator)?;
+    let Scale { worst, best } = scale(settings, evaluator)?;
     let sums = Sums {
         count: moments.scored as f64,
         sum: moments.sum,
