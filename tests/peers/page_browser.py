@@ -611,6 +611,12 @@ def a_list_that_grows(browser):
         expect(page.locator("tr[data-id]")).to_have_count(17, timeout=25_000)
         shown = page.locator("tr[data-id]").evaluate_all("rows => rows.map((row) => row.dataset.id)")
         assert shown == [ahead, *ids], (shown, ids)
+        # Every score stands below the name of what it is a score of.
+        misplaced = page.locator("table.traces").evaluate("""table => {
+          const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent);
+          return [...table.tBodies[0].rows].filter((row) => [...row.cells].slice(1).map((cell) => cell.dataset.label).join() !== names.join()).map((row) => row.innerText);
+        }""")
+        assert misplaced == [], misplaced
         fine(page)
 
 

@@ -13,6 +13,11 @@ pub(crate) fn is_open(pattern: &str) -> bool {
     pattern.ends_with('*')
 }
 
+/// Whether it means all projects; a rule without a pattern does, too.
+pub(crate) fn is_all(pattern: Option<&str>) -> bool {
+    pattern.is_none_or(|pattern| pattern == "*")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -23,5 +28,6 @@ mod tests {
         assert!(!fits("shop-*", "shop") && !fits("shop", "shop-web") && !fits("a*b", "a*bc"));
         assert!(fits("shop", "shop") && fits("a*b", "a*b"));
         assert!(is_open("*") && !is_open("a*b"));
+        assert!(is_all(None) && is_all(Some("*")) && !is_all(Some("a*")));
     }
 }

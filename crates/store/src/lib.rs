@@ -41,13 +41,13 @@ pub use query::{
     AnnotationQuery, BUCKET_NS, Block, Cursor, ExampleRow, LabelRow, Latest, MetricFilter, MetricGroup,
     MetricPeriod, MetricPeriods, MetricRow, Moments, Page, PagePosition, ProjectPosition, ProjectRow,
     ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreRow, SessionRow, SessionTrace, Story, TaskRow,
-    ToolSums, Totals, TraceFilter, TraceRecords, TraceRow, TrajectoryRow, Usage, UsagePeriods, VersionRow,
-    Walk, Window,
+    ToolSums, Totals, TraceFilter, TraceRecords, TraceRow, TrajectoryRow, Usage, UsagePeriods, VerdictLine,
+    VersionRow, Walk, Window,
 };
 pub use retention::{Removed, Retention};
 pub use spend::Spend;
 pub use transfer::Transferred;
-pub use ungraded::{Left, Ungraded};
+pub use ungraded::{Left, Ungraded, Waiting};
 pub use writer::{WriterStatus, Written};
 
 use std::fmt;

@@ -43,6 +43,14 @@ pub enum Left {
     },
 }
 
+/// What waits for a model, as far as it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub count: u64,
+    /// There may be more.
+    pub is_cut: bool,
+}
+
 impl Store {
     /// Stores what a model said of a trajectory, and what is left to ask about it. Verdicts on a version that is
     /// not there any more are dropped: that trajectory is due again.
@@ -190,15 +198,17 @@ impl Store {
         })
     }
 
-    /// How many trajectories of a project, or of all, wait for a model; not more than `most` are counted.
-    pub fn waiting(&self, project: Option<&str>, most: usize) -> Result<u64, StoreError> {
+    /// How many trajectories of a project, or of all, wait for a model; among the first `most` that wait.
+    pub fn waiting(&self, project: Option<&str>, most: usize) -> Result<Waiting, StoreError> {
         let reader = self.readers.take()?;
-        Ok(reader
+        let (count, looked_at): (u64, i64) = reader
             .prepare_cached(
-                "SELECT count(*) FROM (SELECT 1 FROM ungraded CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
-                 WHERE ?1 IS NULL OR trajectory.project = (SELECT no FROM project WHERE name = ?1) LIMIT ?2)",
+                "SELECT count(*) FILTER (WHERE ?1 IS NULL OR trajectory.project = (SELECT no FROM project WHERE name = ?1)), \
+                 count(*) FROM (SELECT trajectory AS no FROM ungraded LIMIT ?2) AS some \
+                 CROSS JOIN trajectory ON trajectory.no = some.no",
             )?
-            .query_row(params![project, most as i64], |row| row.get(0))?)
+            .query_row(params![project, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Waiting { count, is_cut: looked_at >= most as i64 })
     }
 
     /// Whether a trajectory waits for a model.
@@ -216,11 +226,13 @@ impl Store {
         Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)
     }
 
-    /// How many trajectories wait for the model of a rule.
-    pub fn ungraded_count_of(&self, rule: &str) -> Result<i64, StoreError> {
+    /// How many trajectories wait for the model of a rule; not more than `most` are counted.
+    pub fn waiting_for(&self, rule: &str, most: usize) -> Result<Waiting, StoreError> {
         let reader = self.readers.take()?;
-        let mut counted = reader.prepare_cached("SELECT count(*) FROM ungraded WHERE rule = ?1")?;
-        Ok(counted.query_row([rule], |row| row.get(0))?)
+        let count: u64 = reader
+            .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM ungraded WHERE rule = ?1 LIMIT ?2)")?
+            .query_row(params![rule, most as i64], |row| row.get(0))?;
+        Ok(Waiting { count, is_cut: count >= most as u64 })
     }
 }
 

@@ -70,13 +70,13 @@ fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
     let old = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     assert_eq!(lab.assemble(story, vec![waiting("a", 2)], 3), 1);
     judge(&lab, &old, "good", true);
-    assert_eq!(lab.store.outcome_lines("a").unwrap(), Vec::<String>::new());
+    assert!(lab.store.verdict_lines("a").unwrap().is_empty());
     let new = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     assert_ne!(new.digest, old.digest);
     assert_eq!(new.no, old.no, "it keeps its number");
     assert_eq!(lab.store.spent_since(0, None, None).unwrap(), 0.25);
     judge(&lab, &new, "bad", true);
-    assert_eq!(lab.store.outcome_lines("a").unwrap().len(), 1);
+    assert_eq!(lab.store.verdict_lines("a").unwrap().len(), 1);
     assert_eq!(lab.store.ungraded_count().unwrap(), 0);
     // A trajectory that is not there at all.
     lab.assemble(story, vec![], 4);
@@ -93,7 +93,7 @@ fn a_trajectory_that_stays_the_same_keeps_its_verdicts() {
     let who = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     judge(&lab, &who, "good", true);
     assert_eq!(lab.assemble(story, vec![waiting("a", 1)], 3), 0);
-    assert_eq!(lab.store.outcome_lines("a").unwrap().len(), 1);
+    assert_eq!(lab.store.verdict_lines("a").unwrap().len(), 1);
     assert_eq!(lab.store.ungraded_count().unwrap(), 0);
     assert_eq!(lab.list(&TraceFilter { label: Some("fit=good".into()), ..Default::default() }, 5), [1]);
 }
@@ -236,11 +236,15 @@ fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
     assert_eq!(lab.store.ungraded_by_others(&["nightly"]).unwrap(), []);
     assert_eq!(lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().len(), 3);
     assert_eq!(lab.store.ungraded_count().unwrap(), 3);
-    let waiting = |project: Option<&str>, most| lab.store.waiting(project, most).unwrap();
+    let known = |waiting: Waiting| (waiting.count, waiting.is_cut);
+    let waiting = |project: Option<&str>, most| known(lab.store.waiting(project, most).unwrap());
     assert_eq!(
         (waiting(None, 9), waiting(Some("shop"), 9), waiting(Some("shop"), 2), waiting(Some("none"), 9)),
-        (3, 3, 2, 0)
+        ((3, false), (3, false), (2, true), (0, false))
     );
+    assert_eq!(known(lab.store.waiting_for("nightly", 9).unwrap()), (3, false));
+    assert_eq!(known(lab.store.waiting_for("nightly", 2).unwrap()), (2, true));
+    assert_eq!(known(lab.store.waiting_for("old", 9).unwrap()), (0, false));
     let waits = |id: &str| lab.store.waits(id).unwrap();
     assert_eq!((waits("a"), waits("d"), waits("nobody")), (true, false, false));
     lab.assert_clean();

@@ -69,7 +69,7 @@ fn uniting_takes_trajectories_and_verdicts_along() {
     let row = lab.trace(2);
     assert_eq!(row.story, lab.trace(1).story);
     assert_eq!(lab.assemble(row.story, vec![trajectory("t1", 1, 10), trajectory("t2", 2, 10)], 5), 0);
-    assert_eq!(lab.store.outcome_lines("t2").unwrap().len(), 1);
+    assert_eq!(lab.store.verdict_lines("t2").unwrap().len(), 1);
     assert_eq!(lab.store.due_count().unwrap(), 0);
     lab.assert_clean();
 }
@@ -102,7 +102,7 @@ fn what_joined_a_story_while_it_was_assembled_keeps_its_verdicts() {
     // The clock stands still, or goes back: it is due again all the same.
     send(&lab, 2, &[(Session, 7)], 1);
     lab.store.assembled(vec![as_seen(&seen, trajectory("t1", 1, 10))], 4).unwrap().wait().unwrap();
-    assert_eq!(lab.store.outcome_lines("t2").unwrap().len(), 1, "it was not seen, and is not gone");
+    assert_eq!(lab.store.verdict_lines("t2").unwrap().len(), 1, "it was not seen, and is not gone");
     assert_eq!(lab.store.due_count().unwrap(), 1);
     lab.assemble(seen.no, vec![trajectory("t1", 1, 10)], 5);
     assert_eq!(lab.store.trajectory_json("t2").unwrap(), None);

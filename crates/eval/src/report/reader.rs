@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::Trajectory;
@@ -125,10 +126,10 @@ impl RunReader {
     }
 
     /// Hands out the verdicts on all trajectories in the same order, without explanations and steps: a fraction of the work
-    /// where a whole run is read for its numbers.
+    /// where a whole run is read for its numbers. Ends when whoever takes them has enough.
     pub fn visit_verdicts(
         &mut self,
-        mut take: impl FnMut(&JudgedHead<'_>, &[Verdict]),
+        mut take: impl FnMut(&JudgedHead<'_>, &[Verdict]) -> ControlFlow<()>,
     ) -> Result<(), RunFileError> {
         let mut verdicts = Vec::new();
         for (number, places) in self.by_trajectory.iter().enumerate() {
@@ -145,7 +146,9 @@ impl RunReader {
                     verdicts.extend(Verdict::read(line, usize::from(place.evaluator)));
                 }
             }
-            take(&head, &verdicts);
+            if take(&head, &verdicts).is_break() {
+                break;
+            }
         }
         Ok(())
     }

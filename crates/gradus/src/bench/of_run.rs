@@ -31,8 +31,12 @@ impl BenchReport {
 
     /// What is needed to report it again later.
     pub(crate) fn keep(&self, folder: &Path) -> anyhow::Result<()> {
-        let path = folder.join(FILE);
-        std::fs::write(&path, serde_json::to_vec(self.kept())?).with_context(|| path.display().to_string())
+        let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
+        let text = serde_json::to_vec(self.kept())?;
+        // Who reads it meanwhile finds all of it or nothing.
+        std::fs::write(&new, text)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .with_context(|| path.display().to_string())
     }
 
     /// Holds what was judged against what is known of the trials.

@@ -14,6 +14,7 @@ mod settings;
 mod signature;
 mod state;
 mod stream;
+mod summaries;
 
 pub(crate) use live::{RuleSection, words_of};
 pub(crate) use logging::LogFormat;

@@ -14,6 +14,7 @@ use super::meters::Meters;
 use super::page;
 use super::settings::{Reloadable, Settings};
 use super::signature;
+use super::summaries::Summaries;
 
 pub(super) struct Server {
     pub(super) store: Arc<Store>,
@@ -26,13 +27,13 @@ pub(super) struct Server {
     /// Turns for whoever reads a whole project.
     pub(super) downloads: Arc<Semaphore>,
     /// Turns for reading whole traces, which may be large.
-    pub(super) openings: Semaphore,
+    pub(super) openings: Arc<Semaphore>,
     /// Turns for reading through many spans.
     pub(super) scans: Arc<Semaphore>,
     /// Pages that took long to make.
     pub(super) kept_pages: page::Kept,
     /// What finished runs come to.
-    pub(super) summaries: page::Summaries,
+    pub(super) summaries: Summaries,
     /// What alert rules found last.
     pub(super) readings: Readings,
     /// Trials of rubrics that somebody looks at.
@@ -87,10 +88,10 @@ impl Server {
             meters: Meters::default(),
             large_requests: Semaphore::new(2),
             downloads: Arc::new(Semaphore::new(8)),
-            openings: Semaphore::new(4),
+            openings: Arc::new(Semaphore::new(4)),
             scans: Arc::new(Semaphore::new(4)),
             kept_pages: page::Kept::default(),
-            summaries: page::Summaries::default(),
+            summaries: Summaries::default(),
             readings: Readings::default(),
             trials: page::Trials::default(),
             is_stopping: AtomicBool::new(false),

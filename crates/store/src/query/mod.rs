@@ -10,6 +10,7 @@ mod sessions;
 mod spans;
 mod traces;
 mod trends;
+mod verdicts;
 mod walk;
 mod watch;
 mod wrong;
@@ -22,6 +23,7 @@ pub use sessions::{SessionRow, SessionTrace};
 pub use spans::{Block, PagePosition, ProjectPosition, Story};
 pub use traces::{Cursor, Page, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
 pub use trends::{MetricPeriod, MetricPeriods, ToolSums, Usage, UsagePeriods};
+pub use verdicts::VerdictLine;
 pub use walk::{TraceRecords, Walk};
 pub use watch::{ExampleRow, Window};
 

@@ -230,44 +230,6 @@ impl Store {
             .query_row([trajectory_id], |row| row.get(0))
             .optional()?)
     }
-
-    /// The verdicts on a trajectory, each as a line of JSON, and when they were given.
-    pub fn verdict_lines(&self, trajectory_id: &str) -> Result<Vec<(i64, String)>, StoreError> {
-        let reader = self.readers.take()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT judged_ns, line FROM outcome JOIN trajectory ON trajectory.no = outcome.trajectory \
-             WHERE trajectory_id = ? ORDER BY step, evaluator",
-        )?;
-        let rows = statement.query_map([trajectory_id], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// One verdict as a line of JSON; on the whole trajectory without a step.
-    pub fn verdict_on(
-        &self,
-        trajectory_id: &str,
-        evaluator: &str,
-        step: Option<u32>,
-    ) -> Result<Option<String>, StoreError> {
-        let reader = self.readers.take()?;
-        Ok(reader
-            .prepare_cached(
-                "SELECT line FROM outcome WHERE trajectory = (SELECT no FROM trajectory WHERE trajectory_id = ?) \
-                 AND evaluator = ? AND step = ?",
-            )?
-            .query_row(params![trajectory_id, evaluator, step.unwrap_or(0)], |row| row.get(0))
-            .optional()?)
-    }
-
-    /// The verdicts on a trajectory, each as a line of JSON.
-    pub fn outcome_lines(&self, trajectory_id: &str) -> Result<Vec<String>, StoreError> {
-        let reader = self.readers.take()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT line FROM outcome JOIN trajectory ON trajectory.no = outcome.trajectory \
-             WHERE trajectory_id = ? ORDER BY step, evaluator",
-        )?;
-        Ok(statement.query_map([trajectory_id], |row| row.get(0))?.collect::<Result<_, _>>()?)
-    }
 }
 
 type Numbers = (Vec<i64>, Option<Cursor>);

@@ -115,6 +115,8 @@ fn judge(
     if let Some(source) = addition.source() {
         folder.record.sources = vec![source];
     }
+    // All that it comes to is there before it says that it is over: a server may be waiting to show it.
+    addition.keep(folder.path())?;
     folder.save()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = Summary::of(&mut reader)?;
@@ -125,7 +127,6 @@ fn judge(
         }
         return Ok(read.exit(0));
     }
-    addition.keep(folder.path())?;
     summary.metrics.extend(addition.metrics(&mut reader)?);
     let outputs = &arguments.grading.outputs;
     let gates = checked(&settings.gates, &summary, outputs.strict, addition);
@@ -169,12 +170,13 @@ fn conclude(
     record.judge = "none".to_owned();
     record.endpoint = None;
     record.evaluators = Vec::new();
-    record.state = if stopped_because.is_none() { RunState::Finished } else { RunState::Stopped };
-    record.ended = Some(record.started.clone());
-    record.stopped_because = stopped_because;
     record.gates = settings.gates.iter().map(ToString::to_string).collect();
-    let folder = state.create(record)?;
+    let mut folder = state.create(record)?;
     addition.keep(folder.path())?;
+    folder.record.state = if stopped_because.is_none() { RunState::Finished } else { RunState::Stopped };
+    folder.record.ended = Some(folder.record.started.clone());
+    folder.record.stopped_because = stopped_because;
+    folder.save()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = Summary::of(&mut reader)?;
     summary.metrics.extend(addition.metrics(&mut reader)?);
@@ -196,6 +198,7 @@ fn begin_run(
     if can_be_taken_up && let Some(mut folder) = state.resume(&fingerprint) {
         complain(&format!("taking up run {}, which was cut off", folder.record.run_id));
         folder.record.state = RunState::Running;
+        folder.record.ended = None;
         folder.record.stopped_because = None;
         folder.save()?;
         return Ok((folder, false));

@@ -43,6 +43,16 @@ pub(crate) fn scores(interval: Interval) -> String {
     format!("{:.2}{SPACE}–{SPACE}{:.2}", interval.low, interval.high)
 }
 
+/// A mean: `87.3 %` of shares, `3.25` on another scale.
+pub(crate) fn mean(mean: f64, is_share: bool) -> String {
+    if is_share { percent(mean) } else { score(mean) }
+}
+
+/// What a mean lies between.
+pub(crate) fn means(interval: Interval, is_share: bool) -> String {
+    if is_share { percents(interval) } else { scores(interval) }
+}
+
 /// `$0.0123`, `$12.30`
 pub(crate) fn usd(dollars: f64) -> String {
     match dollars {

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use gradus_store::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use crate::serve::auth::is_grpc;
@@ -78,6 +79,20 @@ pub(in crate::serve) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|_| {
         Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered"))
     })
+}
+
+/// The same for what takes much: so many at once. A turn is over when the work is, and not when whoever asked goes away.
+pub(in crate::serve) async fn in_turn<T: Send + 'static>(
+    server: &Arc<Server>,
+    turns: &Arc<Semaphore>,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let turn = Arc::clone(turns).acquire_owned().await;
+    blocking(server, move |server| {
+        let _turn = turn;
+        read(server)
+    })
+    .await
 }
 
 /// Query parameters; those that are not known are an error, not something to pass over.

@@ -26,7 +26,7 @@ use utoipa_axum::routes;
 
 use super::state::Server;
 use super::{page, phoenix, receive};
-pub(super) use error::{ApiError, Params, blocking};
+pub(super) use error::{ApiError, Params, blocking, in_turn};
 pub(super) use spans::visit_spans;
 pub(super) use time::{read as read_time, show as show_time};
 pub(super) use traces::score_bound;

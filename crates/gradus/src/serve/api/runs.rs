@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use gradus_eval::report::{RunReader, Summary};
+use gradus_eval::report::Summary;
 use gradus_eval::run::{RunRecord, RunState, StateFolder};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::{ApiError, blocking};
+use super::error::{ApiError, blocking, in_turn};
 use super::schema;
 use crate::serve::state::Server;
+use crate::serve::summaries::{self, failed};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Runs {
@@ -78,19 +79,10 @@ pub(super) async fn one(
     State(server): State<Arc<Server>>,
     Path(id): Path<String>,
 ) -> Result<Json<RunSummary>, ApiError> {
-    blocking(&server, move |server| {
-        let missing =
-            || ApiError::missing("there is no run with this id; live runs are under /api/v1/metrics");
-        let folder = StateFolder::at(&server.settings.data);
-        // Only what is in the list is opened: an id is a name, not a path.
-        let known = folder.runs().into_iter().find(|known| *known == id).ok_or_else(missing)?;
-        let failed = |error: gradus_eval::run::RunFileError| {
-            tracing::error!(%error, "a run cannot be read");
-            ApiError::missing("the run's files cannot be read; see the log")
-        };
-        let run = folder.read_run(&known).map_err(failed)?;
-        let mut reader = RunReader::open(&run).map_err(failed)?;
-        Ok(Json(RunSummary(Summary::of(&mut reader).map_err(failed)?)))
+    in_turn(&server, &server.openings, move |server| {
+        let run = summaries::find(server, &id)?;
+        let whole = server.summaries.of(&run).map_err(failed)?;
+        Ok(Json(RunSummary(whole.summary.clone())))
     })
     .await
 }

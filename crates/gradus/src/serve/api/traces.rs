@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::annotations::AnnotationBody;
-use super::error::{ApiError, Params, blocking};
+use super::error::{ApiError, Params, blocking, in_turn};
 use super::{schema, time};
 use crate::serve::live::story_trajectories;
 use crate::serve::state::Server;
@@ -193,8 +193,7 @@ pub(super) async fn one(
     let missing = || ApiError::missing("there is no trace with this id");
     let number = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).ok_or_else(missing)?;
     // A trace may be large, and is assembled for each answer.
-    let _turn = server.openings.acquire().await;
-    blocking(&server, move |server| {
+    in_turn(&server, &server.openings, move |server| {
         let row = server.store.trace(TraceId(number))?.ok_or_else(missing)?;
         let (trajectories, outcomes, story) = trajectories(server, &row)?;
         let filter =
@@ -223,8 +222,8 @@ fn trajectories(server: &Server, row: &TraceRow) -> Result<(Lines, Lines, Story)
         if !trajectory.trace_ids.contains(&id) {
             continue;
         }
-        let lines = server.store.outcome_lines(&trajectory.trajectory_id)?;
-        outcomes.extend(lines.into_iter().filter_map(|line| RawValue::from_string(line).ok()));
+        let given = server.store.verdict_lines(&trajectory.trajectory_id)?;
+        outcomes.extend(given.into_iter().filter_map(|given| RawValue::from_string(given.line).ok()));
         trajectories.extend(serde_json::value::to_raw_value(&trajectory).ok());
     }
     story.blocks = Vec::new();

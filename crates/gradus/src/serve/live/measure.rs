@@ -16,12 +16,12 @@ const MOST_DURATIONS: usize = 200_000;
 pub(super) fn windows(store: &Store, rule: &AlertRule, now_ns: i64) -> Result<Vec<Window>, StoreError> {
     let window_ns = i64::try_from(rule.condition.window.as_nanos()).unwrap_or(i64::MAX);
     let projects = match rule.project.as_deref() {
-        None | Some("*") => vec![None],
+        pattern if project_pattern::is_all(pattern) => vec![None],
         Some(pattern) if project_pattern::is_open(pattern) => {
             let names = store.project_names()?;
             names.into_iter().filter(|name| project_pattern::fits(pattern, name)).map(Some).collect()
         }
-        Some(name) => vec![Some(name.to_owned())],
+        name => vec![name.map(str::to_owned)],
     };
     let window = |project| Window {
         project,

@@ -1,7 +1,7 @@
 //! What alert rules found when they last looked, for people who want to see how near a rule is to its threshold.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::alert::{AlertRule, Measured};
 
@@ -13,6 +13,7 @@ pub(in crate::serve) struct Readings(Mutex<HashMap<String, Reading>>);
 pub(in crate::serve) struct Reading {
     /// A rule of the same name may have been another before the settings were read again.
     condition: String,
+    project: Option<String>,
     /// None where there was no data at all.
     pub(in crate::serve) measured: Option<Measured>,
     pub(in crate::serve) at_ns: i64,
@@ -20,12 +21,50 @@ pub(in crate::serve) struct Reading {
 
 impl Readings {
     pub(super) fn put(&self, rule: &AlertRule, measured: Option<Measured>, at_ns: i64) {
-        let reading = Reading { condition: rule.condition.to_string(), measured, at_ns };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(rule.name.clone(), reading);
+        let (condition, project) = (rule.condition.to_string(), rule.project.clone());
+        self.lock().insert(rule.name.clone(), Reading { condition, project, measured, at_ns });
     }
 
     pub(in crate::serve) fn of(&self, rule: &AlertRule) -> Option<Reading> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&rule.name).cloned();
-        known.filter(|known| known.condition == rule.condition.to_string())
+        let known = self.lock().get(&rule.name).cloned();
+        known.filter(|known| known.condition == rule.condition.to_string() && known.project == rule.project)
+    }
+
+    /// What cannot be looked at is not known.
+    pub(super) fn forget(&self, rule: &AlertRule) {
+        self.lock().remove(&rule.name);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Reading>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alert::{AlertSection, Watchable};
+
+    fn rule(project: Option<&str>, when: &str) -> AlertRule {
+        let section = AlertSection {
+            name: "n".to_owned(),
+            project: project.map(str::to_owned),
+            when: when.to_owned(),
+            ..AlertSection::default()
+        };
+        AlertRule::from_section(section, &[Watchable { name: "fit", worst: 0.0, best: 1.0 }]).unwrap()
+    }
+
+    #[test]
+    fn a_reading_is_of_the_rule_as_it_is_now() {
+        let readings = Readings::default();
+        let first = rule(None, "fit < 0.5 over 1h");
+        assert_eq!(readings.of(&first), None);
+        readings.put(&first, None, 7);
+        assert_eq!(readings.of(&first).map(|known| known.at_ns), Some(7));
+        assert_eq!(readings.of(&rule(Some("shop"), "fit < 0.5 over 1h")), None);
+        assert_eq!(readings.of(&rule(None, "fit < 0.6 over 1h")), None);
+        readings.forget(&first);
+        assert_eq!(readings.of(&first), None);
     }
 }

@@ -59,7 +59,10 @@ fn look(server: &Server) -> Vec<(Notice, Vec<alert::Target>)> {
         match look_at(server, rule) {
             Ok(Some(notice)) => notices.push((notice, rule.targets.clone())),
             Ok(None) => {}
-            Err(error) => tracing::error!(rule = rule.name, %error, "an alert rule could not be looked at"),
+            Err(error) => {
+                server.readings.forget(rule);
+                tracing::error!(rule = rule.name, %error, "an alert rule could not be looked at");
+            }
         }
     }
     notices

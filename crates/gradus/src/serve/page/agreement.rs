@@ -13,9 +13,10 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::answer::{self, Asked, PageError};
+use super::evaluators::{about_step, labels, title};
 use super::labels::Speakers;
 use super::opened;
-use super::words::{about_step, labels, second, title};
+use super::words::second;
 use super::{Choosable, Frame, choosable};
 use crate::output::html::charts::{Chart, Ends, IntervalBar, interval_bars};
 use crate::output::html::number::{self, count};

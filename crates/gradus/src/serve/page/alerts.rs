@@ -15,7 +15,6 @@ use super::{Frame, Looked};
 use crate::alert::{AlertRule, Subject};
 use crate::output::html::number::{count, minute};
 use crate::output::html::text;
-use crate::serve::api::blocking;
 use crate::serve::live::Reading;
 use crate::serve::state::Server;
 
@@ -91,7 +90,7 @@ pub(super) async fn page(
     headers: HeaderMap,
     Asked(looked): Asked<Looked>,
 ) -> Result<Response, PageError> {
-    let page = blocking(&server, move |server| {
+    answer::of(&server, move |server| {
         let mut rules = Vec::new();
         for rule in &server.reloadable().alerts {
             let state = server.store.alert_state(&rule.name)?;
@@ -123,8 +122,7 @@ pub(super) async fn page(
         });
         Ok(Page { frame: Frame::of("/alerts", looked.project(), &headers), rules, events: events.collect() })
     })
-    .await?;
-    Ok(answer::page(&page))
+    .await
 }
 
 /// Tools that were not called before.

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::Frame;
 use super::address::own_path;
 use super::sign_in::{MAY_NOT_LOOK, SignIn};
-use crate::serve::api::{ApiError, Params, blocking};
+use crate::serve::api::{ApiError, Params, blocking, in_turn};
 use crate::serve::state::Server;
 
 /// Scripts, styles and pictures are files of this server; nothing stands in the page itself, and forms go nowhere else.
@@ -33,6 +33,23 @@ pub(super) async fn of<P: Template>(
     make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     Ok(blocking(server, move |server| Ok(page(&make(server)?))).await?)
+}
+
+/// The same for what takes much, a few at once.
+pub(super) async fn of_large<P: Template>(
+    server: &Arc<Server>,
+    make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
+) -> Result<Response, PageError> {
+    Ok(in_turn(server, &server.openings, move |server| Ok(page(&make(server)?))).await?)
+}
+
+/// The same for a part of a page.
+pub(super) async fn part_of_large<P: Template>(
+    server: &Arc<Server>,
+    headers: HeaderMap,
+    make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
+) -> Result<Response, PageError> {
+    Ok(in_turn(server, &server.openings, move |server| Ok(part(&make(server)?, &headers))).await?)
 }
 
 /// A page that is there already.

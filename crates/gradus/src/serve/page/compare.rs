@@ -16,15 +16,17 @@ use serde::Deserialize;
 use super::Frame;
 use super::address::Address;
 use super::answer::{self, Asked, PageError};
+use super::evaluators::title;
 use super::flips::{self, Change, Changes, What};
 use super::pairing::{Pairing, Run, Unit, Words};
-use super::runs::{self, failed, open};
-use super::words::{about_step, title};
+use super::runs;
+use super::window::Window;
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
 use crate::serve::api::ApiError;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
+use crate::serve::summaries::{self, failed};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -81,12 +83,6 @@ struct Flips {
     all: Vec<Flip>,
 }
 
-struct Window {
-    text: String,
-    earlier: Option<String>,
-    later: Option<String>,
-}
-
 struct Flip {
     href: Option<String>,
     what: String,
@@ -102,17 +98,17 @@ pub(super) async fn page(
     headers: HeaderMap,
     Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
-    let _turn = server.openings.acquire().await;
     let project = choice.project.as_deref().filter(|name| !name.is_empty());
     let frame = Frame::of("/runs", project, &headers);
-    answer::of(&server, move |server| made(server, &choice, frame)).await
+    answer::of_large(&server, move |server| made(server, &choice, frame)).await
 }
 
 fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError> {
     if choice.a.is_empty() || choice.b.is_empty() {
         return Err(ApiError::bad("Choose two runs to compare, A and B."));
     }
-    let (mut first, mut second) = (open(server, &choice.a)?, open(server, &choice.b)?);
+    let open = |id: &str| RunReader::open(&summaries::find(server, id)?).map_err(failed);
+    let (mut first, mut second) = (open(&choice.a)?, open(&choice.b)?);
     let mut words = Words::default();
     let before = Run::read(&mut first, &mut words).map_err(failed)?;
     let after = Run::read(&mut second, &mut words).map_err(failed)?;
@@ -120,6 +116,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
     let settings = server.reloadable();
     let compared = Compared {
         scales: scales([&first, &second]),
+        titles: titles([&first, &second]),
         settings: &settings,
         words: &words,
         before: &before,
@@ -185,6 +182,12 @@ fn how(pairing: &Pairing, all: (usize, usize)) -> String {
     }
 }
 
+/// What the runs call their evaluators: the server may not know them.
+fn titles(runs: [&RunReader; 2]) -> HashMap<String, String> {
+    let known = runs.iter().flat_map(|run| &run.record.evaluators).filter(|known| !known.title.is_empty());
+    known.map(|known| (known.name.clone(), text::line(&known.title))).collect()
+}
+
 /// The scale of each evaluator, which may have changed from one run to the other.
 fn scales(runs: [&RunReader; 2]) -> HashMap<String, Scale> {
     let mut scales: HashMap<String, Scale> = HashMap::new();
@@ -195,33 +198,31 @@ fn scales(runs: [&RunReader; 2]) -> HashMap<String, Scale> {
     scales
 }
 
-impl Window {
-    /// None where all are shown.
-    fn of(choice: &Choice, id: &str, changes: &Changes) -> Option<Window> {
-        let (skipped, shown) = (changes.skipped, changes.shown.len() as u64);
-        if shown == changes.count {
-            return None;
-        }
-        let skips = [("worse", choice.worse), ("better", choice.better)];
-        let link = |skip: u64| {
-            let mut address = Address::of("/compare").with("a", Some(&choice.a)).with("b", Some(&choice.b));
-            for (name, own) in skips {
-                let own = if name == id { skip } else { own };
-                address = address.with(name, Some(own.to_string()).filter(|_| own > 0).as_deref());
-            }
-            address.with("project", choice.project.as_deref()).at(format!("h-{id}")).to_string()
-        };
-        let page = flips::MOST as u64;
-        let end = skipped.saturating_add(shown);
-        Some(Window {
-            text: match shown {
-                0 => format!("None after the first {}", count(skipped.min(changes.count))),
-                _ => format!("{} to {} of {}", count(skipped + 1), count(end), count(changes.count)),
-            },
-            earlier: (skipped > 0).then(|| link(skipped.min(changes.count).saturating_sub(page))),
-            later: (shown > 0 && end < changes.count).then(|| link(end)),
-        })
+/// None where all are shown.
+fn window(choice: &Choice, id: &str, changes: &Changes) -> Option<Window> {
+    let (skipped, shown) = (changes.skipped, changes.shown.len() as u64);
+    if shown == changes.count {
+        return None;
     }
+    let skips = [("worse", choice.worse), ("better", choice.better)];
+    let link = |skip: u64| {
+        let mut address = Address::of("/compare").with("a", Some(&choice.a)).with("b", Some(&choice.b));
+        for (name, own) in skips {
+            let own = if name == id { skip } else { own };
+            address = address.with(name, Some(own.to_string()).filter(|_| own > 0).as_deref());
+        }
+        address.with("project", choice.project.as_deref()).at(format!("h-{id}")).to_string()
+    };
+    let page = flips::MOST as u64;
+    let end = skipped.saturating_add(shown);
+    Some(Window {
+        text: match shown {
+            0 => format!("None after the first {}", count(skipped.min(changes.count))),
+            _ => format!("{} to {} of {}", count(skipped + 1), count(end), count(changes.count)),
+        },
+        earlier: (skipped > 0).then(|| link(skipped.min(changes.count).saturating_sub(page))),
+        later: (shown > 0 && end < changes.count).then(|| link(end)),
+    })
 }
 
 /// All that is known of the two runs.
@@ -232,9 +233,14 @@ struct Compared<'c> {
     after: &'c Run,
     pairing: &'c Pairing,
     scales: HashMap<String, Scale>,
+    titles: HashMap<String, String>,
 }
 
 impl Compared<'_> {
+    fn title(&self, name: &str) -> String {
+        self.titles.get(name).cloned().unwrap_or_else(|| title(self.settings, name))
+    }
+
     fn scale(&self, name: &str) -> Scale {
         self.scales.get(name).copied().unwrap_or(Scale::SHARE)
     }
@@ -267,7 +273,8 @@ impl Compared<'_> {
         let name = self.words.word(evaluator);
         let is_share = self.scale(name).is_share();
         let (old, new) = (self.before.clusters(evaluator), self.after.clusters(evaluator));
-        let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| score(value, is_share));
+        let shown =
+            |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| number::mean(value, is_share));
         let signed = |value: f64| match is_share {
             true => format!("{:+.1}", 100.0 * value),
             false => format!("{value:+.2}"),
@@ -276,7 +283,7 @@ impl Compared<'_> {
         let (class, word) = said(difference.as_ref(), chance);
         let failed = |run: &Run| run.failed.get(&evaluator).map_or_else(|| "0".to_owned(), |one| count(*one));
         Row {
-            title: title(self.settings, name),
+            title: self.title(name),
             before: shown(difference.map(|known| known.before).or_else(|| mean(&old))),
             after: shown(difference.map(|known| known.after).or_else(|| mean(&new))),
             change: difference.map(|known| format!("{}{unit}", signed(known.value))),
@@ -308,7 +315,7 @@ impl Compared<'_> {
     ) -> Result<Flips, ApiError> {
         let all =
             changes.shown.iter().map(|change| self.flip(server, change)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Flips { id, title, count: count(changes.count), window: Window::of(choice, id, changes), all })
+        Ok(Flips { id, title, count: count(changes.count), window: window(choice, id, changes), all })
     }
 
     fn flip(&self, server: &Server, change: &Change) -> Result<Flip, ApiError> {
@@ -317,7 +324,7 @@ impl Compared<'_> {
         let is_share = self.scale(name).is_share();
         let (before, after) = match change.what {
             What::Labels(was, is) => (text::line(self.words.word(was)), text::line(self.words.word(is))),
-            What::Means(was, is) => (score(was, is_share), score(is, is_share)),
+            What::Means(was, is) => (number::mean(was, is_share), number::mean(is, is_share)),
         };
         Ok(Flip {
             href: runs::trajectory_address(server, &new.id, change.step)?,
@@ -325,16 +332,15 @@ impl Compared<'_> {
                 true => None,
                 false => runs::trajectory_address(server, &old.id, change.step)?,
             },
-            what: about_step(self.settings, name, change.step),
+            what: match change.step {
+                Some(step) => format!("{}, step {step}", self.title(name)),
+                None => self.title(name),
+            },
             query: new.query.to_string(),
             before,
             after,
         })
     }
-}
-
-fn score(value: f64, is_share: bool) -> String {
-    if is_share { number::percent(value) } else { number::score(value) }
 }
 
 fn mean(clusters: &[Cluster]) -> Option<f64> {
@@ -377,14 +383,14 @@ mod tests {
         let choice = Choice { a: "x".to_owned(), b: "y".to_owned(), better: 50, ..Choice::default() };
         let change = Change { evaluator: 0, step: None, places: (0, 0), what: What::Means(0.0, 1.0) };
         let changes = |count, skipped, shown| Changes { count, skipped, shown: vec![change.clone(); shown] };
-        assert!(Window::of(&choice, "worse", &changes(50, 0, 50)).is_none());
-        let first = Window::of(&choice, "worse", &changes(120, 0, 50)).unwrap();
+        assert!(window(&choice, "worse", &changes(50, 0, 50)).is_none());
+        let first = window(&choice, "worse", &changes(120, 0, 50)).unwrap();
         assert_eq!((first.text.as_str(), first.earlier), ("1 to 50 of 120", None));
         assert_eq!(first.later.as_deref(), Some("/compare?a=x&b=y&worse=50&better=50#h-worse"));
-        let last = Window::of(&choice, "better", &changes(70, 50, 20)).unwrap();
+        let last = window(&choice, "better", &changes(70, 50, 20)).unwrap();
         assert_eq!((last.text.as_str(), last.later), ("51 to 70 of 70", None));
         assert_eq!(last.earlier.as_deref(), Some("/compare?a=x&b=y#h-better"));
-        let beyond = Window::of(&choice, "better", &changes(70, u64::MAX, 0)).unwrap();
+        let beyond = window(&choice, "better", &changes(70, u64::MAX, 0)).unwrap();
         assert_eq!(beyond.earlier.as_deref(), Some("/compare?a=x&b=y&better=20#h-better"));
     }
 

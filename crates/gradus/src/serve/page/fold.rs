@@ -15,7 +15,7 @@ use super::opened;
 use super::words::size;
 use crate::output::html::text;
 use crate::output::printable;
-use crate::serve::api::{ApiError, blocking};
+use crate::serve::api::{ApiError, in_turn};
 use crate::serve::state::Server;
 
 /// What of a long text stands in the page.
@@ -78,20 +78,19 @@ pub(super) async fn whole(
     Path(id): Path<String>,
     Asked(which): Asked<Which>,
 ) -> Result<Response, PageError> {
-    let _turn = server.openings.acquire().await;
-    let text = blocking(&server, move |server| {
+    let text = in_turn(&server, &server.openings, move |server| {
         let opened = opened::open(server, &id, which.trajectory.as_deref())?;
         let found = opened.trajectory.and_then(|trajectory| part(&trajectory, which.step, &which.part));
-        found
-            .map(|text| moved_in(&text).unwrap_or(text))
-            .ok_or_else(|| ApiError::missing("There is no such text in this trace."))
+        let text = found.ok_or_else(|| ApiError::missing("There is no such text in this trace."))?;
+        let text = moved_in(&text).unwrap_or(text);
+        Ok(printable(&text.replace("\r\n", "\n")).into_owned())
     })
     .await?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
         (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
     ];
-    Ok((headers, printable(&text.replace("\r\n", "\n")).into_owned()).into_response())
+    Ok((headers, text).into_response())
 }
 
 fn part(trajectory: &Trajectory, step: Option<u32>, part: &str) -> Option<String> {

@@ -9,7 +9,7 @@ use super::answer::PageError;
 use crate::serve::receive;
 use crate::serve::state::Server;
 
-/// A note is a few lines.
+/// A rubric that is changed for a trial is the longest that people send.
 const MOST_BYTES: usize = 64 << 10;
 
 /// Reads the fields of a form.

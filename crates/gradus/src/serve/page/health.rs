@@ -13,8 +13,11 @@ use super::words::{LiveRule, duration, second, size, whole};
 use super::{Frame, Looked};
 use crate::output::html::number;
 use crate::output::html::text;
-use crate::serve::api::{ApiError, blocking};
+use crate::serve::api::ApiError;
 use crate::serve::state::{Server, today_ns};
+
+/// What waits for a rule is counted up to this.
+const MOST_WAITING: usize = 10_000;
 
 #[derive(Template)]
 #[template(path = "health.html")]
@@ -61,8 +64,7 @@ pub(super) async fn page(
     Asked(looked): Asked<Looked>,
 ) -> Result<Response, PageError> {
     let frame = Frame::of("/server", looked.project(), &headers);
-    let page = blocking(&server, move |server| made(server, frame)).await?;
-    Ok(answer::page(&page))
+    answer::of(&server, move |server| made(server, frame)).await
 }
 
 fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
@@ -102,7 +104,10 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
             spent: number::usd(spent),
             rests: rule.asks_a_model() && rule.daily_budget_usd.is_some_and(|budget| spent >= budget),
             waiting: match rule.asks_a_model() {
-                true => whole(store.ungraded_count_of(&rule.name)?),
+                true => {
+                    let found = store.waiting_for(&rule.name, MOST_WAITING)?;
+                    format!("{}{}", number::count(found.count), if found.is_cut { " or more" } else { "" })
+                }
                 false => String::new(),
             },
         });

@@ -18,7 +18,7 @@ use super::address::own_path;
 use super::answer::PageError;
 use super::sign_in::cookie;
 use super::verdict::target;
-use super::{form, words};
+use super::{evaluators, form};
 use crate::output::html::text;
 use crate::serve::api::{ApiError, blocking};
 use crate::serve::auth::Caller;
@@ -126,7 +126,9 @@ pub(super) async fn put(
     written.done().await.map_err(ApiError::from)?;
     let mut response = StatusCode::SEE_OTHER.into_response();
     let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
-    let cookie = format!("{AUTHOR_COOKIE}={name}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000");
+    let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
+    let cookie =
+        format!("{AUTHOR_COOKIE}={name}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000{secure}");
     for (name, value) in [(LOCATION, back), (SET_COOKIE, cookie)] {
         if let Ok(value) = HeaderValue::from_str(&value) {
             response.headers_mut().insert(name, value);
@@ -148,7 +150,7 @@ impl Label {
             .verdict_on(&self.trajectory, &self.evaluator, step)?
             .and_then(|line| serde_json::from_str::<gradus_eval::outcome::OutcomeLine>(&line).ok())
             .ok_or_else(missing)?;
-        let known = words::labels(&server.reloadable(), &self.evaluator);
+        let known = evaluators::labels(&server.reloadable(), &self.evaluator);
         let label = match self.label.as_str() {
             // Of an evaluator that is in no rubric and no rule any more nobody knows the labels: people write what is right.
             "" if known.is_empty() => self.other.as_deref().unwrap_or_default().trim(),

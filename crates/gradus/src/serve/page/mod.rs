@@ -11,6 +11,7 @@ mod amounts;
 mod answer;
 mod asset;
 mod compare;
+mod evaluators;
 mod flips;
 mod fold;
 mod form;
@@ -26,14 +27,16 @@ mod pairing;
 mod review;
 mod rubrics;
 mod runs;
+mod search;
 mod sign_in;
 mod spans;
-mod summaries;
+mod step;
 mod tools;
 mod trace;
 mod traces;
 mod trials;
 mod verdict;
+mod window;
 mod words;
 
 use std::sync::Arc;
@@ -45,11 +48,10 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 pub(super) use answer::{missing, refused};
+pub(super) use evaluators::interval;
 pub(super) use kept::Kept;
 pub(super) use sign_in::session;
-pub(super) use summaries::Summaries;
 pub(super) use trials::Trials;
-pub(super) use words::interval;
 
 use super::state::Server;
 use crate::output::html::charts;

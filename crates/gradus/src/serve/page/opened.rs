@@ -3,7 +3,7 @@
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
-use gradus_store::{Annotation, AnnotationFilter, TraceRow};
+use gradus_store::{Annotation, AnnotationFilter, TraceRow, VerdictLine};
 
 use super::address::Address;
 use super::labels::Speakers;
@@ -17,14 +17,21 @@ pub(super) struct Opened {
     pub(super) trajectory: Option<Trajectory>,
     /// All that the trace holds, in order.
     pub(super) others: Vec<Other>,
-    /// With when they were given.
-    pub(super) outcomes: Vec<(i64, OutcomeLine)>,
+    pub(super) outcomes: Vec<Given>,
     /// With their authors as they are shown.
     pub(super) said: Vec<Annotation>,
     /// A model has still to judge it.
     pub(super) waits: bool,
     /// The trace may still grow; what is shown is as far as it came, and not judged yet.
     pub(super) is_open: bool,
+}
+
+/// A verdict as it was given.
+pub(super) struct Given {
+    pub(super) at_ns: i64,
+    /// Below the best that its evaluator gave then: what rubrics say today does not change it.
+    pub(super) is_wrong: bool,
+    pub(super) line: OutcomeLine,
 }
 
 pub(super) struct Other {
@@ -68,8 +75,14 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
         if stored && !is_open { stored_one(server, &row, wanted)? } else { assembled(server, &row, wanted)? };
     let mut outcomes = Vec::new();
     if let Some(trajectory) = &trajectory {
-        for (at_ns, line) in server.store.verdict_lines(&trajectory.trajectory_id)? {
-            outcomes.extend(serde_json::from_str(&line).ok().map(|line: OutcomeLine| (at_ns, line)));
+        for VerdictLine { judged_ns, is_wrong, line } in
+            server.store.verdict_lines(&trajectory.trajectory_id)?
+        {
+            outcomes.extend(serde_json::from_str(&line).ok().map(|line| Given {
+                at_ns: judged_ns,
+                is_wrong,
+                line,
+            }));
         }
     }
     let filter = AnnotationFilter {

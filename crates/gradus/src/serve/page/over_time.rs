@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use gradus_store::{MetricPeriod, Moments};
 
+use super::evaluators::{scale, title};
 use super::overview::metric;
-use super::words::{scale, title};
 use crate::alert::Subject;
 use crate::output::html::charts::{Band, Chart, Moment, Scale, timeline};
 use crate::output::html::number::{self, count};
@@ -199,10 +199,10 @@ pub(super) fn few<T: Copy + Default + std::ops::AddAssign>(
 
 /// What alert rules watch of an evaluator, for the project that is looked at.
 fn bands(settings: &Reloadable, evaluator: &str, project: Option<&str>) -> Vec<Band> {
-    let rules = settings.alerts.iter().filter(|rule| match (&rule.project, project) {
-        (None, _) => true,
+    let rules = settings.alerts.iter().filter(|rule| match (rule.project.as_deref(), project) {
+        (pattern, _) if project_pattern::is_all(pattern) => true,
         (Some(pattern), Some(project)) => project_pattern::fits(pattern, project),
-        (Some(_), None) => false,
+        _ => false,
     });
     let mut bands = Vec::new();
     for rule in rules {
@@ -231,8 +231,7 @@ fn one(
     for (at, moments) in &rows {
         let known = metric(settings, evaluator, moments);
         let named = words(*at, period);
-        let shown = |value: f64| if known.is_share { number::percent(value) } else { number::score(value) };
-        let value = known.value.map_or_else(|| "–".to_owned(), shown);
+        let value = known.value.map_or_else(|| "–".to_owned(), |mean| number::mean(mean, known.is_share));
         let judged = count(known.denominator);
         if let Some(mean) = known.value {
             points.push(Moment {
@@ -247,7 +246,7 @@ fn one(
         table.push(Row {
             period: named,
             value,
-            interval: known.interval.map(if known.is_share { number::percents } else { number::scores }),
+            interval: known.interval.map(|interval| number::means(interval, known.is_share)),
             judged,
             unjudged: count(known.failed),
         });

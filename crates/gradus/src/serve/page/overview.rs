@@ -9,16 +9,16 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gradus_eval::report::Metric;
 use gradus_eval::scale::Scale;
-use gradus_store::{MetricFilter, MetricPeriod, Moments, NameKind, TaskRow};
+use gradus_store::{MetricFilter, MetricPeriod, Moments, NameKind, TaskRow, Waiting};
 use serde::Deserialize;
 
 use super::address::Address;
 use super::amounts::Amounts;
 use super::answer::{self, Asked, PageError};
+use super::evaluators::{interval, is_wrong, scale, title};
 use super::opened;
 use super::over_time::{self, Range, Series, Time};
 use super::tools::Tools;
-use super::words::{interval, is_wrong, scale, title};
 use super::{Choosable, Frame, choosable};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
@@ -120,12 +120,19 @@ pub(super) async fn page(
     };
     let frame = Frame::of("/", choice.project.as_deref(), &headers);
     let asked = format!("{} {} {:?}", frame.is_signed_in, range.name(), choice.all());
-    let make = blocking(&server, move |server| {
-        let page = made(server, choice, range, &time, now, frame)?;
-        page.render()
-            .map_err(|_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made."))
+    // It is made once for all who ask for it, also when the first of them goes away.
+    let kept = tokio::spawn(async move {
+        let make = blocking(&server, move |server| {
+            let page = made(server, choice, range, &time, now, frame)?;
+            page.render().map_err(|_| unmade())
+        });
+        server.kept_pages.page(asked, make).await
     });
-    Ok(answer::made(server.kept_pages.page(asked, make).await?))
+    Ok(answer::made(kept.await.unwrap_or_else(|_| Err(unmade()))?))
+}
+
+fn unmade() -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made.")
 }
 
 fn made(
@@ -176,7 +183,8 @@ fn made(
     let is_up_to_now = time.to_ns.is_none();
     let spent = time
         .from_ns
-        .filter(|_| is_up_to_now)
+        // What judging cost is not known by agent, version and model.
+        .filter(|_| is_up_to_now && !choice.has_names())
         .map(|from| store.spent_since(from, None, choice.project.as_deref()));
     let selects = [
         ("agent", "Agent", NameKind::Agent, &choice.agent),
@@ -206,7 +214,7 @@ fn made(
         series,
         is_cut: periods.is_cut || usage.is_cut,
         ahead: Ahead::of(ahead, &choice, time),
-        waiting: waiting(store.waiting(choice.project.as_deref(), MOST_WAITING)?),
+        waiting: waiting(store.waiting(choice.project.as_deref(), MOST_WAITING)?, choice.project.is_some()),
         tools: Tools::of(store, &settings, &filter, &traces)?,
         tasks: latest.tasks.iter().map(Task::of).collect(),
         amounts: Amounts::of(graded, &latest, &usage.rows, spent.transpose()?, time, now),
@@ -238,6 +246,10 @@ impl Choice {
             *value = value.take().filter(|text| !text.is_empty());
         }
         self
+    }
+
+    fn has_names(&self) -> bool {
+        [&self.agent, &self.version, &self.model].iter().any(|name| name.is_some())
     }
 
     fn has_days(&self) -> bool {
@@ -277,9 +289,11 @@ impl Choice {
     }
 }
 
-fn waiting(count: u64) -> Option<String> {
-    let more = if count >= MOST_WAITING as u64 { " or more" } else { "" };
-    (count > 0).then(|| format!("{}{more}", number::counted(count, "trajectory", "trajectories")))
+fn waiting(found: Waiting, is_of_project: bool) -> Option<String> {
+    let more = if found.is_cut { " or more" } else { "" };
+    let of = if is_of_project { " of this project" } else { "" };
+    (found.count > 0)
+        .then(|| format!("{}{of}{more}", number::counted(found.count, "trajectory", "trajectories")))
 }
 
 impl Ahead {

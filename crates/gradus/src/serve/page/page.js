@@ -48,7 +48,9 @@ function renew(list, markup, news) {
   const known = new Set(all("tr[data-id]", list).map((row) => row.dataset.id));
   const fresh = fragment(markup);
   let added = all("tr[data-id]", fresh).filter((row) => !known.has(row.dataset.id));
-  const grows = "grows" in list.dataset && known.size > 0;
+  // Rows can only be put among others that have the same columns.
+  const columns = (root) => all("thead th", root).map((head) => head.textContent).join("\n");
+  const grows = "grows" in list.dataset && known.size > 0 && (added.length === 0 || columns(list) === columns(fresh));
   // What is from the future is on top whatever arrives.
   const ahead = BigInt(Date.now() + 300000) * 1000000n;
   const began = (row) => BigInt(row.dataset.at);
@@ -63,7 +65,7 @@ function renew(list, markup, news) {
   if (grows) {
     for (const row of all("tr[data-id]", fresh)) {
       const old = all("tr[data-id]", list).find((one) => one.dataset.id === row.dataset.id);
-      if (old && old.cells.length === row.cells.length) old.replaceWith(row);
+      if (old && columns(list) === columns(fresh)) old.replaceWith(row);
     }
     const [first] = past();
     if (first) first.before(...added);
@@ -110,10 +112,22 @@ for (const details of all("details[data-src]")) {
     const into = details.querySelector("[data-into]");
     if (!details.open || into.dataset.done) return;
     into.dataset.done = "yes";
-    const answer = await fetch(details.dataset.src);
-    if (answer.ok) into.replaceChildren(fragment(await answer.text()));
-    else into.textContent = "This could not be loaded.";
+    const markup = await loaded(details.dataset.src);
+    if (markup !== null) return into.replaceChildren(fragment(markup));
+    // The next time it is opened it is tried again.
+    delete into.dataset.done;
+    into.textContent = "This could not be loaded.";
   });
+}
+
+// What an address gives; null where it gives nothing, as when nobody is signed in any more.
+async function loaded(address) {
+  try {
+    const answer = await fetch(address);
+    return answer.ok && !answer.redirected ? await answer.text() : null;
+  } catch {
+    return null;
+  }
 }
 
 document.addEventListener("click", (event) => {
@@ -129,11 +143,13 @@ document.addEventListener("click", (event) => {
 async function openSpan(link) {
   const row = link.closest("tr");
   if (row.nextElementSibling?.classList.contains("span-row")) return row.nextElementSibling.remove();
-  const answer = await fetch(link.dataset.span);
-  if (!answer.ok) return;
+  const markup = await loaded(link.dataset.span);
+  if (markup === null) return location.assign(link.href);
+  // It was pressed twice.
+  if (row.nextElementSibling?.classList.contains("span-row")) return;
   const cell = document.createElement("td");
   cell.colSpan = row.cells.length;
-  cell.append(fragment(await answer.text()));
+  cell.append(fragment(markup));
   const added = document.createElement("tr");
   added.className = "span-row";
   added.append(cell);
@@ -145,9 +161,11 @@ const PIECE = 20000;
 const MOST_FOUND = 10000;
 
 async function openWhole(link, sought = "") {
-  const answer = await fetch(link.href);
-  if (!answer.ok) return;
-  const text = await answer.text();
+  const text = await loaded(link.href);
+  if (text === null) return location.assign(link.href);
+  const fold = link.closest(".fold");
+  // It was pressed twice.
+  if (!fold) return;
   const box = document.createElement("div");
   box.className = "whole-text";
   box.tabIndex = 0;
@@ -165,7 +183,6 @@ async function openWhole(link, sought = "") {
     box.append(piece);
     at = end;
   }
-  const fold = link.closest(".fold");
   const beginning = [...fold.childNodes];
   const bar = finder(text, pieces);
   const less = document.createElement("button");
@@ -181,8 +198,8 @@ async function openWhole(link, sought = "") {
   bar.append(less);
   fold.replaceChildren(bar, box);
   const input = fold.querySelector("input");
-  input.focus({ preventScroll: true });
-  if (!sought) return;
+  // Who comes by a link goes on with keys; who opens it wants to search.
+  if (!sought) return input.focus({ preventScroll: true });
   input.value = sought;
   input.dispatchEvent(new Event("input"));
 }

@@ -1,6 +1,7 @@
 //! Two runs as they are compared: what each said of which trajectory, and which of them belong together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
 
 use gradus_eval::comparison::ScorePair;
 use gradus_eval::interval::Cluster;
@@ -99,7 +100,7 @@ impl Run {
         reader.visit_verdicts(|trajectory, outcomes| {
             if run.judged.len() == MOST_TRAJECTORIES || verdicts + outcomes.len() > MOST_VERDICTS {
                 run.is_cut = true;
-                return;
+                return ControlFlow::Break(());
             }
             let mut given = Vec::with_capacity(outcomes.len());
             for verdict in outcomes {
@@ -121,6 +122,7 @@ impl Run {
                 query: query.map(text::line).unwrap_or_default().into(),
                 verdicts: given.into(),
             });
+            ControlFlow::Continue(())
         })?;
         Ok(run)
     }

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Extension, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gradus_core::trajectory::Trajectory;
-use gradus_store::{ReviewFilter, ReviewItem};
+use gradus_store::{ReviewFilter, ReviewItem, ReviewPlace};
 use serde::Deserialize;
 
 use super::address::Address;
 use super::agreement::{self, Dimension};
 use super::answer::{self, Asked, PageError};
+use super::evaluators::title;
 use super::fold::{self, Folded};
 use super::labels::Person;
 use super::opened::{self, Opened};
-use super::trace::StepView;
+use super::step::StepView;
 use super::verdict::Verdict;
-use super::words::title;
 use super::{Choosable, Frame, choosable};
 use crate::output::html::number::count;
 use crate::output::html::text;
@@ -77,6 +77,8 @@ struct Page {
     further: Option<String>,
     author: Person,
     dimensions: Vec<Dimension>,
+    /// Where only so many of the latest labels count.
+    of_latest: Option<String>,
     agreement: String,
 }
 
@@ -121,8 +123,7 @@ pub(super) async fn page(
     let person = Person::of(&headers, &caller);
     let frame = Frame::of("/review", choice.project.as_deref(), &headers);
     // The trace that it is about may be large.
-    let _turn = server.openings.acquire().await;
-    answer::of(&server, move |server| made(server, &choice, frame, person)).await
+    answer::of_large(&server, move |server| made(server, &choice, frame, person)).await
 }
 
 fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Result<Page, ApiError> {
@@ -138,10 +139,10 @@ fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Resul
         only_failed: choice.which == Which::Failed,
         author: author.identifier.clone(),
     };
-    let (found, further) = server.store.next_verdict(&filter, after.as_ref())?;
-    let item = found.map(|found| Item::of(server, choice, &found)).transpose()?.flatten();
-    let dimensions =
-        agreement::dimensions(&settings, &server.store.labels(choice.project.as_deref(), agreement::FEW)?);
+    let (item, further) = next(server, choice, &filter, after)?;
+    let labels = server.store.labels(choice.project.as_deref(), agreement::FEW)?;
+    let of_latest = (labels.len() == agreement::FEW).then(|| count(agreement::FEW as u64));
+    let dimensions = agreement::dimensions(&settings, &labels);
     let mut names: Vec<String> = settings
         .rules
         .iter()
@@ -165,12 +166,37 @@ fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Resul
         further: further.map(|place| choice.address().with("after", Some(&place.to_string())).to_string()),
         author,
         dimensions,
+        of_latest,
         agreement: Address::of("/agreement").with("project", choice.project.as_deref()).to_string(),
     })
 }
 
+/// Verdicts that are passed over because their trace changes at this moment.
+const MOST_PASSED: usize = 20;
+
+/// The next verdict that can be shown, or where to look further.
+fn next(
+    server: &Server,
+    choice: &Choice,
+    filter: &ReviewFilter,
+    mut after: Option<ReviewPlace>,
+) -> Result<(Option<Item>, Option<ReviewPlace>), ApiError> {
+    for _ in 0..MOST_PASSED {
+        let (found, further) = server.store.next_verdict(filter, after.as_ref())?;
+        let Some(found) = found else { return Ok((None, further)) };
+        match Item::of(server, choice, &found) {
+            Ok(Some(item)) => return Ok((Some(item), None)),
+            Ok(None) => {}
+            Err(error) if error.status() == StatusCode::NOT_FOUND => {}
+            Err(error) => return Err(error),
+        }
+        after = Some(found.place);
+    }
+    Ok((None, after))
+}
+
 impl Item {
-    /// None when the trace went away while it was looked for.
+    /// None when the verdict went away while it was looked for.
     fn of(server: &Server, choice: &Choice, found: &ReviewItem) -> Result<Option<Item>, ApiError> {
         let trace = format!("{:032x}", found.trace_id);
         let opened = opened::open(server, &trace, Some(&found.trajectory_id))?;
@@ -180,12 +206,12 @@ impl Item {
         let is_asked = |line: &gradus_eval::outcome::OutcomeLine| {
             line.step_index == step && *line.evaluator == *found.place.evaluator
         };
-        let Some((at_ns, line)) = opened.outcomes.iter().find(|(_, line)| is_asked(line)) else {
+        let Some(given) = opened.outcomes.iter().find(|given| is_asked(&given.line)) else {
             return Ok(None);
         };
         // What was labelled is passed over the next time, so a label brings back to the same address.
         let here = choice.address().with("after", choice.after.as_deref());
-        let mut verdict = Verdict::of(&settings, *at_ns, line, &opened.said, &here);
+        let mut verdict = Verdict::of(&settings, given, &opened.said, &here);
         if let Some(form) = &mut verdict.labelling {
             form.back = here.to_string();
         }

@@ -236,7 +236,14 @@ pub(super) async fn try_out(
             };
             let asked = match Subjected::open(&server, tried, wanted.trajectory.trim(), step, ask).await {
                 Ok(Ok(AskedOf::Rules(answer))) => Ok(answer),
-                Ok(Ok(AskedOf::Model(question))) => question.ask(&server, tried).await,
+                Ok(Ok(AskedOf::Model(question))) => {
+                    // What it costs is written down even if whoever asked goes away meanwhile.
+                    let (server, tried) = (Arc::clone(&server), tried.clone());
+                    let asked = tokio::spawn(async move { question.ask(&server, &tried).await }).await;
+                    asked.unwrap_or_else(|_| {
+                        Err("The judge could not be asked; see the server's log.".to_owned())
+                    })
+                }
                 Ok(Err(reason)) => Err(reason),
                 Err(error) => Err(error.message().to_owned()),
             };

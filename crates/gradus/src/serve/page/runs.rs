@@ -7,14 +7,12 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::report::RunReader;
-use gradus_eval::run::{RunFileError, RunFolder, RunState, StateFolder};
+use gradus_eval::run::{RunFolder, RunState, StateFolder};
 use serde::Deserialize;
 
 use super::address::Address;
 use super::answer::{self, Asked, PageError};
 use super::opened;
-use super::summaries::{Brief, Gates};
 use super::words::{LiveRule, joined};
 use super::{Frame, Looked};
 use crate::output::html::number::minute;
@@ -22,6 +20,7 @@ use crate::output::html::text;
 use crate::output::html::view::{Report, tables};
 use crate::serve::api::ApiError;
 use crate::serve::state::Server;
+use crate::serve::summaries::{self, Brief, Gates, failed};
 
 /// Runs of one page.
 const MOST: usize = 100;
@@ -77,7 +76,8 @@ pub(super) async fn page(
     headers: HeaderMap,
     Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
-    answer::of(&server, move |server| {
+    // Sums of runs may have to be made.
+    answer::of_large(&server, move |server| {
         let started = Instant::now();
         let folder = StateFolder::at(&server.settings.data);
         let project = choice.project.filter(|name| !name.is_empty());
@@ -118,7 +118,7 @@ impl Row {
             id: text::line(&record.run_id),
             href: address(&record.run_id, project),
             state: match record.state {
-                RunState::Running => "running",
+                RunState::Running => "running, or killed",
                 RunState::Stopped => "stopped early",
                 RunState::Finished => "complete",
             },
@@ -138,24 +138,6 @@ pub(super) fn address(id: &str, project: Option<&str>) -> String {
     Address::of(format!("/runs/{id}")).with("project", project).to_string()
 }
 
-/// Opens a run that is in the list: an id is a name, not a path.
-pub(super) fn open(server: &Server, id: &str) -> Result<RunReader, ApiError> {
-    RunReader::open(&folder(server, id)?).map_err(failed)
-}
-
-fn folder(server: &Server, id: &str) -> Result<RunFolder, ApiError> {
-    let missing = || ApiError::missing("There is no run with this id in the server's folder.");
-    let folder = StateFolder::at(&server.settings.data);
-    let known = folder.runs().into_iter().find(|known| known == id).ok_or_else(missing)?;
-    folder.read_run(&known).map_err(failed)
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-pub(super) fn failed(error: RunFileError) -> ApiError {
-    tracing::error!(%error, "a run cannot be read");
-    ApiError::missing("The run's files cannot be read; see the server's log.")
-}
-
 /// Where a trajectory of a run can be looked at; none if its trace was never sent here.
 pub(super) fn trajectory_address(
     server: &Server,
@@ -173,9 +155,8 @@ pub(super) async fn one(
     Asked(looked): Asked<Looked>,
 ) -> Result<Response, PageError> {
     // A run may be large.
-    let _turn = server.openings.acquire().await;
-    answer::of(&server, move |server| {
-        let run = folder(server, &id)?;
+    answer::of_large(&server, move |server| {
+        let run = summaries::find(server, &id)?;
         let whole = server.summaries.of(&run).map_err(failed)?;
         let mut report = Report::of(&whole.summary, &whole.gates);
         report.is_running = run.record.state == RunState::Running;

@@ -17,7 +17,7 @@ use crate::output::html::number::count;
 use crate::output::html::svg::Svg;
 use crate::output::html::text;
 use crate::output::printable;
-use crate::serve::api::{ApiError, blocking, visit_spans};
+use crate::serve::api::{ApiError, visit_spans};
 use crate::serve::state::Server;
 
 /// Spans of one page.
@@ -27,6 +27,7 @@ const DEEPEST: usize = 12;
 /// Of one attribute's value.
 const MOST_VALUE: usize = 20_000;
 const MOST_ATTRIBUTES: usize = 500;
+const MOST_EVENTS: usize = 100;
 
 struct Row {
     href: String,
@@ -79,7 +80,10 @@ struct Detail {
     scope: String,
     status: String,
     attributes: Vec<Attribute>,
+    /// What is left out.
+    more_attributes: Option<String>,
     events: Vec<Event>,
+    more_events: Option<String>,
     resource: Vec<Attribute>,
 }
 
@@ -102,9 +106,11 @@ pub(super) async fn page(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
-    let (trace_id, project, tree) = tree(&server, id).await?;
-    let frame = Frame::of("/traces", Some(&project), &headers);
-    Ok(answer::page(&Page { frame, trace_id, tree }))
+    answer::of_large(&server, move |server| {
+        let (trace_id, project, tree) = tree(server, &id)?;
+        Ok(Page { frame: Frame::of("/traces", Some(&project), &headers), trace_id, tree })
+    })
+    .await
 }
 
 /// The rows alone, for a page that shows them when they are wanted.
@@ -113,8 +119,7 @@ pub(super) async fn rows(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
-    let (_, _, tree) = tree(&server, id).await?;
-    Ok(answer::part(&RowsPart { tree }, &headers))
+    answer::part_of_large(&server, headers, move |server| Ok(RowsPart { tree: tree(server, &id)?.2 })).await
 }
 
 pub(super) async fn one(
@@ -122,9 +127,11 @@ pub(super) async fn one(
     headers: HeaderMap,
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
-    let (trace_id, project, span) = detail(&server, id, span).await?;
-    let frame = Frame::of("/traces", Some(&project), &headers);
-    Ok(answer::page(&DetailPage { frame, trace_id, span }))
+    answer::of_large(&server, move |server| {
+        let (trace_id, project, span) = detail(server, &id, &span)?;
+        Ok(DetailPage { frame: Frame::of("/traces", Some(&project), &headers), trace_id, span })
+    })
+    .await
 }
 
 pub(super) async fn one_part(
@@ -132,8 +139,8 @@ pub(super) async fn one_part(
     headers: HeaderMap,
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
-    let (_, _, span) = detail(&server, id, span).await?;
-    Ok(answer::part(&DetailPart { span }, &headers))
+    let make = move |server: &Server| Ok(DetailPart { span: detail(server, &id, &span)?.2 });
+    answer::part_of_large(&server, headers, make).await
 }
 
 /// The records of a trace, and of those that belong together with it.
@@ -144,40 +151,28 @@ fn records(server: &Server, id: &str) -> Result<(TraceId, String, Story), ApiErr
     Ok((id, row.project, server.store.story(row.story)?))
 }
 
-async fn tree(server: &Arc<Server>, id: String) -> Result<(String, String, Tree), PageError> {
-    let _turn = server.openings.acquire().await;
-    let made = blocking(server, move |server| {
-        let (trace, project, story) = records(server, &id)?;
-        let mut spans = Vec::new();
-        visit_spans(&story, None, &mut |span, kind| {
-            if span.trace_id == trace {
-                spans.push(Seen::of(span, kind));
-            }
-        });
-        Ok((trace.to_string(), project, Tree::of(trace, spans)))
+fn tree(server: &Server, id: &str) -> Result<(String, String, Tree), ApiError> {
+    let (trace, project, story) = records(server, id)?;
+    let mut spans = Vec::new();
+    visit_spans(&story, None, &mut |span, kind| {
+        if span.trace_id == trace {
+            spans.push(Seen::of(span, kind));
+        }
     });
-    Ok(made.await?)
+    Ok((trace.to_string(), project, Tree::of(trace, spans)))
 }
 
-async fn detail(
-    server: &Arc<Server>,
-    id: String,
-    span: String,
-) -> Result<(String, String, Detail), PageError> {
-    let _turn = server.openings.acquire().await;
-    let found = blocking(server, move |server| {
-        let (trace, project, story) = records(server, &id)?;
-        let wanted = SpanId::parse(&span);
-        let mut found = None;
-        visit_spans(&story, None, &mut |span, _| {
-            if span.trace_id == trace && span.span_id == wanted {
-                found = Some(Detail::of(span));
-            }
-        });
-        let found = found.ok_or_else(|| ApiError::missing("There is no span with this id in this trace."))?;
-        Ok((trace.to_string(), project, found))
+fn detail(server: &Server, id: &str, span: &str) -> Result<(String, String, Detail), ApiError> {
+    let (trace, project, story) = records(server, id)?;
+    let wanted = SpanId::parse(span);
+    let mut found = None;
+    visit_spans(&story, None, &mut |span, _| {
+        if span.trace_id == trace && span.span_id == wanted {
+            found = Some(Detail::of(span));
+        }
     });
-    Ok(found.await?)
+    let found = found.ok_or_else(|| ApiError::missing("There is no span with this id in this trace."))?;
+    Ok((trace.to_string(), project, found))
 }
 
 /// What the tree needs of a span.
@@ -297,10 +292,17 @@ impl Detail {
             scope: text::line(&span.scope),
             status: if message.is_empty() { status.to_owned() } else { format!("{status}: {message}") },
             attributes: attributes(span.attributes.iter()),
-            events: span.events.iter().take(100).map(event).collect(),
+            more_attributes: left_out(span.attributes.iter().count(), MOST_ATTRIBUTES),
+            events: span.events.iter().take(MOST_EVENTS).map(event).collect(),
+            more_events: left_out(span.events.len(), MOST_EVENTS),
             resource: attributes(span.resource.attributes.iter()),
         }
     }
+}
+
+fn left_out(all: usize, most: usize) -> Option<String> {
+    let more = all.checked_sub(most).filter(|more| *more > 0)?;
+    Some(format!("And {} more; the API has all of them.", count(more as u64)))
 }
 
 fn attributes<'a, 's: 'a>(all: impl Iterator<Item = (&'a str, &'a Value<'s>)>) -> Vec<Attribute> {

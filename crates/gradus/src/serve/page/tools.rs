@@ -7,8 +7,8 @@ use gradus_eval::scale::Scale;
 use gradus_store::{MetricFilter, Moments, Store, StoreError};
 
 use super::address::Address;
+use super::evaluators::{is_wrong, scale};
 use super::overview::metric;
-use super::words::{is_wrong, scale};
 use crate::output::html::charts::{Axis, Bar, Chart, Fill, Part, bars};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
@@ -50,7 +50,7 @@ struct Use {
 impl Tools {
     #[cfg(test)]
     pub(super) fn none() -> Tools {
-        Tools { rows: Vec::new(), chart: chart(&[]), more: None }
+        Tools { rows: Vec::new(), chart: chart(&Reloadable::plain(), &[]), more: None }
     }
 
     /// `traces` is the list of what is looked at.
@@ -86,7 +86,7 @@ impl Tools {
             (left, false) => Some(format!("And {}.", number::counted(left, "more tool", "more tools"))),
         };
         Ok(Tools {
-            chart: chart(&all),
+            chart: chart(settings, &all),
             rows: all.iter().map(|tool| tool.shown(settings, traces)).collect(),
             more,
         })
@@ -119,8 +119,8 @@ impl Use {
             let known = metric(settings, evaluator, one);
             let value = known.value?;
             Some(Share {
-                value: if known.is_share { number::percent(value) } else { number::score(value) },
-                interval: known.interval.map(if known.is_share { number::percents } else { number::scores }),
+                value: number::mean(value, known.is_share),
+                interval: known.interval.map(|interval| number::means(interval, known.is_share)),
                 wrong: is_wrong(settings, evaluator, value)
                     .then(|| calls.clone().with("wrong", Some(evaluator)).to_string()),
             })
@@ -136,20 +136,25 @@ impl Use {
     }
 }
 
-fn chart(tools: &[Use]) -> Chart {
+fn chart(settings: &Reloadable, tools: &[Use]) -> Chart {
+    // What a mean counts for, on whatever scale.
+    let right = |name: &str, one: &Moments| {
+        let Scale { worst, best } = scale(settings, name).unwrap_or(Scale::SHARE);
+        (one.sum - worst * one.scored as f64) / (best - worst)
+    };
     let rows: Vec<Bar> = tools
         .iter()
         .map(|tool| {
-            let right = tool.choice.sum;
+            let (choice, valid) = (right(THOUGHT_TO_TOOL, &tool.choice), right(CALL_VALIDITY, &tool.valid));
             let part = |fill, value| Part { fill, value };
             Bar {
                 label: text::line(&tool.name),
                 parts: vec![
-                    part(Fill::Right, right),
-                    part(Fill::Wrong, (tool.choice.scored as f64 - right).max(0.0)),
+                    part(Fill::Right, choice),
+                    part(Fill::Wrong, (tool.choice.scored as f64 - choice).max(0.0)),
                     part(Fill::Unjudged, (tool.calls() - tool.choice.scored).max(0) as f64),
                 ],
-                below: Some(part(Fill::Error, (tool.valid.scored as f64 - tool.valid.sum).max(0.0))),
+                below: Some(part(Fill::Error, (tool.valid.scored as f64 - valid).max(0.0))),
                 note: count(u64::try_from(tool.calls()).unwrap_or(0)),
                 nothing: None,
             }

@@ -11,17 +11,17 @@ use gradus_core::filter::Filter;
 use gradus_eval::scale::Scale;
 use gradus_store::{Cursor, ScoreRow, TraceFilter, TraceRow};
 use serde::Deserialize;
-use tokio::sync::SemaphorePermit;
 
 use super::address::Address;
 use super::answer::{self, Asked, PageError};
+use super::evaluators::title;
 use super::opened;
 use super::verdict::place;
-use super::words::{duration, second, title, whole};
-use super::{Choosable, Frame, choosable, words};
+use super::words::{duration, second, whole};
+use super::{Choosable, Frame, choosable, evaluators};
 use crate::output::html::number;
 use crate::output::html::text;
-use crate::serve::api::{ApiError, blocking, read_time, score_bound};
+use crate::serve::api::{ApiError, blocking, in_turn, read_time, score_bound};
 use crate::serve::phoenix;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
@@ -250,9 +250,7 @@ pub(super) async fn page(
     Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
-    let shown = choice.clone();
-    let _turn = turn(&server, &choice).await;
-    let (rows, wrong, projects) = blocking(&server, move |server| {
+    in_its_turn(&server, choice.condition.is_some(), move |server| {
         // What is wrong with a condition is told beside it, where it can be mended.
         let (rows, wrong) = match list(server, &choice) {
             Ok(rows) => (rows, None),
@@ -261,27 +259,25 @@ pub(super) async fn page(
             }
             Err(error) => return Err(error),
         };
-        Ok((rows, wrong, server.store.project_names()?))
+        let address = choice.address("/traces");
+        let is_first = choice.cursor.is_none();
+        Ok(answer::page(&Page {
+            frame: Frame::of("/traces", choice.project.as_deref(), &headers),
+            chips: chips(&address),
+            shortcuts: shortcuts(&server.reloadable(), &address),
+            projects: choosable(server.store.project_names()?, choice.project.as_deref()),
+            is_growing: choice.condition.is_some(),
+            from: Choice::field(choice.from.as_ref()),
+            to: Choice::field(choice.to.as_ref()),
+            live: (is_first && wrong.is_none()).then(|| choice.address("/traces/rows").to_string()),
+            is_first,
+            first: address.to_string(),
+            rows,
+            wrong,
+            choice,
+        }))
     })
-    .await?;
-    let settings = server.reloadable();
-    let address = shown.address("/traces");
-    let page = Page {
-        frame: Frame::of("/traces", shown.project.as_deref(), &headers),
-        chips: chips(&address),
-        shortcuts: shortcuts(&settings, &address),
-        projects: choosable(projects, shown.project.as_deref()),
-        is_growing: shown.condition.is_some(),
-        from: Choice::field(shown.from.as_ref()),
-        to: Choice::field(shown.to.as_ref()),
-        live: (shown.cursor.is_none() && wrong.is_none()).then(|| shown.address("/traces/rows").to_string()),
-        is_first: shown.cursor.is_none(),
-        first: address.to_string(),
-        rows,
-        wrong,
-        choice: shown,
-    };
-    Ok(answer::page(&page))
+    .await
 }
 
 /// The rows alone, for a list that is kept up to date.
@@ -291,17 +287,22 @@ pub(super) async fn rows(
     Asked(choice): Asked<Choice>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
-    let _turn = turn(&server, &choice).await;
-    let rows = blocking(&server, move |server| list(server, &choice)).await?;
-    Ok(answer::part(&RowsPart { rows }, &headers))
+    in_its_turn(&server, choice.condition.is_some(), move |server| {
+        Ok(answer::part(&RowsPart { rows: list(server, &choice)? }, &headers))
+    })
+    .await
 }
 
 /// Whoever looks for a condition reads whole traces: a few at a time.
-async fn turn<'s>(server: &'s Server, choice: &Choice) -> Option<SemaphorePermit<'s>> {
-    match choice.condition {
-        Some(_) => server.scans.acquire().await.ok(),
-        None => None,
-    }
+async fn in_its_turn(
+    server: &Arc<Server>,
+    has_condition: bool,
+    make: impl FnOnce(&Server) -> Result<Response, ApiError> + Send + 'static,
+) -> Result<Response, PageError> {
+    Ok(match has_condition {
+        true => in_turn(server, &server.scans, make).await?,
+        false => blocking(server, make).await?,
+    })
 }
 
 fn chips(address: &Address) -> Vec<Chip> {
@@ -324,7 +325,7 @@ fn shortcuts(settings: &Reloadable, address: &Address) -> Vec<Shortcut> {
     names.sort_unstable();
     names.dedup();
     let wrong = names.into_iter().filter_map(|name| {
-        let labels = words::labels(settings, &name);
+        let labels = evaluators::labels(settings, &name);
         Some(Shortcut {
             text: format!("{}: {}", title(settings, &name), wrong_words(&labels)?),
             href: address.but("label", None).but("wrong", Some(&name)).to_string(),
@@ -511,7 +512,7 @@ impl Cell {
             return Cell { class, text: text.to_owned(), about, unjudged: None };
         }
         let mean = sum / scored as f64;
-        let is_share = words::scale(settings, evaluator).is_some_and(Scale::is_share);
+        let is_share = evaluators::scale(settings, evaluator).is_some_and(Scale::is_share);
         Cell {
             class: if wrong == 0 { "right" } else { "wrong" },
             text: if is_share { format!("{:.0}\u{a0}%", 100.0 * mean) } else { number::score(mean) },

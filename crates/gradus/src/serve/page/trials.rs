@@ -16,7 +16,7 @@ use gradus_store::Spend;
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
 use crate::output::printable;
-use crate::serve::api::{ApiError, blocking};
+use crate::serve::api::{ApiError, blocking, in_turn};
 use crate::serve::live::{GradingRule, story_trajectories};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns, today_ns};
@@ -48,19 +48,23 @@ pub(super) struct Trial {
 
 /// The latest trials, each under a name of its own. They are gone when the server is.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Trials(Mutex<VecDeque<(String, Trial)>>);
+pub(in crate::serve) struct Trials {
+    kept: Mutex<VecDeque<(String, Trial)>>,
+    /// Where there is a budget, what one question cost is known before the next is asked.
+    asking: tokio::sync::Mutex<()>,
+}
 
 impl Trials {
     const MOST: usize = 50;
 
     pub(super) fn get(&self, name: &str) -> Option<Trial> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(known, _)| known == name).map(|(_, trial)| trial.clone())
     }
 
     pub(super) fn put(&self, trial: Trial) -> String {
         let name = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.truncate(Self::MOST - 1);
         kept.push_front((name.clone(), trial));
         name
@@ -96,7 +100,7 @@ pub(super) struct Question {
 pub(super) struct Shown {
     pub(super) system: String,
     pub(super) user: String,
-    pub(super) note: Option<&'static str>,
+    pub(super) notes: Vec<&'static str>,
 }
 
 /// Who judges a project.
@@ -131,9 +135,8 @@ impl Subjected {
         if of_steps && step.is_none() {
             return Err(ApiError::bad("Say which step: this rubric is about one."));
         }
-        let _turn = server.openings.acquire().await;
         let (id, rubric) = (id.to_owned(), rubric.clone());
-        blocking(server, move |server| {
+        in_turn(server, &server.openings, move |server| {
             let missing = || ApiError::missing("There is no trajectory with this id.");
             let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
             let row = server.store.trace(trace)?.ok_or_else(missing)?;
@@ -185,11 +188,20 @@ impl Subjected {
             _ => PromptWindow::of_tokens(WINDOW_TOKENS),
         };
         let prompt = self.rendered(rubric, window);
+        let is_cut = [&*prompt.system, &*prompt.user].iter().any(|part| part.len() > MOST_PROMPT);
         Ok(Shown {
             system: cut(&prompt.system),
             user: cut(&prompt.user),
-            note: (!prompt.shortened.is_empty())
-                .then_some("Some of it did not fit the judge's window, and is marked as left out."),
+            notes: [
+                (!prompt.shortened.is_empty())
+                    .then_some("Some of it did not fit the judge's window, and is marked as left out."),
+                is_cut.then_some(
+                    "Only the first 60,000 bytes of each part are shown here; the judge gets all of it.",
+                ),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
         })
     }
 
@@ -246,6 +258,10 @@ impl Question {
     pub(super) async fn ask(self, server: &Arc<Server>, rubric: &Rubric) -> Result<Answer, String> {
         let Question { subject, prompt, rule, daily_budget_usd, judge } = self;
         let most_usd = judge.most_it_costs(&prompt);
+        let _turn = match daily_budget_usd {
+            Some(_) => Some(server.trials.asking.lock().await),
+            None => None,
+        };
         if let Some(budget) = daily_budget_usd {
             let name = rule.clone();
             let spent = blocking(server, move |server| {
@@ -302,6 +318,6 @@ mod tests {
         assert!(trials.get(&names[0]).is_none() && trials.get("nonsense").is_none());
         let last = trials.get(names.last().unwrap()).unwrap();
         assert_eq!(last.text.as_deref(), Some("x"));
-        assert_eq!(trials.0.lock().unwrap().len(), Trials::MOST);
+        assert_eq!(trials.kept.lock().unwrap().len(), Trials::MOST);
     }
 }

@@ -2,13 +2,14 @@
 
 use gradus_eval::evaluator::{OFFLINE, RULES};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
-use gradus_eval::scale::Scale;
 use gradus_store::Annotation;
 
 use super::address::Address;
+use super::evaluators::{labels, title};
 use super::labels::Person;
+use super::opened::Given;
 use super::rubrics;
-use super::words::{labels, second, title};
+use super::words::second;
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
 use crate::serve::settings::Reloadable;
@@ -84,18 +85,12 @@ impl Labelling {
 
 impl Verdict {
     /// `here` is the page that it is shown on.
-    pub(super) fn of(
-        settings: &Reloadable,
-        at_ns: i64,
-        line: &OutcomeLine,
-        said: &[Annotation],
-        here: &Address,
-    ) -> Verdict {
+    pub(super) fn of(settings: &Reloadable, given: &Given, said: &[Annotation], here: &Address) -> Verdict {
+        let Given { at_ns, is_wrong, line } = given;
         let known = labels(settings, &line.evaluator);
-        let scale = Scale::of(known.iter().map(|(_, score)| *score)).unwrap_or(Scale::SHARE);
         let class = match line.outcome {
-            OutcomeKind::Scored if line.score.is_some_and(|score| !scale.is_wrong(score)) => "pass",
-            OutcomeKind::Scored => "fail",
+            OutcomeKind::Scored if *is_wrong => "fail",
+            OutcomeKind::Scored => "pass",
             OutcomeKind::Failed => "unsure",
             OutcomeKind::NotApplicable => "na",
         };
@@ -125,7 +120,7 @@ impl Verdict {
                 (Some(cost), false) if !is_rules => Some(number::usd(cost)),
                 _ => None,
             },
-            when: second(at_ns),
+            when: second(*at_ns),
             rubric: settings.library.find(&line.evaluator).map(|rubric| {
                 let step = line.step_index.map(|step| step.to_string());
                 rubrics::address(&rubric.name)

@@ -38,8 +38,9 @@ pub(super) async fn list(
         None => String::new(),
     };
     let project = request::project(&server, &project).await?.no;
-    let _turn = server.scans.acquire().await;
+    let turn = Arc::clone(&server.scans).acquire_owned().await;
     blocking(&server, move |server| {
+        let _turn = turn;
         let mut rows = server.store.sessions(project, &from, is_descending, limit + 1)?;
         let next = rows.get(limit).map(id);
         rows.truncate(limit);
@@ -53,8 +54,9 @@ pub(super) async fn one(
     State(server): State<Arc<Server>>,
     Path(identifier): Path<String>,
 ) -> Result<Json<Value>, PhoenixError> {
-    let _turn = server.scans.acquire().await;
+    let turn = Arc::clone(&server.scans).acquire_owned().await;
     blocking(&server, move |server| {
+        let _turn = turn;
         let row = find(server, &identifier)?;
         let row = row.ok_or_else(|| {
             PhoenixError::missing(format!("Session with session_id {identifier} not found"))

@@ -65,8 +65,9 @@ async fn page(
         at: params.one("cursor").map(read_cursor).transpose()?,
         ..Scan::of(request::project(server, project).await?.no)
     };
-    let _turn = server.scans.acquire().await;
+    let turn = Arc::clone(&server.scans).acquire_owned().await;
     blocking(server, move |server| {
+        let _turn = turn;
         filters.narrow(&mut scan, server)?;
         // Written span by span: as text they take a tenth of the room.
         let (mut page, mut count, mut next) = (b"{\"data\":[".to_vec(), 0, None);

@@ -10,7 +10,7 @@ use gradus_core::span::{SpanId, TraceId};
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::{CALL_VALIDITY, Evaluator};
 use gradus_eval::outcome::OutcomeLine;
-use gradus_store::{AnnotationFilter, AnnotationQuery, StoreError};
+use gradus_store::{AnnotationFilter, AnnotationQuery, StoreError, VerdictLine};
 use serde_json::{Value, json};
 
 use super::annotations::Subject;
@@ -43,7 +43,7 @@ pub(super) fn of_trace(server: &Server, trace: TraceId) -> Result<Vec<Verdict>, 
         let json = server.store.trajectory_json(id)?.unwrap_or_default();
         let Ok(trajectory) = serde_json::from_slice::<Trajectory>(&json) else { continue };
         let placed = places.of(&trajectory);
-        for (judged_ns, line) in lines {
+        for VerdictLine { judged_ns, line, .. } in lines {
             let Ok(outcome) = serde_json::from_str::<OutcomeLine>(&line) else { continue };
             if let Some(place) = placed.of(outcome.step_index) {
                 let name = name_of(&settings, &outcome.evaluator);

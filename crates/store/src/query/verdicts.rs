@@ -1,0 +1,48 @@
+//! Verdicts on one trajectory.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::Store;
+use crate::error::StoreError;
+
+/// A verdict as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VerdictLine {
+    pub judged_ns: i64,
+    /// Below the best that its evaluator gave when it was stored.
+    pub is_wrong: bool,
+    /// The outcome as JSON.
+    pub line: String,
+}
+
+impl Store {
+    /// The verdicts on a trajectory.
+    pub fn verdict_lines(&self, trajectory_id: &str) -> Result<Vec<VerdictLine>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT judged_ns, is_wrong, line FROM outcome JOIN trajectory ON trajectory.no = outcome.trajectory \
+             WHERE trajectory_id = ? ORDER BY step, evaluator",
+        )?;
+        let line = |row: &Row<'_>| {
+            Ok(VerdictLine { judged_ns: row.get(0)?, is_wrong: row.get(1)?, line: row.get(2)? })
+        };
+        Ok(statement.query_map([trajectory_id], line)?.collect::<Result<_, _>>()?)
+    }
+
+    /// One verdict as a line of JSON; on the whole trajectory without a step.
+    pub fn verdict_on(
+        &self,
+        trajectory_id: &str,
+        evaluator: &str,
+        step: Option<u32>,
+    ) -> Result<Option<String>, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT line FROM outcome WHERE trajectory = (SELECT no FROM trajectory WHERE trajectory_id = ?) \
+                 AND evaluator = ? AND step = ?",
+            )?
+            .query_row(params![trajectory_id, evaluator, step.unwrap_or(0)], |row| row.get(0))
+            .optional()?)
+    }
+}
