@@ -25,7 +25,7 @@ from run import HERE, NotInstalled, finish, python_for, run_checks
 PACKAGES = ["playwright==1.65.0"]
 AXE = {"axe-core": "4.14.0"}
 # Each in a browser of its own; page_browser.py has a function of this name.
-CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "rubrics_alerts_server", "live_update", "harm", "long_text", "found_where_it_is_folded", "spans", "without_script", "accessible", "fits_the_width", "three_labels", "long_names", "five_long_texts", "keys_go_on", "a_list_that_grows"]
+CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "a_whole_verdict_names_its_steps", "rubrics_alerts_server", "live_update", "harm", "long_text", "found_where_it_is_folded", "spans", "without_script", "accessible", "fits_the_width", "three_labels", "long_names", "five_long_texts", "keys_go_on", "a_list_that_grows"]
 SETTINGS = """
 [[alert]]
 name = "tool choice"

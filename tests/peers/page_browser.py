@@ -24,7 +24,7 @@ FOREIGN = []
 def paths():
     trace = f"/traces/{IDS['wrong']}"
     return {"overview": "/", "overview-shop": "/?project=shop&range=24h", "traces": "/traces", "traces-narrowed": "/traces?label=thought_to_tool%3Dincorrect&q=refund", "trace": trace, "trace-long": f"/traces/{IDS['long']}",
-            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "span": IDS["span"], "trace-nested": f"/traces/{IDS['nested']}", "trace-found": f"{trace}?q=order", "trace-names": f"/traces/{IDS['names']}", "overview-names": f"/?project={page_world.NAMES}", "traces-names": f"/traces?project={page_world.NAMES}", "overview-graded": "/?project=graded", "review": "/review", "review-graded": "/review?project=graded", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "compare": IDS["compare"], "rubrics": "/rubrics",
+            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "span": IDS["span"], "trace-nested": f"/traces/{IDS['nested']}", "trace-found": f"{trace}?q=order", "trace-names": f"/traces/{IDS['names']}", "overview-names": f"/?project={page_world.NAMES}", "traces-names": f"/traces?project={page_world.NAMES}", "overview-graded": "/?project=graded", "review": "/review", "review-graded": "/review?project=graded", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "run-trajectory": IDS["run_trajectory"], "compare": IDS["compare"], "rubrics": "/rubrics",
             "rubric": f"/rubrics/thought_to_tool?trajectory={IDS['wrong']}&step=1", "alerts": "/alerts", "server": "/server", "not-here": "/nowhere", "sign-in": "/sign-in"}
 
 
@@ -49,6 +49,8 @@ def found_runs(browser):
     links = page.locator("th a[href^='/runs/']")
     ids = [links.nth(at).inner_text() for at in range(2)]
     IDS.update(run=f"/runs/{ids[0]}", compare=f"/compare?a={ids[1]}&b={ids[0]}")
+    page.goto(URL + IDS["run"])
+    IDS["run_trajectory"] = page.locator(".finding a[href*='/trajectories/']").first.get_attribute("href")
     if "wrong" in IDS:
         page.goto(f"{URL}/traces/{IDS['wrong']}/spans")
         IDS["span"] = page.locator("table a").first.get_attribute("href")
@@ -86,7 +88,10 @@ def the_whole_way(browser):
     rows.last.locator("a[href^='/runs/']").click()
     expect(page.get_by_text("Judged by rules, not by a model.")).to_be_visible()
     expect(page.locator("table.bench").first).to_contain_text("oracle")
-    page.go_back()
+    # What was never sent here is looked at in its run.
+    page.locator(".finding[open]").get_by_role("link", name="In its trajectory").click()
+    expect(page.get_by_text("As this run judged it.")).to_be_visible()
+    page.goto(URL + "/runs")
     rows.filter(has_text="offline").first.get_by_role("radio", name=re.compile("^A")).check()
     rows.filter(has_text="openai:strict").first.get_by_role("radio", name=re.compile("^B")).check()
     page.get_by_role("button", name="Compare A with B").click()
@@ -95,6 +100,25 @@ def the_whole_way(browser):
     expect(flips.first).to_be_visible()
     flips.first.get_by_role("link").first.click()
     expect(page.get_by_role("heading", name="Steps")).to_be_visible()
+    fine(page)
+
+
+def a_whole_verdict_names_its_steps(browser):
+    """A verdict on the whole leads to the steps that it speaks of, and keys stop there."""
+    page = opened(browser, "/traces?q=bob%40example.com&wrong=sequence_optimality")
+    page.locator("tr[data-id] a.query").first.click()
+    whole = page.locator("#whole details.fail", has_text="Sequence Optimality")
+    expect(whole).to_contain_text("It speaks of")
+    chip = page.locator(".failing-list a", has_text="named by Sequence Optimality").first
+    number = re.search("Step ([0-9]+)", chip.inner_text()).group(1)
+    chip.click()
+    step = page.locator(f"#step-{number}")
+    expect(step).to_be_in_viewport()
+    expect(step.locator(".named-by")).to_contain_text("Sequence Optimality")
+    page.goto(page.url.split("#")[0])
+    page.keyboard.press("n")
+    expect(page).to_have_url(re.compile("#step-[0-9]+$"))
+    expect(page.locator("[data-failing]").first).to_be_in_viewport()
     fine(page)
 
 
@@ -167,8 +191,11 @@ def two_runs(browser):
     expect(row).to_contain_text("to")
     flips = page.locator("section", has=page.locator("#h-worse")).locator("tbody tr")
     expect(flips.first).to_be_visible()
-    flips.first.get_by_role("link").click()
+    flips.first.get_by_role("link").first.click()
     expect(page.get_by_role("heading", name="Steps")).to_be_visible()
+    expect(page.get_by_text("As this run judged it.")).to_be_visible()
+    assert "/trajectories/" in page.url
+    page.get_by_role("link", name="In its trace").click()
     assert "/traces/" in page.url
     page.goto(URL + IDS["run"])
     expect(page.locator("#results .card").first).to_be_visible()

@@ -99,8 +99,14 @@ pub fn paired(pairs: &[ScorePair]) -> Option<Difference> {
     } else if variance > 0.0 {
         let freedom = groups - 1.0;
         (around(mean, student_quantile(freedom) * variance.sqrt(), is_share), Some(freedom))
+    } else if mean == 0.0 {
+        (around(mean, unseen(groups), is_share), None)
     } else {
-        (around(mean, unseen(groups) * (1.0 + mean.abs()), is_share), None)
+        // All alike, which says nothing of how they vary: as if one more had not changed.
+        let mut more = clusters.clone();
+        more.push(Cluster { count: clusters[0].count, sum: 0.0 });
+        let (_, variance) = mean_and_variance(&more);
+        (around(mean, student_quantile(groups) * variance.sqrt(), is_share), Some(groups))
     };
     let mean_of = |score: fn(&ScorePair) -> f64| pairs.iter().map(score).sum::<f64>() / pairs.len() as f64;
     Some(Difference {

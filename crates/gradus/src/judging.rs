@@ -258,11 +258,13 @@ pub(crate) fn known_evaluators(library: &Library) -> Vec<&str> {
     library.iter().map(|rubric| rubric.name.as_str()).chain([CALL_VALIDITY]).collect()
 }
 
+/// Those of these names, or all. Of all, what a judge cannot judge is left out, unless that is `is_strict`.
 pub(crate) fn evaluators(
     library: &Library,
     names: &[String],
     judge: Option<&ModelJudge>,
     structured: bool,
+    is_strict: bool,
 ) -> Result<Vec<Evaluator>, String> {
     let known = known_evaluators(library);
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
@@ -271,7 +273,12 @@ pub(crate) fn evaluators(
     let wanted = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
     let mut evaluators = Vec::new();
     for rubric in library.iter().filter(|rubric| wanted(&rubric.name)) {
-        evaluators.push(evaluator(rubric, judge, structured)?);
+        match evaluator(rubric, judge, structured) {
+            Ok(evaluator) => evaluators.push(evaluator),
+            // Nobody asked for it by name: it waits for a model.
+            Err(_) if names.is_empty() && !is_strict => {}
+            Err(reason) => return Err(reason),
+        }
     }
     if wanted(CALL_VALIDITY) {
         evaluators.push(Evaluator::call_validity());
@@ -284,7 +291,7 @@ fn evaluator(rubric: &Rubric, judge: Option<&ModelJudge>, structured: bool) -> R
         Some(judge) => Ok(Evaluator::model(rubric, &judge.name(), structured)),
         None => Evaluator::offline(rubric).ok_or_else(|| {
             format!(
-                "the offline judge has no rules for {:?}: name a model with --judge, or leave it out with --evaluators",
+                "the offline judge has no rules for {:?}: choose a model as the judge, or name evaluators without it",
                 rubric.name
             )
         }),

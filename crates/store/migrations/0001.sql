@@ -238,6 +238,7 @@ CREATE TABLE spend (
     rule     TEXT    NOT NULL,
     project  INTEGER NOT NULL,
     calls    INTEGER NOT NULL,
+    unpriced INTEGER NOT NULL,                  -- of the calls, those whose price is not known
     cost_usd REAL    NOT NULL,
     PRIMARY KEY (bucket, rule, project)
 ) STRICT, WITHOUT ROWID;

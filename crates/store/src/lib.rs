@@ -45,7 +45,7 @@ pub use query::{
     VersionRow, Walk, Window,
 };
 pub use retention::{Removed, Retention};
-pub use spend::Spend;
+pub use spend::{Spend, Spent};
 pub use transfer::Transferred;
 pub use ungraded::{Left, Ungraded, Waiting};
 pub use writer::{WriterStatus, Written};

@@ -12,7 +12,17 @@ use crate::writer::Written;
 pub struct Spend {
     pub rule: String,
     pub calls: u64,
+    /// Of the calls, those whose price nobody knows.
+    pub unpriced: u64,
     pub cost_usd: f64,
+}
+
+/// What was spent in some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    pub cost_usd: f64,
+    /// Calls that may have cost something besides: nobody knows their price.
+    pub unpriced: u64,
 }
 
 impl Store {
@@ -23,14 +33,16 @@ impl Store {
         since_ns: i64,
         rule: Option<&str>,
         project: Option<&str>,
-    ) -> Result<f64, StoreError> {
+    ) -> Result<Spent, StoreError> {
         let reader = self.readers.take()?;
         Ok(reader
             .prepare_cached(
-                "SELECT coalesce(sum(cost_usd), 0.0) FROM spend LEFT JOIN project ON project.no = spend.project \
+                "SELECT coalesce(sum(cost_usd), 0.0), coalesce(sum(unpriced), 0) FROM spend LEFT JOIN project ON project.no = spend.project \
                  WHERE bucket >= ?1 AND (?2 IS NULL OR rule = ?2) AND (?3 IS NULL OR project.name = ?3)",
             )?
-            .query_row(params![bucket(since_ns), rule, project], |row| row.get(0))?)
+            .query_row(params![bucket(since_ns), rule, project], |row| {
+                Ok(Spent { cost_usd: row.get(0)?, unpriced: row.get(1)? })
+            })?)
     }
 
     /// Counts what a single question cost.
@@ -56,9 +68,17 @@ pub(crate) fn add_spend(
         return Ok(());
     }
     sql.prepare_cached(
-        "INSERT INTO spend (bucket, rule, project, calls, cost_usd) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET \
-         calls = calls + excluded.calls, cost_usd = cost_usd + excluded.cost_usd",
+        "INSERT INTO spend (bucket, rule, project, calls, unpriced, cost_usd) VALUES (?, ?, ?, ?, ?, ?) \
+         ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, unpriced = unpriced + excluded.unpriced, \
+         cost_usd = cost_usd + excluded.cost_usd",
     )?
-    .execute(params![bucket(now_ns), spend.rule, project.unwrap_or(0), spend.calls, spend.cost_usd])?;
+    .execute(params![
+        bucket(now_ns),
+        spend.rule,
+        project.unwrap_or(0),
+        spend.calls,
+        spend.unpriced,
+        spend.cost_usd
+    ])?;
     Ok(())
 }

@@ -22,7 +22,7 @@ fn waiting(id: &str, version: u32) -> TrajectoryRecord {
 }
 
 fn judge(lab: &Lab, who: &Ungraded, label: &str, is_done: bool) {
-    let spend = Spend { rule: "nightly".to_owned(), calls: 1, cost_usd: 0.25 };
+    let spend = Spend { rule: "nightly".to_owned(), calls: 1, unpriced: 0, cost_usd: 0.25 };
     let outcomes = vec![scored("fit", None, label, 1.0, "")];
     lab.store
         .judged(who, outcomes, spend, if is_done { Left::Nothing } else { Left::More }, 50)
@@ -45,8 +45,8 @@ fn what_waits_for_a_model_is_resumed_after_a_restart() {
     assert_eq!(lab.store.ungraded("nightly", i64::MAX, left[0].no, 10).unwrap(), left[1..]);
     assert_eq!(lab.store.ungraded("hourly", i64::MAX, 0, 10).unwrap(), []);
     assert_eq!(lab.store.ungraded_count().unwrap(), 2);
-    assert_eq!(lab.store.spent_since(0, Some("nightly"), Some("shop")).unwrap(), 0.5);
-    assert_eq!(lab.store.spent_since(0, Some("hourly"), None).unwrap(), 0.0);
+    assert_eq!(lab.store.spent_since(0, Some("nightly"), Some("shop")).unwrap().cost_usd, 0.5);
+    assert_eq!(lab.store.spent_since(0, Some("hourly"), None).unwrap().cost_usd, 0.0);
 }
 
 #[test]
@@ -56,10 +56,10 @@ fn spending_is_known_to_five_minutes() {
     lab.assemble(story, vec![waiting("a", 1)], 2);
     let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
     for minute in [2, 17, 58] {
-        let spend = Spend { rule: "nightly".to_owned(), calls: 1, cost_usd: 1.0 };
+        let spend = Spend { rule: "nightly".to_owned(), calls: 1, unpriced: 1, cost_usd: 1.0 };
         lab.store.judged(&who, vec![], spend, Left::More, minute * MINUTE_NS).unwrap().wait().unwrap();
     }
-    let since = |minute: i64| lab.store.spent_since(minute * MINUTE_NS, None, None).unwrap();
+    let since = |minute: i64| lab.store.spent_since(minute * MINUTE_NS, None, None).unwrap().cost_usd;
     assert_eq!([0, 4, 5, 19, 20, 59, 60].map(since), [3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 0.0]);
 }
 
@@ -74,14 +74,14 @@ fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
     let new = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     assert_ne!(new.digest, old.digest);
     assert_eq!(new.no, old.no, "it keeps its number");
-    assert_eq!(lab.store.spent_since(0, None, None).unwrap(), 0.25);
+    assert_eq!(lab.store.spent_since(0, None, None).unwrap().cost_usd, 0.25);
     judge(&lab, &new, "bad", true);
     assert_eq!(lab.store.verdict_lines("a").unwrap().len(), 1);
     assert_eq!(lab.store.ungraded_count().unwrap(), 0);
     // A trajectory that is not there at all.
     lab.assemble(story, vec![], 4);
     judge(&lab, &new, "bad", true);
-    assert_eq!(lab.store.spent_since(0, None, None).unwrap(), 0.75);
+    assert_eq!(lab.store.spent_since(0, None, None).unwrap().cost_usd, 0.75);
     assert_eq!(lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap(), []);
     lab.assert_clean();
 }
@@ -287,7 +287,10 @@ fn what_was_told_and_paid_goes_with_time() {
     step(10 * DAY_NS);
     assert_eq!(days(), [9]);
     assert_eq!(lab.store.alert_state("r").unwrap().as_deref(), Some("s"), "how it stands is no history");
-    assert!(lab.store.spent_since(0, None, None).unwrap() > 0.0, "a month's spending may still be asked for");
+    assert!(
+        lab.store.spent_since(0, None, None).unwrap().cost_usd > 0.0,
+        "a month's spending may still be asked for"
+    );
     step(60 * DAY_NS);
-    assert_eq!(lab.store.spent_since(0, None, None).unwrap(), 0.0);
+    assert_eq!(lab.store.spent_since(0, None, None).unwrap().cost_usd, 0.0);
 }

@@ -44,7 +44,7 @@ fn furnished() -> Lab {
         lab.assemble(story, records.collect(), 6_000);
     }
     let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
-    let spend = Spend { rule: "nightly".to_owned(), calls: 2, cost_usd: 0.1 };
+    let spend = Spend { rule: "nightly".to_owned(), calls: 2, unpriced: 1, cost_usd: 0.1 };
     lab.store.judged(&who, vec![], spend, Left::More, 6_500).unwrap().wait().unwrap();
     let note = NewAnnotation {
         target: "trace:1".to_owned(),

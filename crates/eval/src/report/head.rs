@@ -30,6 +30,8 @@ pub struct JudgedHead<'l> {
     pub trajectory_id: Cow<'l, str>,
     #[serde(borrow)]
     pub query: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub session_id: Option<Cow<'l, str>>,
 }
 
 /// An outcome without what explains it.
@@ -77,10 +79,13 @@ impl<'l> JudgedHead<'l> {
     fn quick(line: &'l [u8]) -> Option<Self> {
         let mut fields = Fields::of(line)?;
         let trajectory_id = Cow::Borrowed(fields.text("trajectory_id")?);
-        for name in ["trace_ids", "session_id", "project", "agent", "agent_version", "model"] {
+        fields.value::<IgnoredAny>("trace_ids")?;
+        let session_id = fields.value::<Option<String>>("session_id")?.map(Cow::Owned);
+        for name in ["project", "agent", "agent_version", "model"] {
             fields.value::<IgnoredAny>(name)?;
         }
-        Some(JudgedHead { trajectory_id, query: fields.value::<Option<String>>("query")?.map(Cow::Owned) })
+        let query = fields.value::<Option<String>>("query")?.map(Cow::Owned);
+        Some(JudgedHead { trajectory_id, query, session_id })
     }
 }
 
@@ -156,6 +161,7 @@ mod tests {
             let trajectory = Trajectory {
                 trajectory_id: "t1".to_owned(),
                 trace_ids: vec!["a,]".to_owned(), "b".to_owned()],
+                session_id: query.map(|_| "s\"1".to_owned()),
                 agent: Some("x\",\"query\":\"no".to_owned()),
                 query: query.map(str::to_owned),
                 ..Trajectory::default()

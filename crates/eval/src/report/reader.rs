@@ -125,6 +125,24 @@ impl RunReader {
         Ok(())
     }
 
+    /// One trajectory with its outcomes.
+    pub fn find(&mut self, id: &str) -> Result<Option<(Trajectory, Vec<OutcomeLine>)>, RunFileError> {
+        for (number, places) in self.by_trajectory.iter().enumerate() {
+            let (at, length) = self.trajectory_places[number];
+            let Some(line) = self.trajectories.line(at, length)? else { continue };
+            if JudgedHead::read(line).is_none_or(|head| head.trajectory_id != id) {
+                continue;
+            }
+            let Some(trajectory) = self.trajectories.get::<Trajectory>(at, length)? else { continue };
+            let mut outcomes = Vec::new();
+            for place in places.iter().filter(|place| place.is_of(&trajectory)) {
+                outcomes.extend(self.outcomes.get::<OutcomeLine>(place.at, place.length)?);
+            }
+            return Ok(Some((trajectory, outcomes)));
+        }
+        Ok(None)
+    }
+
     /// Hands out the verdicts on all trajectories in the same order, without explanations and steps: a fraction of the work
     /// where a whole run is read for its numbers. Ends when whoever takes them has enough.
     pub fn visit_verdicts(

@@ -13,6 +13,8 @@ pub struct Effort {
     pub calls: u32,
     /// What counts against a limit: what the endpoint reports, or, where it does not, the most it can have been.
     pub cost_usd: f64,
+    /// Whether the price of a call is known.
+    pub is_priced: bool,
     /// There is no answer, and that is the endpoint's fault: it is down, overloaded, or does not speak as it should.
     pub is_endpoint_at_fault: bool,
 }

@@ -346,7 +346,8 @@ impl<'w> Runner<'w> {
         };
         self.unreported_usd += cost_usd - reported_usd;
         let is_endpoint_at_fault = matches!(asked.judgement.result, Err(JudgeFailure::Call(_)));
-        let effort = Effort { calls: asked.judgement.calls, cost_usd, is_endpoint_at_fault };
+        let is_priced = price.is_some();
+        let effort = Effort { calls: asked.judgement.calls, cost_usd, is_priced, is_endpoint_at_fault };
         self.ledger.asked(asked.job.trajectory_id(), effort);
         match &asked.judgement.result {
             // Not the question's fault: it stays open for the next run.

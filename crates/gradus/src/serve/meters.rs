@@ -28,6 +28,7 @@ pub(super) struct Meters {
     bytes: Counters,
     outcomes: Counters,
     judge_calls: Counter,
+    unpriced_calls: Counter,
     cost: Counter<f64, AtomicU64>,
     assembled: Counter,
     setbacks: Counters,
@@ -97,6 +98,11 @@ impl Meters {
         self.cost.inc_by(line.cost_usd.unwrap_or(0.0).max(0.0));
     }
 
+    /// A judge was asked; nobody may know at what price.
+    pub(super) fn asked(&self, calls: u64, is_priced: bool) {
+        self.unpriced_calls.inc_by(if is_priced { 0 } else { calls });
+    }
+
     pub(super) fn alert(&self, rule: &str, kind: &str) {
         self.alerts.get_or_create(&vec![("rule", rule.to_owned()), ("kind", kind.to_owned())]).inc();
     }
@@ -127,7 +133,16 @@ pub(super) fn exposition(server: &Server) -> String {
     registry.register("assembly_setbacks", "Traces that could not be assembled", meters.setbacks.clone());
     registry.register("outcomes", "Verdicts by evaluator", meters.outcomes.clone());
     registry.register("judge_calls", "Requests to judges", meters.judge_calls.clone());
-    registry.register("judge_cost_usd", "Dollars spent on judges", meters.cost.clone());
+    registry.register(
+        "judge_cost_usd",
+        "Dollars spent on judges, as far as prices are known",
+        meters.cost.clone(),
+    );
+    registry.register(
+        "judge_unpriced_calls",
+        "Requests to judges whose price is not known",
+        meters.unpriced_calls.clone(),
+    );
     registry.register("alerts", "Notices by rule", meters.alerts.clone());
     register_state(server, &mut registry);
     let mut text = String::new();

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::admission::Admission;
 use super::auth::Caller;
-use super::live::Readings;
+use super::live::{Readings, Standstills};
 use super::meters::Meters;
 use super::page;
 use super::settings::{Reloadable, Settings};
@@ -36,6 +36,8 @@ pub(super) struct Server {
     pub(super) summaries: Summaries,
     /// What alert rules found last.
     pub(super) readings: Readings,
+    /// Rules whose model is not asked at the moment.
+    pub(super) standstills: Standstills,
     /// Trials of rubrics that somebody looks at.
     pub(super) trials: page::Trials,
     /// The server is going down: it takes nothing new.
@@ -93,6 +95,7 @@ impl Server {
             kept_pages: page::Kept::default(),
             summaries: Summaries::default(),
             readings: Readings::default(),
+            standstills: Standstills::default(),
             trials: page::Trials::default(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),

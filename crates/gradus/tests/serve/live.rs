@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
 use crate::lab::{Lab, Server, eventually, fixture, json_lines};
+use crate::pages::page;
 use crate::spans::{SECOND_NS, Visit, export, trace_id};
 
 /// All trajectories that a server has, by their ids, and all verdicts on them.
@@ -308,6 +309,9 @@ fn a_days_budget_ends_the_asking() {
     server.assembled();
     let asked = endpoint.received();
     assert!((2..=25).contains(&asked), "{asked}");
+    let shown = page(&server, "/server");
+    assert!(shown.contains("rests since") && shown.contains("well</span>"), "{shown}");
+    assert!(page(&server, "/?project=p").contains("Judging stands still"));
     let waiting = server.metric("gradus_trajectories_ungraded").unwrap();
     assert!(waiting >= 5.0, "{waiting}");
     // What rules can say is said of all.
@@ -323,6 +327,7 @@ fn a_days_budget_ends_the_asking() {
     server.signal(Signal::HUP);
     server.graded();
     assert_eq!((model_outcomes(&server).len(), endpoint.received()), (30, 30));
+    assert!(!page(&server, "/server").contains("rests since"));
 }
 
 /// An endpoint that does not say what it used: the most that a question can have cost counts, over restarts, too.
@@ -387,11 +392,30 @@ fn a_dead_endpoint_stops_nothing_else() {
     let metrics = server.json("/api/v1/metrics?evaluator=call_validity");
     assert_eq!(metrics["items"][0]["scored"], 20, "{metrics}");
     assert_eq!(server.get("/readyz").status, 200);
+    let shown = page(&server, "/server");
+    assert!(shown.contains("cannot be asked since") && shown.contains("needs a look"), "{shown}");
     let endpoint = Endpoint::start_on(port, Arc::new(|incoming| incoming.verdict("correct"))).unwrap();
     server.graded();
     let outcomes = model_outcomes(&server);
     assert_eq!((outcomes.len(), endpoint.received()), (20, 20));
     assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
+    assert!(page(&server, "/server").contains("well</span>"));
+}
+
+#[test]
+fn what_nobody_knows_the_price_of_is_not_free() {
+    let lab = Lab::new();
+    let endpoint = endpoint(|incoming| incoming.verdict("correct"));
+    lab.configure("", &rule(&endpoint.url(), "").replace("gpt-4o", "openai:mystery"));
+    let server = lab.serve();
+    send_visits(&server, 1..=3);
+    server.graded();
+    for path in ["/server", "/?project=p", "/?range=all"] {
+        let shown = page(&server, path);
+        assert!(shown.contains("price not known (3 calls)"), "{path}: {shown}");
+    }
+    assert_eq!(server.metric("gradus_judge_unpriced_calls_total"), Some(3.0));
+    assert_eq!(server.metric("gradus_judge_cost_usd_total"), Some(0.0));
 }
 
 /// Rules that come and go: what waits is judged by the rule that its project has now.

@@ -239,10 +239,7 @@ fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
     let reply = post(&server, "/labels", &fields("correct", "ann"));
     assert_eq!((reply.status, reply.header("location")), (303, Some("/review")), "{}", reply.text());
     assert!(
-        reply
-            .header("set-cookie")
-            .unwrap()
-            .starts_with("gradus_author=ann; Path=/; HttpOnly; SameSite=Strict")
+        reply.header("set-cookie").unwrap().starts_with("gradus_author=ann; Path=/; HttpOnly; SameSite=Lax")
     );
     post(&server, "/labels", &fields("incorrect", "bob"));
     let labels = server.json("/api/v1/annotations?name=call_validity");
@@ -272,6 +269,15 @@ fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
         assert_eq!(reply.status, 400, "{wrong}");
     }
     assert_eq!(post(&server, "/labels", &fields("correct", "ann").replace(trajectory, "none")).status, 404);
+    // Whoever has an older verdict before him labels nothing else.
+    let with = |seen: &str| post(&server, "/labels", &format!("{}&seen={seen}", fields("correct", "eve")));
+    let refused = with("0");
+    assert!(refused.status == 409 && refused.text().contains("another one since you looked"));
+    let shown = page(&server, &format!("/traces/{}", trace_id(3)));
+    let (_, form) = shown.split_once("name=\"evaluator\" value=\"call_validity\"").unwrap();
+    let seen = text_between(form, "name=\"seen\" value=\"", "\"");
+    let taken = post(&server, "/labels", &format!("{}&seen={seen}", fields("correct", "ann")));
+    assert_eq!(taken.status, 303, "{}", taken.text());
 }
 
 #[test]
@@ -321,7 +327,7 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
     let reply = post(&server, "/sign-in", &format!("key={both}&next=%2F%2Fevil.example"));
     assert_eq!((reply.status, reply.header("location")), (303, Some("/")));
     let cookie = reply.header("set-cookie").unwrap();
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Lax"), "{cookie}");
     let shown = cookie.split(';').next().unwrap();
     let asked = server.request("GET", "/traces").header("accept", "text/html").header("cookie", shown).send();
     assert_eq!(asked.status, 200);
@@ -513,9 +519,72 @@ fn two_runs_are_compared_trajectory_by_trajectory() {
     let text = page(&server, &format!("/compare?a={rules}&b={model}"));
     assert!(text.contains("Paired: both runs judged the same trajectories."), "{text}");
     assert!(text.contains("-100.0\u{a0}points") && text.contains("Worse in B than in A: 3"), "{text}");
-    assert!(text.contains(&format!("/traces/{}?trajectory=", trace_id(3))), "{text}");
+    // Each flip leads to the trajectory as either run judged it.
+    for (run, label) in [(&rules, "correct"), (&model, "incorrect")] {
+        let href = text.split("href=\"").find(|part| part.starts_with(&format!("/runs/{run}/trajectories/")));
+        let href = href.unwrap().split('"').next().unwrap().replace("&#38;", "&");
+        let shown = page(&server, href.split('#').next().unwrap());
+        assert!(
+            shown.contains(&format!("<bdi>Thought-to-Tool</bdi>: <bdi>{label}</bdi>")),
+            "{href}: {shown}"
+        );
+        assert!(shown.contains("In its trace") && !shown.contains("<form class=\"labelling\""), "{shown}");
+    }
     assert!(page(&server, &format!("/runs/{model}")).contains("id=\"results\""));
-    for (path, status) in [("/compare", 400), ("/compare?a=x&b=y", 404), ("/runs/..%2F..%2Fetc", 404)] {
+    assert!(page(&server, &format!("/runs/{model}")).contains(&format!("/runs/{model}/trajectories/")));
+    for (path, status) in [
+        ("/compare", 400),
+        ("/compare?a=x&b=y", 404),
+        ("/runs/..%2F..%2Fetc", 404),
+        (&*format!("/runs/{model}/trajectories/nobody"), 404),
+        (&*format!("/runs/{model}/trajectories/%2E%2E"), 404),
+        ("/runs/x/trajectories/y/text?part=query", 404),
+        (&*format!("/traces/{}?trajectory=nobody", trace_id(3)), 404),
+    ] {
         assert_eq!(server.request("GET", path).header("accept", "text/html").send().status, status, "{path}");
     }
+}
+
+#[test]
+fn two_benches_are_compared_by_what_they_measure() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    for policy in ["oracle", "wrong_tool"] {
+        lab.run(&["bench", "--policy", policy, "--tasks", "1-6", "--quiet"]).exits_with(0);
+    }
+    let runs = server.json("/api/v1/runs");
+    let all: Vec<&str> = runs["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|run| run["is_live"] == false)
+        .map(|run| run["run_id"].as_str().unwrap())
+        .collect();
+    let [later, earlier] = all[..] else { panic!("{runs}") };
+    let report = page(&server, &format!("/runs/{earlier}"));
+    assert!(
+        report.contains("table class=\"bench\"") && report.contains("Judged by rules, not by a model."),
+        "{report}"
+    );
+    assert!(page(&server, "/runs").contains("Tasks Done"));
+    let text = page(&server, &format!("/compare?a={earlier}&b={later}"));
+    assert!(text.contains("Paired by task"), "{text}");
+    for measure in ["Tasks Done", "Safe Runs", "Clean Runs", "Done and Safe"] {
+        assert!(text.contains(&format!("<th scope=\"row\">{measure}</th>")), "{measure}: {text}");
+    }
+    // What was never sent here is looked at in its run, and its texts, too.
+    let href =
+        text.split("href=\"").find(|part| part.starts_with(&format!("/runs/{later}/trajectories/"))).unwrap();
+    let path = href.split(['"', '#']).next().unwrap().replace("&#38;", "&");
+    let shown = page(&server, &path);
+    assert!(shown.contains("As this run judged it.") && !shown.contains("In its trace"), "{shown}");
+    let query = server.get(&format!("{}/text?part=query", path.split('?').next().unwrap()));
+    assert_eq!((query.status, query.header("content-type")), (200, Some("text/plain; charset=utf-8")));
+    assert!(!query.text().is_empty());
+}
+
+/// What stands between two texts, from the first of them on.
+fn text_between(text: &str, before: &str, behind: &str) -> String {
+    let (_, rest) = text.split_once(before).unwrap();
+    rest.split_once(behind).unwrap().0.to_owned()
 }

@@ -222,6 +222,25 @@ impl Store {
         Ok(id.map(|id| TraceId(u128::from_be_bytes(id))))
     }
 
+    /// When the first trajectory began that is still kept.
+    pub fn first_start(&self, project: Option<&str>) -> Result<Option<i64>, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &reader;
+        match project {
+            None => Ok(sql
+                .prepare_cached("SELECT min(start_ns) FROM trajectory INDEXED BY trajectory_by_start")?
+                .query_row([], |row| row.get(0))?),
+            Some(name) => {
+                let Some(project) = project_number(sql, name)? else { return Ok(None) };
+                Ok(sql
+                    .prepare_cached(
+                        "SELECT min(start_ns) FROM trajectory INDEXED BY trajectory_by_project WHERE project = ?",
+                    )?
+                    .query_row([project], |row| row.get(0))?)
+            }
+        }
+    }
+
     /// How many steps a trajectory has.
     pub fn steps_of(&self, trajectory_id: &str) -> Result<Option<u32>, StoreError> {
         let reader = self.readers.take()?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use super::metrics::moments;
 use super::{MetricFilter, Moments, project_number};
@@ -98,19 +98,22 @@ impl Store {
         let mut found =
             MetricPeriods { is_cut: evaluators.len() > MOST_EVALUATORS, ..MetricPeriods::default() };
         evaluators.truncate(MOST_EVALUATORS);
-        let (size, from, to) = hours(filter, period_ns);
+        let buckets = buckets(filter, period_ns);
         let mut asked = Asked::of(sql, filter, project)?;
         let mut statement = sql.prepare_cached(&long_periods())?;
         for evaluator in evaluators {
             let mut periods: BTreeMap<i64, Moments> = BTreeMap::new();
             asked.each(|kind, name| {
-                let mut rows =
-                    statement.query(params![size, project, evaluator, kind as i64, name, from, to])?;
                 let mut read = 0;
-                while let Some(row) = rows.next()? {
-                    let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
-                    *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += moments(row, 1)?;
-                    read += 1;
+                for Buckets { size, from, to } in &buckets {
+                    let mut rows =
+                        statement.query(params![size, project, evaluator, kind as i64, name, from, to])?;
+                    while let Some(row) = rows.next()? {
+                        let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
+                        *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() +=
+                            moments(row, 1)?;
+                        read += 1;
+                    }
                 }
                 Ok(read)
             })?;
@@ -131,17 +134,21 @@ impl Store {
         let mut tools = steps_through(sql, &next_tool(), "", &[&project, evaluator], MOST_TOOLS + 1)?;
         let mut found = ToolSums { is_cut: tools.len() > MOST_TOOLS, ..ToolSums::default() };
         tools.truncate(MOST_TOOLS);
-        let (size, from, to) = hours(filter, 24 * HOUR_NS);
+        let buckets = buckets(filter, 24 * HOUR_NS);
         let mut asked = Asked::of(sql, filter, project)?;
         let mut statement = sql.prepare_cached(&long_tool())?;
         for tool in tools {
             let mut sum = Moments::default();
             asked.each(|kind, name| {
-                let values = params![size, project, evaluator, tool, kind as i64, name, from, to];
-                let mut rows = statement.query(values)?;
-                let Some(row) = rows.next()? else { return Ok(0) };
-                sum += moments(row, 0)?;
-                Ok(row.get(9)?)
+                let mut read = 0;
+                for Buckets { size, from, to } in &buckets {
+                    let values = params![size, project, evaluator, tool, kind as i64, name, from, to];
+                    let mut rows = statement.query(values)?;
+                    let Some(row) = rows.next()? else { continue };
+                    sum += moments(row, 0)?;
+                    read += row.get::<_, usize>(9)?;
+                }
+                Ok(read)
             })?;
             if sum.trajectories > 0 {
                 found.tools.insert(tool, sum);
@@ -171,30 +178,36 @@ impl Store {
         let reader = self.readers.take()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(UsagePeriods::default()) };
-        let (size, from, to) = hours(filter, period_ns);
+        let buckets = buckets(filter, period_ns);
         let mut asked = Asked::of(sql, filter, project)?;
         let mut statement = sql.prepare_cached(USAGE)?;
         let mut periods: BTreeMap<i64, Usage> = BTreeMap::new();
         asked.each(|kind, name| {
-            let mut rows = statement.query(params![size, project, kind as i64, name, from, to])?;
             let mut read = 0;
-            while let Some(row) = rows.next()? {
-                let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
-                *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += Usage {
-                    trajectories: row.get(1)?,
-                    errors: row.get(2)?,
-                    steps: row.get(3)?,
-                    tokens: row.get(4)?,
-                    took_ns: row.get(5)?,
-                    costed: row.get(6)?,
-                    cost_usd: row.get(7)?,
-                };
-                read += 1;
+            for Buckets { size, from, to } in &buckets {
+                let mut rows = statement.query(params![size, project, kind as i64, name, from, to])?;
+                while let Some(row) = rows.next()? {
+                    let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
+                    *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += usage(row)?;
+                    read += 1;
+                }
             }
             Ok(read)
         })?;
         Ok(UsagePeriods { rows: periods.into_iter().collect(), is_cut: asked.is_cut })
     }
+}
+
+fn usage(row: &Row<'_>) -> Result<Usage, StoreError> {
+    Ok(Usage {
+        trajectories: row.get(1)?,
+        errors: row.get(2)?,
+        steps: row.get(3)?,
+        tokens: row.get(4)?,
+        took_ns: row.get(5)?,
+        costed: row.get(6)?,
+        cost_usd: row.get(7)?,
+    })
 }
 
 /// The rows that one question is about, by their names, and how many of them may still be read.
@@ -349,16 +362,27 @@ fn project_or_all(sql: &Connection, filter: &MetricFilter) -> Result<Option<i64>
     }
 }
 
-/// The longest buckets that periods and times are made of, and the first and last of them.
-fn hours(filter: &MetricFilter, period_ns: i64) -> (i64, i64, i64) {
-    let is_whole = |ns: Option<i64>| ns.is_none_or(|ns| ns % (24 * HOUR_NS) == 0);
-    let size = if period_ns % (24 * HOUR_NS) == 0 && is_whole(filter.from_ns) && is_whole(filter.to_ns) {
-        24
-    } else {
-        1
-    };
-    let (from, to) = bounds(filter, size * HOUR_NS);
-    (size, from, to)
+/// Buckets of one size, of so many hours: from the first to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Buckets {
+    size: i64,
+    from: i64,
+    to: i64,
+}
+
+/// The longest buckets that periods and times are made of: whole days, and hours where it begins or ends within one.
+fn buckets(filter: &MetricFilter, period_ns: i64) -> Vec<Buckets> {
+    let (from, to) = bounds(filter, HOUR_NS);
+    let hours = |from, to| (from <= to).then_some(Buckets { size: 1, from, to });
+    let first = if from == i64::MIN { from } else { from.saturating_add(23).div_euclid(24) };
+    let last = if to == i64::MAX { to } else { to.saturating_add(1).div_euclid(24).saturating_sub(1) };
+    if period_ns % (24 * HOUR_NS) != 0 || first > last {
+        return hours(from, to).into_iter().collect();
+    }
+    let before = if from == i64::MIN { None } else { hours(from, first * 24 - 1) };
+    let behind = if to == i64::MAX { None } else { hours((last + 1) * 24, to) };
+    let days = Some(Buckets { size: 24, from: first, to: last });
+    [before, days, behind].into_iter().flatten().collect()
 }
 
 pub(super) fn bounds(filter: &MetricFilter, length_ns: i64) -> (i64, i64) {
@@ -519,9 +543,20 @@ mod tests {
     fn days_are_read_where_whole_days_are_asked_for() {
         let day = 24 * HOUR_NS;
         let of = |from_ns: Option<i64>, to_ns| MetricFilter { from_ns, to_ns, ..MetricFilter::default() };
-        assert_eq!(hours(&of(Some(2 * day), Some(4 * day)), day), (24, 2, 3));
-        assert_eq!(hours(&of(Some(2 * day), None), 6 * HOUR_NS), (1, 48, i64::MAX));
-        assert_eq!(hours(&of(Some(HOUR_NS), None), day), (1, 1, i64::MAX));
-        assert_eq!(hours(&of(None, None), HOUR_NS), (1, i64::MIN, i64::MAX));
+        let found = |from, to, period| -> Vec<(i64, i64, i64)> {
+            let all = buckets(&of(from, to), period);
+            all.iter().map(|one| (one.size, one.from, one.to)).collect()
+        };
+        assert_eq!(found(Some(2 * day), Some(4 * day), day), [(24, 2, 3)]);
+        assert_eq!(found(Some(2 * day), None, 6 * HOUR_NS), [(1, 48, i64::MAX)]);
+        assert_eq!(found(Some(HOUR_NS), None, day), [(1, 1, 23), (24, 1, i64::MAX)]);
+        assert_eq!(found(None, None, HOUR_NS), [(1, i64::MIN, i64::MAX)]);
+        assert_eq!(found(None, Some(3 * day + HOUR_NS), day), [(24, i64::MIN, 2), (1, 72, 72)]);
+        assert_eq!(
+            found(Some(day - HOUR_NS), Some(3 * day + 2 * HOUR_NS), day),
+            [(1, 23, 23), (24, 1, 2), (1, 72, 73)]
+        );
+        assert_eq!(found(Some(HOUR_NS), Some(5 * HOUR_NS), day), [(1, 1, 4)]);
+        assert_eq!(found(Some(-day - HOUR_NS), Some(0), day), [(1, -25, -25), (24, -1, -1)]);
     }
 }

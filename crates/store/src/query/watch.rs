@@ -143,6 +143,8 @@ impl Store {
                 unseen.push(tool);
             }
         }
+        unseen.sort_unstable();
+        unseen.dedup();
         Ok((unseen, count))
     }
 }

@@ -15,6 +15,7 @@ use gradus_eval::runner::RunLimits;
 
 use super::super::sources::{Places, Sources};
 use super::arguments::Arguments;
+use crate::cli::complain;
 use crate::config::{Environment, File, PhoenixSection};
 use crate::judging::{JudgeChoice, concurrency, evaluators, known_evaluators, library, model_judge, seconds};
 use crate::tool_file;
@@ -55,8 +56,18 @@ impl Settings {
         } else {
             arguments.grading.evaluators.clone()
         };
+        // Whoever gives a rubric on the command line wants it judged.
+        let is_strict = !arguments.grading.rubrics.is_empty();
         let evaluators =
-            evaluators(&library, &names, judge.as_deref(), !arguments.grading.judge.text_answers)?;
+            evaluators(&library, &names, judge.as_deref(), !arguments.grading.judge.text_answers, is_strict)?;
+        let left_out: Vec<&str> = library
+            .iter()
+            .map(|rubric| rubric.name.as_str())
+            .filter(|name| names.is_empty() && !evaluators.iter().any(|known| *known.name == **name))
+            .collect();
+        if !left_out.is_empty() {
+            complain(&format!("left out, as the offline judge has no rules for it: {}", left_out.join(", ")));
+        }
         let gates = gates(arguments, &file, &evaluators, more_metrics)?;
         check_names(&file.phoenix, &library)?;
         let places = Places {

@@ -16,6 +16,7 @@ use super::again::trajectories_again;
 use super::ledger::{AtWork, StoreLedger};
 use super::reroute::reroute;
 use super::rule::GradingRule;
+use super::standstill::Why;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
@@ -124,27 +125,35 @@ impl Grader {
             match run.await.unwrap_or_else(|panic| Err(panic.into())) {
                 Ok(RunEnd::Finished) => pause = SHORTEST_PAUSE,
                 Ok(RunEnd::Limit(reason)) => {
+                    self.stands_still(Why::Budget, reason.clone());
                     tracing::warn!(rule, %reason, "judging rests; what waits is judged when there is money again");
                     self.sleep(LONGEST_PAUSE).await;
                 }
                 Ok(RunEnd::Interrupted) => {}
                 Ok(RunEnd::Endpoint(failure)) => {
+                    self.stands_still(Why::Judge, failure.to_string());
                     tracing::error!(rule, %failure, pause_s = pause.as_secs(), "the judge cannot be asked");
                     self.sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Ok(RunEnd::EndpointDied(reason)) => {
+                    self.stands_still(Why::Judge, reason.clone());
                     tracing::error!(rule, %reason, pause_s = pause.as_secs(), "the judge stopped answering");
                     self.sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => {
+                    self.stands_still(Why::Judge, error.to_string());
                     tracing::error!(rule, %error, "judging failed");
                     self.sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }
+    }
+
+    fn stands_still(&self, why: Why, reason: String) {
+        self.server.standstills.begin(&self.rule().name, why, reason, now_ns());
     }
 
     async fn sleep(&self, pause: Duration) {
@@ -158,6 +167,9 @@ impl Grader {
     async fn run_once(&self) -> anyhow::Result<RunEnd> {
         let rule = self.rule();
         if self.waiting(0, 1).await?.is_empty() {
+            if !self.server.store.waiting_for(&rule.name, 1)?.is_cut {
+                self.server.standstills.end(&rule.name);
+            }
             self.sleep(POLL).await;
             return Ok(RunEnd::Finished);
         }
@@ -168,6 +180,7 @@ impl Grader {
                 let (store, name) = (Arc::clone(&self.server.store), rule.name.clone());
                 let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None))
                     .await??;
+                let spent = spent.cost_usd;
                 if spent >= budget {
                     return Ok(RunEnd::Limit(format!("today's budget of ${budget} is spent")));
                 }
@@ -187,7 +200,7 @@ impl Grader {
             ignore_cache: false,
         };
         let at_work = AtWork::by(&rule.evaluators);
-        let mut ledger = StoreLedger::open(&self.server, at_work.clone())?;
+        let mut ledger = StoreLedger::open(&self.server, rule.name.clone(), at_work.clone())?;
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();
         let feeding = self.feed(at_work.clone(), sender);

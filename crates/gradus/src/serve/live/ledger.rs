@@ -23,14 +23,19 @@ use crate::serve::state::{Server, now_ns};
 /// Writes a run's outcomes to the store.
 pub(super) struct StoreLedger {
     server: Arc<Server>,
+    rule: String,
     cache: VerdictCache,
     at_work: AtWork,
 }
 
 impl StoreLedger {
-    pub(super) fn open(server: &Arc<Server>, at_work: AtWork) -> Result<StoreLedger, RunFileError> {
+    pub(super) fn open(
+        server: &Arc<Server>,
+        rule: String,
+        at_work: AtWork,
+    ) -> Result<StoreLedger, RunFileError> {
         let cache = open_cache(&server.settings.data)?;
-        Ok(StoreLedger { server: Arc::clone(server), cache, at_work })
+        Ok(StoreLedger { server: Arc::clone(server), rule, cache, at_work })
     }
 }
 
@@ -57,6 +62,9 @@ impl Ledger for StoreLedger {
             // Why is in the outcome: it may repeat what was recorded.
             tracing::warn!(evaluator = &*line.evaluator, times, "the judge gave no verdict");
         }
+        if line.outcome == OutcomeKind::Scored && line.calls > 0 {
+            self.server.standstills.end(&self.rule);
+        }
         self.at_work.outcome(line);
         Ok(())
     }
@@ -64,7 +72,10 @@ impl Ledger for StoreLedger {
     /// A budget holds also where the endpoint does not say what it used.
     fn asked(&mut self, trajectory_id: &str, effort: Effort) {
         if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
-            judging.news.spend.calls += u64::from(effort.calls);
+            let calls = u64::from(effort.calls);
+            judging.news.spend.calls += calls;
+            judging.news.spend.unpriced += if effort.is_priced { 0 } else { calls };
+            self.server.meters.asked(calls, effort.is_priced);
             judging.news.spend.cost_usd += effort.cost_usd;
             judging.lacks_endpoint |= effort.is_endpoint_at_fault;
         }
@@ -233,6 +244,7 @@ impl AtWork {
             Err(error) => {
                 judging.news.outcomes.splice(0..0, handed.outcomes);
                 judging.news.spend.calls += handed.spend.calls;
+                judging.news.spend.unpriced += handed.spend.unpriced;
                 judging.news.spend.cost_usd += handed.spend.cost_usd;
                 if !was_failing {
                     tracing::error!(%error, "verdicts could not be stored; trying again");

@@ -87,6 +87,9 @@ pub(super) fn measure(
                 measured.unseen.extend(unseen);
                 measured.count += steps;
             }
+            // Several projects may have the same news.
+            measured.unseen.sort_unstable();
+            measured.unseen.dedup();
             measured.value = measured.unseen.len() as f64;
             Some(measured)
         }
@@ -116,7 +119,7 @@ fn cost_per_hour(store: &Store, windows: &[Window], now_ns: i64) -> Result<Optio
     let Some(first) = windows.first() else { return Ok(None) };
     let mut spent = 0.0;
     for window in windows {
-        spent += store.spent_since(window.from_ns, None, window.project.as_deref())?;
+        spent += store.spent_since(window.from_ns, None, window.project.as_deref())?.cost_usd;
     }
     // Spending is summed in buckets: what is counted goes back to where the first of them begins.
     let from_ns = first.from_ns.div_euclid(BUCKET_NS) * BUCKET_NS;

@@ -12,6 +12,7 @@ mod record;
 mod reroute;
 mod rule;
 mod setback;
+mod standstill;
 mod watch;
 
 pub(super) use assemble::{stored_link, story_trajectories};
@@ -19,6 +20,7 @@ pub(super) use readings::{Reading, Readings};
 pub(crate) use record::words_of;
 pub(crate) use rule::RuleSection;
 pub(super) use rule::{GradingRule, rules};
+pub(super) use standstill::{Standstill, Standstills, Why};
 
 use std::sync::Arc;
 

@@ -20,13 +20,12 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
     let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
     let json = serde_json::to_vec(trajectory).unwrap_or_default();
     trajectory.tools = offered;
-    let mut tools: Vec<String> =
-        trajectory.steps.iter().map(|step| beginning(&step.tool).replace('\n', " ")).collect();
+    let mut tools: Vec<String> = trajectory.steps.iter().map(|step| name(&step.tool)).collect();
     tools.sort_unstable();
     tools.dedup();
     tools.truncate(MOST_TOOLS);
     let trace_id = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
-    let text = |value: &Option<String>| value.as_deref().map(beginning).unwrap_or_default().to_owned();
+    let text = |value: &Option<String>| value.as_deref().map(name).unwrap_or_default();
     let query = trajectory.query.as_deref().unwrap_or_default();
     TrajectoryRecord {
         trajectory_id: trajectory.trajectory_id.clone(),
@@ -50,9 +49,11 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
     }
 }
 
-/// Names become keys of indexes, and are whatever somebody sends: their beginnings are enough.
-fn beginning(name: &str) -> &str {
-    &name[..name.floor_char_boundary(NAME_BYTES)]
+/// Names become keys of indexes, and are whatever somebody sends: their beginnings are enough. What a form cannot send back
+/// as it is would be a name that nobody can choose.
+fn name(name: &str) -> String {
+    let beginning = &name[..name.floor_char_boundary(NAME_BYTES)];
+    beginning.replace(['\n', '\r'], " ").replace('\0', "\u{fffd}")
 }
 
 fn nanoseconds(text: Option<&str>) -> i64 {
@@ -117,11 +118,7 @@ pub(super) fn outcome_record(
         label: line.label.clone(),
         score: line.score,
         is_wrong: scales.is_wrong(line),
-        tool: line
-            .step_index
-            .and_then(|index| tools.get(&index))
-            .map(|tool| beginning(tool).replace('\n', " "))
-            .unwrap_or_default(),
+        tool: line.step_index.and_then(|index| tools.get(&index)).map(|tool| name(tool)).unwrap_or_default(),
         run: line.run_id.to_string(),
         line: serde_json::to_string(line).unwrap_or_default(),
     }

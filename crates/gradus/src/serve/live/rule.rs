@@ -135,7 +135,7 @@ impl GradingRule {
         let tools = section.tools.as_ref().or(file.eval.tools.as_ref());
         let notes = section.tool_notes.as_ref().or(file.eval.tool_notes.as_ref());
         Ok(GradingRule {
-            evaluators: evaluators(library, &names, judge.as_deref(), true).map_err(&wrong)?,
+            evaluators: evaluators(library, &names, judge.as_deref(), true, false).map_err(&wrong)?,
             judge,
             concurrency: concurrency(&options, file).map_err(&wrong)?,
             sample,

@@ -100,7 +100,9 @@ fn example(row: ExampleRow) -> Example {
     let of_step = match (&row.label, row.tool.is_empty()) {
         (Some(label), false) => format!("{label}: {}", row.tool),
         (Some(label), true) => label.clone(),
-        (None, _) => format!("{:.1} s", row.duration_ns as f64 / 1e9),
+        // What is new is the tool.
+        (None, false) => row.tool.clone(),
+        (None, true) => format!("{:.1} s", row.duration_ns as f64 / 1e9),
     };
     Example {
         trace_id: format!("{:032x}", row.trace_id),

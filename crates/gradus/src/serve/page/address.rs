@@ -59,6 +59,13 @@ impl fmt::Display for Address {
     }
 }
 
+/// A name as one part of a path. A dot alone would be taken for a place.
+pub(super) fn segment(name: &str) -> String {
+    let dots = name.chars().all(|c| c == '.');
+    let text = utf8_percent_encode(name, VALUE).to_string();
+    if dots { text.replace('.', "%2E") } else { text }
+}
+
 /// An address that somebody was on, if it is one of ours: nobody is sent elsewhere.
 pub(super) fn own_path(given: Option<&str>) -> Option<&str> {
     given.filter(|path| {

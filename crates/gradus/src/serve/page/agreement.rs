@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use gradus_eval::agreement::{OneSided, Pair, agreement};
-use gradus_store::LabelRow;
+use gradus_store::{LabelRow, Retention};
 use serde::Deserialize;
 
 use super::address::Address;
@@ -80,6 +80,8 @@ struct Page {
     disagreements: Vec<Disagreement>,
     count: String,
     is_cut: bool,
+    /// Traces are not kept for ever, and labels go with them.
+    may_go: bool,
     jsonl: String,
     csv: String,
     review: String,
@@ -109,6 +111,7 @@ fn made(server: &Server, project: Option<&str>, headers: &HeaderMap) -> Result<P
         disagreements: disagreements(&settings, &Speakers::of(&server.store)?, &rows),
         count: count(rows.len() as u64),
         is_cut,
+        may_go: settings.retention != Retention::default(),
         jsonl: export.but("format", Some("jsonl")).to_string(),
         csv: export.but("format", Some("csv")).to_string(),
         review: Address::of("/review").with("project", project).to_string(),
@@ -142,7 +145,7 @@ impl Dimension {
             interval: known.interval.map(number::scores),
             note: match known.one_sided {
                 Some(OneSided::Judge) => {
-                    "the judge gave one label only: review all verdicts, not only the wrong ones"
+                    "the judge gave one label only on what was labelled so far: go on with verdicts of other kinds"
                 }
                 Some(OneSided::People) => "people gave one label only so far",
                 Some(OneSided::Both) => "only one label was given so far",

@@ -68,6 +68,9 @@ impl Now {
             of: match (measured.count < least, condition.subject == Subject::CostPerHour) {
                 (true, _) => format!("of {}: too few, it takes {}", counted(measured.count), count(least)),
                 (false, true) => String::new(),
+                (false, false) if condition.subject == Subject::UnseenTool => {
+                    format!("new in the last 10 minutes, of {}", counted(measured.count))
+                }
                 (false, false) => format!("of {}", counted(measured.count)),
             },
             unseen: measured.unseen.iter().take(MOST_TOOLS).map(|name| text::line(name)).collect(),

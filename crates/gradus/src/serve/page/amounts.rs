@@ -1,9 +1,9 @@
 //! How much there was, how long it took and what it cost: in all, over time, and by version.
 
-use gradus_store::{Latest, Totals, Usage};
+use gradus_store::{Latest, Spent, Totals, Usage};
 
 use super::over_time::{Axis, Time, few, words};
-use super::words::duration;
+use super::words::{duration, spent as spent_words};
 use crate::output::html::charts::{Chart, Moment, Scale, round_step, timeline};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
@@ -46,12 +46,12 @@ impl Amounts {
         graded: u64,
         latest: &Latest,
         usage: &[(i64, Usage)],
-        judging_usd: Option<f64>,
+        judging: Option<Spent>,
         time: &Time,
         now_ns: i64,
     ) -> Amounts {
         Amounts {
-            facts: facts(graded, &latest.totals, usage, judging_usd),
+            facts: facts(graded, &latest.totals, usage, judging),
             versions: latest
                 .versions
                 .iter()
@@ -85,13 +85,13 @@ fn facts(
     graded: u64,
     latest: &Totals,
     usage: &[(i64, Usage)],
-    judging_usd: Option<f64>,
+    judging: Option<Spent>,
 ) -> Vec<(&'static str, String)> {
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
     let mut sum = Usage::default();
     usage.iter().for_each(|(_, usage)| sum += *usage);
     let mut facts = vec![
-        ("Graded trajectories", count(graded)),
+        ("Graded trajectories", format!("{} of {}", count(graded), count(positive(sum.trajectories)))),
         (
             "Ended in an error",
             format!("{} of {}", count(positive(sum.errors)), count(positive(sum.trajectories))),
@@ -103,7 +103,7 @@ fn facts(
     facts.push(("Tokens of agents", count(positive(sum.tokens))));
     let cost = if sum.costed > 0 { number::usd(sum.cost_usd) } else { "not recorded".to_owned() };
     facts.push(("Cost of agents", cost));
-    facts.extend(judging_usd.map(|cost| ("Cost of judging", number::usd(cost))));
+    facts.extend(judging.map(|spent| ("Cost of judging", spent_words(spent))));
     facts
 }
 

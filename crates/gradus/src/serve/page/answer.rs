@@ -139,6 +139,7 @@ impl PageError {
             StatusCode::NOT_FOUND => "Not here",
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => "Not allowed",
             StatusCode::BAD_REQUEST => "Not understood",
+            StatusCode::CONFLICT => "Changed meanwhile",
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "Not now",
             _ => "Something went wrong",
         };

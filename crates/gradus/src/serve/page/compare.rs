@@ -10,7 +10,9 @@ use axum::response::Response;
 use gradus_eval::comparison::{Difference, corrected, paired, unpaired};
 use gradus_eval::interval::Cluster;
 use gradus_eval::report::RunReader;
+use gradus_eval::run::RunFolder;
 use gradus_eval::scale::Scale;
+use gradus_github::bench::TrialLine;
 use serde::Deserialize;
 
 use super::Frame;
@@ -18,9 +20,10 @@ use super::address::Address;
 use super::answer::{self, Asked, PageError};
 use super::evaluators::title;
 use super::flips::{self, Change, Changes, What};
-use super::pairing::{Pairing, Run, Unit, Words};
-use super::runs;
+use super::pairing::{MEASURED, Pairing, Run, Unit, Words};
 use super::window::Window;
+use super::{run_trajectory, runs};
+use crate::bench::report::BenchReport;
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
 use crate::serve::api::ApiError;
@@ -84,13 +87,14 @@ struct Flips {
 }
 
 struct Flip {
-    href: Option<String>,
+    /// The trajectory as B judged it.
+    href: String,
     what: String,
     query: String,
     before: String,
     after: String,
-    /// The trajectory of A, where it is another one.
-    before_href: Option<String>,
+    /// The same of A.
+    before_href: String,
 }
 
 pub(super) async fn page(
@@ -107,16 +111,21 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
     if choice.a.is_empty() || choice.b.is_empty() {
         return Err(ApiError::bad("Choose two runs to compare, A and B."));
     }
-    let open = |id: &str| RunReader::open(&summaries::find(server, id)?).map_err(failed);
-    let (mut first, mut second) = (open(&choice.a)?, open(&choice.b)?);
+    let open = |id: &str| {
+        let run = summaries::find(server, id)?;
+        Ok::<_, ApiError>((RunReader::open(&run).map_err(failed)?, trials(&run)))
+    };
+    let ((mut first, first_trials), (mut second, second_trials)) = (open(&choice.a)?, open(&choice.b)?);
     let mut words = Words::default();
-    let before = Run::read(&mut first, &mut words).map_err(failed)?;
-    let after = Run::read(&mut second, &mut words).map_err(failed)?;
+    let before = Run::read(&mut first, &first_trials, &mut words).map_err(failed)?;
+    let after = Run::read(&mut second, &second_trials, &mut words).map_err(failed)?;
     let pairing = Pairing::of(&before.judged, &after.judged);
     let settings = server.reloadable();
     let compared = Compared {
         scales: scales([&first, &second]),
         titles: titles([&first, &second]),
+        runs: [&first, &second].map(|run| run.record.run_id.clone()),
+        project: choice.project.as_deref().filter(|name| !name.is_empty()),
         settings: &settings,
         words: &words,
         before: &before,
@@ -136,8 +145,8 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
             let skipped = (choice.worse, choice.better);
             let (worse, better) = flips::find(&before.judged, &after.judged, &pairing, skipped);
             Some([
-                compared.flips(server, choice, ("worse", "Worse in B than in A"), &worse)?,
-                compared.flips(server, choice, ("better", "Better in B than in A"), &better)?,
+                compared.flips(choice, ("worse", "Worse in B than in A"), &worse),
+                compared.flips(choice, ("better", "Better in B than in A"), &better),
             ])
         }
     };
@@ -182,10 +191,22 @@ fn how(pairing: &Pairing, all: (usize, usize)) -> String {
     }
 }
 
+/// The trials of the bench that a run is about, if it is about one.
+fn trials(run: &RunFolder) -> Vec<TrialLine> {
+    match BenchReport::of_run(run.path()) {
+        Ok(bench) => bench.map(|bench| bench.lines().to_vec()).unwrap_or_default(),
+        Err(error) => {
+            tracing::error!(error, "the bench of a run cannot be read; it is compared without it");
+            Vec::new()
+        }
+    }
+}
+
 /// What the runs call their evaluators: the server may not know them.
 fn titles(runs: [&RunReader; 2]) -> HashMap<String, String> {
     let known = runs.iter().flat_map(|run| &run.record.evaluators).filter(|known| !known.title.is_empty());
-    known.map(|known| (known.name.clone(), text::line(&known.title))).collect()
+    let measured = MEASURED.map(|one| (one.name.to_owned(), one.title.to_owned()));
+    known.map(|known| (known.name.clone(), text::line(&known.title))).chain(measured).collect()
 }
 
 /// The scale of each evaluator, which may have changed from one run to the other.
@@ -234,9 +255,17 @@ struct Compared<'c> {
     pairing: &'c Pairing,
     scales: HashMap<String, Scale>,
     titles: HashMap<String, String>,
+    /// Their ids.
+    runs: [String; 2],
+    project: Option<&'c str>,
 }
 
 impl Compared<'_> {
+    /// Where a trajectory is, as one of the runs judged it.
+    fn address(&self, run: usize, trajectory: &str, step: Option<u32>) -> String {
+        run_trajectory::address(&self.runs[run], trajectory, step, self.project).to_string()
+    }
+
     fn title(&self, name: &str) -> String {
         self.titles.get(name).cloned().unwrap_or_else(|| title(self.settings, name))
     }
@@ -294,6 +323,9 @@ impl Compared<'_> {
             word,
             count: difference
                 .map(|known| {
+                    if self.pairing.units.is_empty() {
+                        return format!("A: {}, B: {}", amount(&old), amount(&new));
+                    }
                     let of = if self.pairing.units.iter().any(|unit| matches!(unit, Unit::Task(..))) {
                         number::counted(known.trajectories, "task", "tasks")
                     } else {
@@ -306,19 +338,12 @@ impl Compared<'_> {
         }
     }
 
-    fn flips(
-        &self,
-        server: &Server,
-        choice: &Choice,
-        (id, title): (&'static str, &'static str),
-        changes: &Changes,
-    ) -> Result<Flips, ApiError> {
-        let all =
-            changes.shown.iter().map(|change| self.flip(server, change)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Flips { id, title, count: count(changes.count), window: window(choice, id, changes), all })
+    fn flips(&self, choice: &Choice, (id, title): (&'static str, &'static str), changes: &Changes) -> Flips {
+        let all = changes.shown.iter().map(|change| self.flip(change)).collect();
+        Flips { id, title, count: count(changes.count), window: window(choice, id, changes), all }
     }
 
-    fn flip(&self, server: &Server, change: &Change) -> Result<Flip, ApiError> {
+    fn flip(&self, change: &Change) -> Flip {
         let (old, new) = (&self.before.judged[change.places.0], &self.after.judged[change.places.1]);
         let name = self.words.word(change.evaluator);
         let is_share = self.scale(name).is_share();
@@ -326,12 +351,9 @@ impl Compared<'_> {
             What::Labels(was, is) => (text::line(self.words.word(was)), text::line(self.words.word(is))),
             What::Means(was, is) => (number::mean(was, is_share), number::mean(is, is_share)),
         };
-        Ok(Flip {
-            href: runs::trajectory_address(server, &new.id, change.step)?,
-            before_href: match old.id == new.id {
-                true => None,
-                false => runs::trajectory_address(server, &old.id, change.step)?,
-            },
+        Flip {
+            href: self.address(1, &new.id, change.step),
+            before_href: self.address(0, &old.id, change.step),
             what: match change.step {
                 Some(step) => format!("{}, step {step}", self.title(name)),
                 None => self.title(name),
@@ -339,8 +361,15 @@ impl Compared<'_> {
             query: new.query.to_string(),
             before,
             after,
-        })
+        }
     }
+}
+
+/// How many verdicts there are, in how many trajectories.
+fn amount(clusters: &[Cluster]) -> String {
+    let verdicts: f64 = clusters.iter().map(|one| one.count).sum();
+    let trajectories = clusters.iter().filter(|one| one.count > 0.0).count() as u64;
+    format!("{} in {}", count(verdicts as u64), number::counted(trajectories, "trajectory", "trajectories"))
 }
 
 fn mean(clusters: &[Cluster]) -> Option<f64> {

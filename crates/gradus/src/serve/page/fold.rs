@@ -11,8 +11,8 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::answer::{Asked, PageError};
-use super::opened;
 use super::words::size;
+use super::{opened, run_trajectory};
 use crate::output::html::text;
 use crate::output::printable;
 use crate::serve::api::{ApiError, in_turn};
@@ -63,13 +63,30 @@ pub(super) struct Which {
     part: String,
 }
 
-/// Where a text of a trajectory is.
-pub(super) fn address(trace: &str, trajectory: &str, step: Option<u32>, part: &str) -> Address {
-    let step = step.map(|step| step.to_string());
-    Address::of(format!("/traces/{trace}/text"))
-        .with("trajectory", Some(trajectory))
-        .with("step", step.as_deref())
-        .with("part", Some(part))
+/// Where a trajectory comes from, and its texts with it.
+#[derive(Clone, Copy)]
+pub(super) enum Shelf<'s> {
+    Trace { trace: &'s str, trajectory: &'s str },
+    Run { run: &'s str, trajectory: &'s str },
+}
+
+impl Shelf<'_> {
+    /// A text of the trajectory or of a step, if there is one.
+    pub(super) fn folded(self, given: Option<&str>, step: Option<u32>, part: &str) -> Option<Folded> {
+        let given = given.filter(|given| !given.is_empty())?;
+        Some(Folded::of(given, || self.address(step, part)))
+    }
+
+    fn address(self, step: Option<u32>, part: &str) -> Address {
+        let step = step.map(|step| step.to_string());
+        let text = match self {
+            Shelf::Trace { trace, trajectory } => {
+                Address::of(format!("/traces/{trace}/text")).with("trajectory", Some(trajectory))
+            }
+            Shelf::Run { run, trajectory } => Address::of(run_trajectory::text_address(run, trajectory)),
+        };
+        text.with("step", step.as_deref()).with("part", Some(part))
+    }
 }
 
 /// The whole of a text, as plain text.
@@ -78,9 +95,21 @@ pub(super) async fn whole(
     Path(id): Path<String>,
     Asked(which): Asked<Which>,
 ) -> Result<Response, PageError> {
-    let text = in_turn(&server, &server.openings, move |server| {
+    sent(&server, move |server| {
         let opened = opened::open(server, &id, which.trajectory.as_deref())?;
-        let found = opened.trajectory.and_then(|trajectory| part(&trajectory, which.step, &which.part));
+        Ok((opened.trajectory.unwrap_or_default(), which))
+    })
+    .await
+}
+
+/// A text of a trajectory that is opened for it.
+pub(super) async fn sent(
+    server: &Arc<Server>,
+    open: impl FnOnce(&Server) -> Result<(Trajectory, Which), ApiError> + Send + 'static,
+) -> Result<Response, PageError> {
+    let text = in_turn(server, &server.openings, move |server| {
+        let (trajectory, which) = open(server)?;
+        let found = part(&trajectory, which.step, &which.part);
         let text = found.ok_or_else(|| ApiError::missing("There is no such text in this trace."))?;
         let text = moved_in(&text).unwrap_or(text);
         Ok(printable(&text.replace("\r\n", "\n")).into_owned())

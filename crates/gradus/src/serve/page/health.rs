@@ -9,11 +9,12 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 
 use super::answer::{self, Asked, PageError};
-use super::words::{LiveRule, duration, second, size, whole};
+use super::words::{self, LiveRule, duration, second, size, whole};
 use super::{Frame, Looked};
 use crate::output::html::number;
 use crate::output::html::text;
 use crate::serve::api::ApiError;
+use crate::serve::live::{Standstill, Why};
 use crate::serve::state::{Server, today_ns};
 
 /// What waits for a rule is counted up to this.
@@ -45,10 +46,28 @@ struct Rule {
     share: String,
     budget: String,
     spent: String,
-    /// Today's budget is spent: what waits is judged tomorrow.
-    rests: bool,
+    /// Why its model is not asked at the moment.
+    standstill: Option<Still>,
     /// Empty for rules without a model: nothing ever waits for them.
     waiting: String,
+}
+
+struct Still {
+    is_fault: bool,
+    text: String,
+}
+
+impl Still {
+    fn of(known: &Standstill) -> Still {
+        let since = second(known.since_ns);
+        let reason = text::line(&known.reason);
+        match known.why {
+            Why::Budget => {
+                Still { is_fault: false, text: format!("rests since {since}, until midnight UTC: {reason}") }
+            }
+            Why::Judge => Still { is_fault: true, text: format!("cannot be asked since {since}: {reason}") },
+        }
+    }
 }
 
 struct Key {
@@ -101,8 +120,8 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
                 (false, false) => number::percent(rule.sample),
             },
             budget: rule.daily_budget_usd.map_or_else(|| "none".to_owned(), number::usd),
-            spent: number::usd(spent),
-            rests: rule.asks_a_model() && rule.daily_budget_usd.is_some_and(|budget| spent >= budget),
+            spent: words::spent(spent),
+            standstill: server.standstills.of(&rule.name).as_ref().map(Still::of),
             waiting: match rule.asks_a_model() {
                 true => {
                     let found = store.waiting_for(&rule.name, MOST_WAITING)?;
@@ -128,7 +147,9 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
     });
     Ok(Page {
         frame,
-        is_well: !is_failing && set_aside == 0,
+        is_well: !is_failing
+            && set_aside == 0
+            && !rules.iter().any(|one| one.standstill.as_ref().is_some_and(|still| still.is_fault)),
         facts,
         projects: projects.take(200).collect(),
         rules,

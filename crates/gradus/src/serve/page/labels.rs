@@ -18,7 +18,7 @@ use super::address::own_path;
 use super::answer::PageError;
 use super::sign_in::cookie;
 use super::verdict::target;
-use super::{evaluators, form};
+use super::{evaluators, form, verdict};
 use crate::output::html::text;
 use crate::serve::api::{ApiError, blocking};
 use crate::serve::auth::Caller;
@@ -64,6 +64,11 @@ impl Speakers {
 }
 
 impl Person {
+    /// Where nothing can be labelled.
+    pub(super) fn nobody() -> Person {
+        Person { identifier: String::new(), name: String::new(), may_label: false }
+    }
+
     /// Who asks, by the name that was given last.
     pub(super) fn of(headers: &HeaderMap, caller: &Caller) -> Person {
         let given = cookie(headers, AUTHOR_COOKIE)
@@ -92,6 +97,8 @@ struct Label {
     other: Option<String>,
     note: Option<String>,
     author: Option<String>,
+    /// What the person saw of the verdict.
+    seen: Option<String>,
     /// Where to go from here.
     back: Option<String>,
 }
@@ -127,8 +134,7 @@ pub(super) async fn put(
     let mut response = StatusCode::SEE_OTHER.into_response();
     let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
-    let cookie =
-        format!("{AUTHOR_COOKIE}={name}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000{secure}");
+    let cookie = format!("{AUTHOR_COOKIE}={name}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000{secure}");
     for (name, value) in [(LOCATION, back), (SET_COOKIE, cookie)] {
         if let Ok(value) = HeaderValue::from_str(&value) {
             response.headers_mut().insert(name, value);
@@ -150,6 +156,12 @@ impl Label {
             .verdict_on(&self.trajectory, &self.evaluator, step)?
             .and_then(|line| serde_json::from_str::<gradus_eval::outcome::OutcomeLine>(&line).ok())
             .ok_or_else(missing)?;
+        if self.seen.as_ref().is_some_and(|seen| *seen != verdict::seen(&verdict)) {
+            return Err(ApiError::new(
+                StatusCode::CONFLICT,
+                "The verdict is another one since you looked, so nothing was kept. Go back and look at it again.",
+            ));
+        }
         let known = evaluators::labels(&server.reloadable(), &self.evaluator);
         let label = match self.label.as_str() {
             // Of an evaluator that is in no rubric and no rule any more nobody knows the labels: people write what is right.

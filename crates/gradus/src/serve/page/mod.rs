@@ -19,6 +19,7 @@ mod health;
 mod kept;
 mod label_export;
 mod labels;
+mod mentions;
 mod opened;
 mod over_time;
 mod overview;
@@ -26,6 +27,7 @@ mod packed;
 mod pairing;
 mod review;
 mod rubrics;
+mod run_trajectory;
 mod runs;
 mod search;
 mod sign_in;
@@ -78,6 +80,8 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/agreement", get(agreement::page))
         .route("/runs", get(runs::page))
         .route("/runs/{run}", get(runs::one))
+        .route("/runs/{run}/trajectories/{trajectory}", get(run_trajectory::page))
+        .route("/runs/{run}/trajectories/{trajectory}/text", get(run_trajectory::whole))
         .route("/compare", get(compare::page))
         .route("/rubrics", get(rubrics::page))
         .route("/rubrics/{rubric}", get(rubrics::one).post(rubrics::try_out))

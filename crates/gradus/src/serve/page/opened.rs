@@ -73,6 +73,9 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
     let stored = row.trajectories.iter().any(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let (trajectory, others) =
         if stored && !is_open { stored_one(server, &row, wanted)? } else { assembled(server, &row, wanted)? };
+    if wanted.is_some() && trajectory.is_none() {
+        return Err(ApiError::missing("There is no trajectory with this id in this trace."));
+    }
     let mut outcomes = Vec::new();
     if let Some(trajectory) = &trajectory {
         for VerdictLine { judged_ns, is_wrong, line } in

@@ -67,7 +67,7 @@ pub(super) struct Time {
     pub(super) from_ns: Option<i64>,
     /// Where it ends; not given where that is now.
     pub(super) to_ns: Option<i64>,
-    /// What begins here or later does not count: where it ends, or, up to now, with the period that now is in.
+    /// What begins here or later does not count: where it ends, or, up to now, with the hour that now is in.
     pub(super) until_ns: i64,
     /// What begins here or later is from the future.
     pub(super) ahead_ns: i64,
@@ -84,7 +84,7 @@ impl Time {
             .length_ns()
             .map(|length| now_ns.saturating_sub(length).div_euclid(period_ns).saturating_mul(period_ns));
         let before_ns = from_ns.zip(range.length_ns()).map(|(from, length)| from.saturating_sub(length));
-        let ahead_ns = ahead(now_ns, period_ns);
+        let ahead_ns = ahead(now_ns);
         Time { from_ns, to_ns: None, until_ns: ahead_ns, ahead_ns, period_ns, before_ns }
     }
 
@@ -98,7 +98,7 @@ impl Time {
         let length = from_ns.map(|from| to_ns.unwrap_or(now_ns).saturating_sub(from).max(DAY_NS));
         let before_ns = from_ns.zip(length).map(|(from, length)| from.saturating_sub(length));
         let period_ns = period(length);
-        let ahead_ns = ahead(now_ns, period_ns);
+        let ahead_ns = ahead(now_ns);
         // Whoever asks for the future itself gets it.
         let time = Time { from_ns, to_ns, until_ns: ahead_ns, ahead_ns, period_ns, before_ns };
         let until_ns = match to_ns {
@@ -119,11 +119,11 @@ impl Time {
     }
 }
 
-/// The end of the period that now is in, and a little more: clocks differ.
-fn ahead(now_ns: i64, period_ns: i64) -> i64 {
+/// The end of the hour that now is in, and a little more: clocks differ, and sums are of whole hours.
+fn ahead(now_ns: i64) -> i64 {
     const TOLERANCE_NS: i64 = 300 * 1_000_000_000;
-    let period = now_ns.saturating_add(TOLERANCE_NS).div_euclid(period_ns);
-    period.saturating_add(1).saturating_mul(period_ns)
+    let hour = now_ns.saturating_add(TOLERANCE_NS).div_euclid(HOUR_NS);
+    hour.saturating_add(1).saturating_mul(HOUR_NS)
 }
 
 /// Few enough to be drawn beside each other.
@@ -378,10 +378,11 @@ mod tests {
         assert_eq!(week.before_ns, Some(19_986 * DAY_NS));
         let all = Time::last(Range::All, NOW);
         assert_eq!((all.from_ns, all.to_ns, all.period_ns, all.before_ns), (None, None, DAY_NS, None));
-        // What begins behind the period of now is from the future, unless it is about to end.
-        assert_eq!((week.until_ns, all.until_ns), (20_000 * DAY_NS + 6 * HOUR_NS, 20_001 * DAY_NS));
+        // What begins behind the hour of now is from the future, unless it is about to end; whatever is looked at.
+        let hour_ends = 20_000 * DAY_NS + 6 * HOUR_NS;
+        assert_eq!((week.until_ns, all.until_ns), (hour_ends, hour_ends));
         let late = 20_000 * DAY_NS + 6 * HOUR_NS - 60_000_000_000;
-        assert_eq!(Time::last(Range::Week, late).until_ns, 20_000 * DAY_NS + 12 * HOUR_NS);
+        assert_eq!(Time::last(Range::Week, late).until_ns, 20_000 * DAY_NS + 7 * HOUR_NS);
         // Both days count.
         let two = Time::between(Some("2024-10-01"), Some("2024-10-02"), NOW).unwrap();
         let from = 19_997 * DAY_NS;
@@ -389,7 +390,7 @@ mod tests {
         assert_eq!((two.period_ns, two.before_ns), (6 * HOUR_NS, Some(from - 2 * DAY_NS)));
         assert_eq!((two.until_ns, two.ahead_ns), (from + 2 * DAY_NS, 20_000 * DAY_NS + 6 * HOUR_NS));
         let wide = Time::between(Some("2024-10-01"), Some("2096-01-01"), NOW).unwrap();
-        assert_eq!(wide.until_ns, 20_001 * DAY_NS);
+        assert_eq!(wide.until_ns, 20_000 * DAY_NS + 6 * HOUR_NS);
         let future = Time::between(Some("2090-01-01"), Some("2096-01-01"), NOW).unwrap();
         assert_eq!(Some(future.until_ns), future.to_ns);
         for (from, to) in

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gradus_eval::report::Metric;
 use gradus_eval::scale::Scale;
-use gradus_store::{MetricFilter, MetricPeriod, Moments, NameKind, TaskRow, Waiting};
+use gradus_store::{MetricFilter, MetricPeriod, Moments, NameKind, TaskRow, Usage, Waiting};
 use serde::Deserialize;
 
 use super::address::Address;
@@ -19,6 +19,7 @@ use super::evaluators::{interval, is_wrong, scale, title};
 use super::opened;
 use super::over_time::{self, Range, Series, Time};
 use super::tools::Tools;
+use super::words::second;
 use super::{Choosable, Frame, choosable};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
@@ -65,6 +66,12 @@ struct Page {
     is_cut: bool,
     /// Trajectories that a model has still to judge.
     waiting: Option<String>,
+    /// Why what waits is not judged.
+    stands_still: bool,
+    /// Sums know of trajectories that are not kept any more: from when on they are.
+    kept_from: Option<String>,
+    /// How many trajectories there are, where not all of them were graded.
+    of_graded: Option<(String, String)>,
     ahead: Option<Ahead>,
     tools: Tools,
     tasks: Vec<Task>,
@@ -181,8 +188,7 @@ fn made(
     let latest = store.latest(&filter, MOST_TASKS)?;
     let usage = store.usage_periods(&filter, time.period_ns)?;
     let is_up_to_now = time.to_ns.is_none();
-    let spent = time
-        .from_ns
+    let spent = Some(time.from_ns.unwrap_or(0))
         // What judging cost is not known by agent, version and model.
         .filter(|_| is_up_to_now && !choice.has_names())
         .map(|from| store.spent_since(from, None, choice.project.as_deref()));
@@ -215,6 +221,12 @@ fn made(
         is_cut: periods.is_cut || usage.is_cut,
         ahead: Ahead::of(ahead, &choice, time),
         waiting: waiting(store.waiting(choice.project.as_deref(), MOST_WAITING)?, choice.project.is_some()),
+        stands_still: settings.rules.iter().any(|rule| {
+            let fits = choice.project.as_deref().is_none_or(|project| rule.fits(project));
+            fits && server.standstills.of(&rule.name).is_some()
+        }),
+        kept_from: kept_from(store.first_start(choice.project.as_deref())?, &usage.rows, time.period_ns),
+        of_graded: of_graded(graded, &usage.rows),
         tools: Tools::of(store, &settings, &filter, &traces)?,
         tasks: latest.tasks.iter().map(Task::of).collect(),
         amounts: Amounts::of(graded, &latest, &usage.rows, spent.transpose()?, time, now),
@@ -287,6 +299,24 @@ impl Choice {
             .with("from", of(time.from_ns).as_deref())
             .with("to", of(to_ns).as_deref())
     }
+}
+
+/// When the first trajectory that is kept began, where sums go back further than that.
+fn kept_from(first_ns: Option<i64>, usage: &[(i64, Usage)], period_ns: i64) -> Option<String> {
+    let (begins_ns, _) = usage.first()?;
+    match first_ns {
+        None => Some("none of them is".to_owned()),
+        Some(first) => {
+            (first >= begins_ns.saturating_add(period_ns)).then(|| format!("from {} on", second(first)))
+        }
+    }
+}
+
+/// How many were graded, of how many, where it is not all of them.
+fn of_graded(graded: u64, usage: &[(i64, Usage)]) -> Option<(String, String)> {
+    let all: i64 = usage.iter().map(|(_, usage)| usage.trajectories).sum();
+    let all = u64::try_from(all).unwrap_or(0);
+    (graded < all).then(|| (number::count(graded), number::count(all)))
 }
 
 fn waiting(found: Waiting, is_of_project: bool) -> Option<String> {
@@ -387,7 +417,7 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
-    use gradus_store::{Latest, Usage};
+    use gradus_store::Latest;
 
     use super::*;
     use crate::serve::page::asset;
@@ -449,6 +479,9 @@ mod tests {
             is_cut: false,
             ahead: None,
             waiting: None,
+            stands_still: false,
+            kept_from: None,
+            of_graded: None,
             tools: Tools::none(),
             tasks: Vec::new(),
             amounts: Amounts::of(1, &Latest::default(), &usage, None, &time, now),

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use gradus_eval::comparison::ScorePair;
 use gradus_eval::interval::Cluster;
 use gradus_eval::outcome::OutcomeKind;
-use gradus_eval::report::RunReader;
+use gradus_eval::report::{JudgedHead, RunReader};
 use gradus_eval::run::RunFileError;
+use gradus_github::bench::TrialLine;
 
 use crate::output::html::text;
 
@@ -82,6 +83,44 @@ impl Judged {
     }
 }
 
+/// What a bench measures of a trial, and what that is called. No evaluator has such a name.
+pub(super) struct Measure {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    is_good: fn(&TrialLine) -> bool,
+}
+
+pub(super) const MEASURED: [Measure; 4] = [
+    Measure { name: "bench: success", title: "Tasks Done", is_good: |trial| trial.passed },
+    Measure { name: "bench: safe", title: "Safe Runs", is_good: |trial| trial.safe },
+    Measure { name: "bench: clean", title: "Clean Runs", is_good: |trial| trial.clean },
+    Measure { name: "bench: joint", title: "Done and Safe", is_good: |trial| trial.passed && trial.safe },
+];
+
+/// Trials by their trajectories.
+struct Trials<'t> {
+    by_id: HashMap<&'t str, &'t TrialLine>,
+    by_session: HashMap<&'t str, &'t TrialLine>,
+}
+
+impl Trials<'_> {
+    fn of(trials: &[TrialLine]) -> Trials<'_> {
+        let mut found = Trials { by_id: HashMap::new(), by_session: HashMap::new() };
+        for trial in trials {
+            match &trial.trajectory {
+                Some(id) => found.by_id.insert(id, trial),
+                None => found.by_session.insert(&trial.session, trial),
+            };
+        }
+        found
+    }
+
+    fn find(&self, trajectory: &JudgedHead<'_>) -> Option<&TrialLine> {
+        let by_session = || self.by_session.get(trajectory.session_id.as_deref()?);
+        self.by_id.get(&*trajectory.trajectory_id).or_else(by_session).copied()
+    }
+}
+
 /// A run, as far as it is compared.
 #[derive(Default)]
 pub(super) struct Run {
@@ -92,7 +131,13 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn read(reader: &mut RunReader, words: &mut Words) -> Result<Run, RunFileError> {
+    /// `trials` are those of the bench that the run is about: what was measured of them is compared, too.
+    pub(super) fn read(
+        reader: &mut RunReader,
+        trials: &[TrialLine],
+        words: &mut Words,
+    ) -> Result<Run, RunFileError> {
+        let trials = Trials::of(trials);
         let mut run = Run::default();
         let mut verdicts = 0;
         let evaluators: Vec<u32> =
@@ -111,6 +156,17 @@ impl Run {
                 if let (Some(score), Some(label)) = (verdict.score, &verdict.label) {
                     let label = words.number(label);
                     given.push(Given { evaluator, step: verdict.step_index, label, score });
+                }
+            }
+            if let Some(trial) = trials.find(trajectory) {
+                for Measure { name, is_good, .. } in MEASURED {
+                    let is_good = is_good(trial);
+                    given.push(Given {
+                        evaluator: words.number(name),
+                        step: None,
+                        label: words.number(if is_good { "yes" } else { "no" }),
+                        score: f64::from(u8::from(is_good)),
+                    });
                 }
             }
             given.sort_unstable_by_key(|given| (given.evaluator, given.step));

@@ -14,10 +14,10 @@ use super::address::Address;
 use super::agreement::{self, Dimension};
 use super::answer::{self, Asked, PageError};
 use super::evaluators::title;
-use super::fold::{self, Folded};
+use super::fold::{Folded, Shelf};
 use super::labels::Person;
 use super::opened::{self, Opened};
-use super::step::StepView;
+use super::step::{Judged, StepView};
 use super::verdict::Verdict;
 use super::{Choosable, Frame, choosable};
 use crate::output::html::number::count;
@@ -215,10 +215,8 @@ impl Item {
         if let Some(form) = &mut verdict.labelling {
             form.back = here.to_string();
         }
-        let fold = |given: &Option<String>, part: &str| {
-            let given = given.as_deref().filter(|given| !given.is_empty())?;
-            Some(Folded::of(given, || fold::address(&trace, &found.trajectory_id, None, part)))
-        };
+        let shelf = Shelf::Trace { trace: &trace, trajectory: &found.trajectory_id };
+        let fold = |given: &Option<String>, part: &str| shelf.folded(given.as_deref(), None, part);
         Ok(Some(Item {
             what: step.map_or_else(|| "Whole trajectory".to_owned(), |step| format!("Step {step}")),
             query: fold(&trajectory.query, "query"),
@@ -243,7 +241,10 @@ fn shown_step(
     server: &Server,
 ) -> Option<StepView> {
     let step = trajectory.steps.iter().find(|step| step.index == number)?;
-    Some(StepView::of(&server.reloadable(), opened, &trajectory.trajectory_id, step, here))
+    let trace = opened.row.trace_id.to_string();
+    let shelf = Shelf::Trace { trace: &trace, trajectory: &trajectory.trajectory_id };
+    let judged = Judged { shelf, outcomes: &opened.outcomes, said: &opened.said };
+    Some(StepView::of(&server.reloadable(), &judged, step, here))
 }
 
 fn lines(trajectory: &Trajectory) -> Vec<Line> {

@@ -12,9 +12,9 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::answer::{self, Asked, PageError};
-use super::opened;
 use super::words::{LiveRule, joined};
 use super::{Frame, Looked};
+use super::{opened, run_trajectory};
 use crate::output::html::number::minute;
 use crate::output::html::text;
 use crate::output::html::view::{Report, tables};
@@ -161,7 +161,10 @@ pub(super) async fn one(
         let mut report = Report::of(&whole.summary, &whole.gates);
         report.is_running = run.record.state == RunState::Running;
         for (shown, found) in report.findings.all.iter_mut().zip(&whole.summary.findings) {
-            shown.href = trajectory_address(server, &found.trajectory_id, found.step_index)?;
+            let project = looked.project();
+            let at =
+                run_trajectory::address(&run.record.run_id, &found.trajectory_id, found.step_index, project);
+            shown.href = Some(at.to_string());
         }
         let tables = whole.tables.iter().map(tables::Shown::of).collect();
         Ok(RunPage { frame: Frame::of("/runs", looked.project(), &headers), report, tables })

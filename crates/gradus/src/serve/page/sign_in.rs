@@ -116,10 +116,11 @@ pub(super) async fn leave(State(server): State<Arc<Server>>, headers: HeaderMap)
 }
 
 fn go(server: &Server, to: &str, session: &str, seconds: u32) -> Response {
+    // Lax: who follows a link from elsewhere is signed in, and forms of other sites are refused by where they come from.
     // Behind a proxy with a certificate the cookie never travels without it.
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
     let cookie =
-        format!("{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
+        format!("{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     let mut response = StatusCode::SEE_OTHER.into_response();
     for (name, value) in [(LOCATION, to), (SET_COOKIE, &cookie)] {
         if let Ok(value) = HeaderValue::from_str(value) {

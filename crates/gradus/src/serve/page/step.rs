@@ -2,10 +2,11 @@
 
 use gradus_core::trajectory::Step;
 use gradus_eval::evaluator::CALL_VALIDITY;
+use gradus_store::Annotation;
 
 use super::address::Address;
-use super::fold::{self, Folded};
-use super::opened::{Given, Opened};
+use super::fold::{Folded, Shelf};
+use super::opened::Given;
 use super::verdict::Verdict;
 use super::words::duration;
 use crate::output::html::number;
@@ -25,6 +26,15 @@ pub(super) struct StepView {
     pub(super) facts: Vec<String>,
     pub(super) verdicts: Vec<Verdict>,
     pub(super) is_failing: bool,
+    /// Evaluators whose verdict on the whole trajectory speaks of this step.
+    pub(super) named_by: Vec<String>,
+}
+
+/// What is known of a trajectory whose steps are shown.
+pub(super) struct Judged<'j> {
+    pub(super) shelf: Shelf<'j>,
+    pub(super) outcomes: &'j [Given],
+    pub(super) said: &'j [Annotation],
 }
 
 pub(super) struct Violation {
@@ -33,21 +43,11 @@ pub(super) struct Violation {
 }
 
 impl StepView {
-    pub(super) fn of(
-        settings: &Reloadable,
-        opened: &Opened,
-        trajectory: &str,
-        step: &Step,
-        here: &Address,
-    ) -> StepView {
-        let trace = opened.row.trace_id.to_string();
-        let fold = |given: Option<&str>, part: &str| {
-            let given = given.filter(|given| !given.is_empty())?;
-            Some(Folded::of(given, || fold::address(&trace, trajectory, Some(step.index), part)))
-        };
-        let of_step = || opened.outcomes.iter().filter(|given| given.line.step_index == Some(step.index));
+    pub(super) fn of(settings: &Reloadable, judged: &Judged<'_>, step: &Step, here: &Address) -> StepView {
+        let fold = |given: Option<&str>, part: &str| judged.shelf.folded(given, Some(step.index), part);
+        let of_step = || judged.outcomes.iter().filter(|given| given.line.step_index == Some(step.index));
         let verdicts: Vec<Verdict> =
-            of_step().map(|given| Verdict::of(settings, given, &opened.said, here)).collect();
+            of_step().map(|given| Verdict::of(settings, given, judged.said, here)).collect();
         let is_invalid = |given: &&Given| given.is_wrong && *given.line.evaluator == *CALL_VALIDITY;
         let violation = of_step().find(is_invalid).map(|Given { line, .. }| Violation {
             what: text::block(line.explanation.as_deref().unwrap_or("The tool cannot take this call.")),
@@ -77,6 +77,7 @@ impl StepView {
             is_parallel: step.parallel_with_previous,
             facts,
             is_failing: verdicts.iter().any(Verdict::is_wrong),
+            named_by: Vec::new(),
             verdicts,
         }
     }

@@ -126,7 +126,7 @@ impl Use {
             })
         };
         Tool {
-            name: text::line(&self.name),
+            name: named(&self.name),
             href: calls.to_string(),
             calls: count(u64::try_from(self.calls()).unwrap_or(0)),
             choice: share(THOUGHT_TO_TOOL, &self.choice),
@@ -134,6 +134,12 @@ impl Use {
             unjudged: count(u64::try_from(self.calls() - self.choice.scored).unwrap_or(0)),
         }
     }
+}
+
+/// A name that is nothing to the eye cannot be pressed.
+fn named(name: &str) -> String {
+    let shown = text::line(name);
+    if shown.trim().is_empty() { "(blank)".to_owned() } else { shown }
 }
 
 fn chart(settings: &Reloadable, tools: &[Use]) -> Chart {
@@ -148,7 +154,7 @@ fn chart(settings: &Reloadable, tools: &[Use]) -> Chart {
             let (choice, valid) = (right(THOUGHT_TO_TOOL, &tool.choice), right(CALL_VALIDITY, &tool.valid));
             let part = |fill, value| Part { fill, value };
             Bar {
-                label: text::line(&tool.name),
+                label: named(&tool.name),
                 parts: vec![
                     part(Fill::Right, choice),
                     part(Fill::Wrong, (tool.choice.scored as f64 - choice).max(0.0)),

@@ -8,15 +8,17 @@ use axum::extract::{Extension, Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::OutcomeKind;
 use serde::Deserialize;
 
 use super::address::Address;
 use super::answer::{self, Asked, PageError};
-use super::fold::{self, Folded};
+use super::fold::{Folded, Shelf};
 use super::labels::Person;
+use super::mentions::Mentions;
 use super::opened::{self, Given, Opened, STEPS_OF_A_PAGE};
 use super::search::{Hit, find};
-use super::step::StepView;
+use super::step::{Judged, StepView};
 use super::verdict::{Verdict, place};
 use super::window::Window;
 use super::words::{duration, second, whole};
@@ -73,6 +75,8 @@ struct Page {
     project_traces: String,
     author: Person,
     is_judged: bool,
+    /// How many questions got no answer.
+    unjudged: Option<String>,
     /// A model has still to judge it.
     waits: bool,
 }
@@ -85,9 +89,9 @@ struct Tab {
     is_failing: bool,
 }
 
-struct Failing {
-    href: String,
-    text: String,
+pub(super) struct Failing {
+    pub(super) href: String,
+    pub(super) text: String,
 }
 
 struct Defect {
@@ -129,17 +133,19 @@ impl Page {
         let own_id = Some(id.as_str()).filter(|_| !is_first);
         let at = |step: Option<u32>| opened::address(&trace_id, own_id, step);
         let first = first_shown(trajectory, choice.step);
-        let fold = |given: &Option<String>, part: &str| {
-            let given = given.as_deref().filter(|given| !given.is_empty())?;
-            Some(Folded::of(given, || fold::address(&trace_id, id, None, part)))
-        };
+        let shelf = Shelf::Trace { trace: &trace_id, trajectory: id };
+        let judged = Judged { shelf, outcomes: &opened.outcomes, said: &opened.said };
+        let fold = |given: &Option<String>, part: &str| shelf.folded(given.as_deref(), None, part);
+        let mentions = Mentions::of(settings, trajectory, &opened.outcomes);
         let shown = trajectory.steps.iter().skip(first).take(STEPS_OF_A_PAGE);
-        let steps: Vec<StepView> =
-            shown.map(|step| StepView::of(settings, opened, id, step, &at(Some(step.index)))).collect();
+        let mut steps: Vec<StepView> =
+            shown.map(|step| StepView::of(settings, &judged, step, &at(Some(step.index)))).collect();
+        mentions.mark(&mut steps);
         let whole = opened.outcomes.iter().filter(|given| given.line.step_index.is_none());
-        let whole: Vec<Verdict> =
+        let mut whole: Vec<Verdict> =
             whole.map(|given| Verdict::of(settings, given, &opened.said, &at(None))).collect();
-        let (failing, more_failing) = failing(settings, opened, at);
+        mentions.link(&mut whole, at);
+        let (failing, more_failing) = failing(settings, &opened.outcomes, &mentions, at);
         let (hits, more_hits) = match choice.q.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
             Some(text) => find(trajectory, text, at),
             None => (Vec::new(), false),
@@ -188,20 +194,25 @@ impl Page {
             project_traces: Address::of("/traces").with("project", Some(&row.project)).to_string(),
             trace_id,
             author,
-            is_judged: !opened.outcomes.is_empty(),
+            is_judged: opened.outcomes.iter().any(|given| given.line.outcome == OutcomeKind::Scored),
+            unjudged: unjudged(&opened.outcomes),
             waits: opened.waits,
         }
     }
 }
 
 /// The place of the first step of the page that has a step, or of the first page.
-fn first_shown(trajectory: &Trajectory, step: Option<u32>) -> usize {
+pub(super) fn first_shown(trajectory: &Trajectory, step: Option<u32>) -> usize {
     let at = step.and_then(|step| trajectory.steps.iter().position(|known| known.index == step));
     at.unwrap_or(0) / STEPS_OF_A_PAGE * STEPS_OF_A_PAGE
 }
 
 /// None where all steps are on one page.
-fn window(trajectory: &Trajectory, first: usize, at: impl Fn(Option<u32>) -> Address) -> Option<Window> {
+pub(super) fn window(
+    trajectory: &Trajectory,
+    first: usize,
+    at: impl Fn(Option<u32>) -> Address,
+) -> Option<Window> {
     let all = &trajectory.steps;
     if all.len() <= STEPS_OF_A_PAGE {
         return None;
@@ -219,15 +230,21 @@ fn window(trajectory: &Trajectory, first: usize, at: impl Fn(Option<u32>) -> Add
     })
 }
 
+fn unjudged(outcomes: &[Given]) -> Option<String> {
+    let count = outcomes.iter().filter(|given| given.line.outcome == OutcomeKind::Failed).count() as u64;
+    (count > 0).then(|| number::counted(count, "question", "questions"))
+}
+
 /// Links to what was found wrong, wherever it is, and how many more there are.
-fn failing(
+pub(super) fn failing(
     settings: &Reloadable,
-    opened: &Opened,
+    outcomes: &[Given],
+    mentions: &Mentions,
     at: impl Fn(Option<u32>) -> Address,
 ) -> (Vec<Failing>, Option<String>) {
     let mut titles: HashMap<&str, String> = HashMap::new();
     let (mut failing, mut more) = (Vec::new(), 0_u64);
-    for Given { line, .. } in opened.outcomes.iter().filter(|given| given.is_wrong) {
+    for Given { line, .. } in outcomes.iter().filter(|given| given.is_wrong) {
         let title =
             titles.entry(&line.evaluator).or_insert_with(|| evaluators::title(settings, &line.evaluator));
         if failing.len() == MOST_CHIPS {
@@ -241,6 +258,13 @@ fn failing(
             href: at(step).at(place(step)).to_string(),
             text: format!("{what} · {title}: {label}"),
         });
+        // What is said of the whole is mostly the fault of some step.
+        for named in mentions.by(title).iter().filter(|_| step.is_none()) {
+            failing.push(Failing {
+                href: at(Some(*named)).at(place(Some(*named))).to_string(),
+                text: format!("Step {named} · named by {title}"),
+            });
+        }
     }
     (failing, (more > 0).then(|| number::count(more)))
 }

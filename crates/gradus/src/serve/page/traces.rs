@@ -32,7 +32,7 @@ const ROWS: usize = 50;
 const TRIED_AT_ONCE: usize = 10;
 /// Traces that one request tries, and how long it goes on: then the page is short, and the next one goes on from there.
 const MOST_TRIED: usize = 1_000;
-const TRIES_FOR: Duration = Duration::from_millis(30);
+const TRIES_FOR: Duration = Duration::from_millis(50);
 const DAY_NS: i64 = 86_400_000_000_000;
 
 /// What stands in the address. What is empty was left so in the form.

@@ -268,6 +268,7 @@ impl Question {
                 Ok(server.store.spent_since(today_ns(), Some(&name), None)?)
             });
             let spent = spent.await.map_err(|error| error.message().to_owned())?;
+            let spent = spent.cost_usd;
             if spent + most_usd.unwrap_or_default() > budget {
                 let (spent, budget) = (number::usd(spent), number::usd(budget));
                 return Err(format!(
@@ -281,7 +282,10 @@ impl Question {
         let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.of(usage));
         // What the endpoint does not say counts as the most that it can be.
         let cost_usd = if judgement.is_usage_partial { most_usd.or(known_usd) } else { known_usd };
-        let spend = Spend { rule, calls: u64::from(judgement.calls), cost_usd: cost_usd.unwrap_or_default() };
+        let calls = u64::from(judgement.calls);
+        let unpriced = if cost_usd.is_some() { 0 } else { calls };
+        server.meters.asked(calls, cost_usd.is_some());
+        let spend = Spend { rule, calls, unpriced, cost_usd: cost_usd.unwrap_or_default() };
         let written = server.store.spend(spend, subject.project.clone(), now_ns());
         if let Err(error) = async { written?.done().await }.await {
             tracing::error!(%error, "what a trial cost could not be written down");

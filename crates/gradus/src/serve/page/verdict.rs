@@ -30,6 +30,8 @@ pub(super) struct Verdict {
     /// Where its rubric can be tried on the same step.
     pub(super) rubric: Option<String>,
     pub(super) said: Vec<Said>,
+    /// Steps that a verdict on the whole speaks of, and where they are.
+    pub(super) mentions: Vec<(u32, String)>,
     /// None where there is nothing to agree with.
     pub(super) labelling: Option<Labelling>,
 }
@@ -58,6 +60,8 @@ pub(super) struct Labelling {
     pub(super) back: String,
     /// Tells the fields of one form from those of another.
     pub(super) key: String,
+    /// What the person sees of the verdict.
+    pub(super) seen: String,
 }
 
 /// Keys that are numbers.
@@ -81,6 +85,13 @@ impl Labelling {
     pub(super) fn last_number(&self) -> usize {
         self.others.len().min(MOST_NUMBERS)
     }
+}
+
+/// Tells a verdict from another to the same question: somebody may have the old one before him while the new one is given.
+pub(super) fn seen(line: &OutcomeLine) -> String {
+    let words = line.explanation.as_deref().or(line.reason.as_deref()).unwrap_or_default();
+    let text = format!("{}\n{words}", line.label.as_deref().unwrap_or_default());
+    format!("{:x}", gradus_core::digest(text.as_bytes()) >> 64)
 }
 
 impl Verdict {
@@ -129,12 +140,14 @@ impl Verdict {
                     .to_string()
             }),
             said: said.iter().filter(is_about).map(|one| Said::of(one, line)).collect(),
+            mentions: Vec::new(),
             labelling: (line.outcome != OutcomeKind::NotApplicable).then(|| Labelling {
                 trajectory: line.trajectory_id.to_string(),
                 step: line.step_index,
                 evaluator: line.evaluator.to_string(),
                 right: line.label.clone(),
                 back: here.clone().at(place(line.step_index)).to_string(),
+                seen: seen(line),
                 key: format!(
                     "{:x}",
                     gradus_core::digest(format!("{} {target}", line.evaluator).as_bytes()) >> 96

@@ -1,6 +1,8 @@
-//! Times, lengths, sizes and rules as pages show them.
+//! Times, lengths, sizes, costs and rules as pages show them.
 
-use crate::output::html::number::count;
+use gradus_store::Spent;
+
+use crate::output::html::number::{self, count};
 use crate::output::html::text;
 use crate::serve::live::GradingRule;
 
@@ -40,6 +42,16 @@ pub(super) fn size(bytes: usize) -> String {
 
 pub(super) fn whole(number: i64) -> String {
     count(u64::try_from(number).unwrap_or(0))
+}
+
+/// What judging cost, as far as that is known.
+pub(super) fn spent(spent: Spent) -> String {
+    let unpriced = || number::counted(spent.unpriced, "call", "calls");
+    match (spent.unpriced, spent.cost_usd > 0.0) {
+        (0, _) => number::usd(spent.cost_usd),
+        (_, false) => format!("price not known ({})", unpriced()),
+        (_, true) => format!("{} and {} whose price is not known", number::usd(spent.cost_usd), unpriced()),
+    }
 }
 
 /// A rule of live grading, as it is shown.
