@@ -226,7 +226,7 @@ def rubrics_alerts_server(browser):
     expect(rule).to_contain_text("over at")
     # Rules look every few seconds.
     for _ in range(60):
-        if re.search("0\\.[0-9]{3} of [0-9]+ steps", rule.inner_text()):
+        if re.search("0\\.[0-9]{3,5} of [0-9]+ steps", rule.inner_text()):
             break
         page.wait_for_timeout(500)
         page.reload()

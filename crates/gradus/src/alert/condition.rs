@@ -117,6 +117,19 @@ impl Condition {
         Ok(Condition { subject, bar, window, floor })
     }
 
+    /// A measured value, with as many digits as tell it from the threshold.
+    pub fn show_measured(&self, value: f64) -> String {
+        let shown = self.subject.show_measured(value);
+        let seems_equal = self
+            .bar
+            .is_some_and(|bar| value != bar.threshold && shown == self.subject.show_measured(bar.threshold));
+        match self.subject {
+            Subject::Evaluator { .. } if seems_equal => format!("{value:.5}"),
+            Subject::FailureRate | Subject::ErrorRate if seems_equal => format!("{:.4}%", value * 100.0),
+            _ => shown,
+        }
+    }
+
     /// How much has to be counted before a value is believed. A cost of nothing is a fact; every other value needs
     /// something that it is taken from.
     pub fn least_count(&self) -> u64 {

@@ -162,3 +162,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_value_is_told_from_the_threshold_that_it_misses() {
+    let condition = read("thought_to_tool < 0.95 over 1h");
+    assert_eq!(condition.show_measured(0.7125), "0.713");
+    assert_eq!(condition.show_measured(320.0 / 337.0), "0.94955");
+    assert_eq!(condition.show_measured(0.95), "0.950");
+    let condition = read("failure_rate > 5% over 1h");
+    assert_eq!([0.05004, 0.1].map(|value| condition.show_measured(value)), ["5.0040%", "10.0%"]);
+}

@@ -91,7 +91,7 @@ impl Notice {
             threshold: rule.condition.bar.map(|bar| bar.threshold),
             clear_at: rule.clears_at(),
             value,
-            value_text: rule.condition.subject.show_measured(value),
+            value_text: rule.condition.show_measured(value),
             count,
             unseen,
             since,

@@ -115,7 +115,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let exit = prepared.judge(&mut addition)?;
     if let Some(kept) = &arguments.keep {
         say(&format!(
-            "The traces are in {0}: gradus traces {0}/{1}",
+            "The traces are in {0}: `gradus serve --data {0}` shows them on a page, `gradus traces {0}/{1}` here",
             kept.display(),
             gradus_store::FILE_NAME
         ))?;

@@ -78,7 +78,7 @@ impl Store {
             let known = latest.versions.iter().position(|row| row.version == one.version);
             match known {
                 Some(at) => latest.versions[at].totals.add(one),
-                None if one.version.is_empty() || latest.versions.len() == MOST_VERSIONS => {}
+                None if latest.versions.len() == MOST_VERSIONS => {}
                 None => {
                     let mut totals = Totals::default();
                     totals.add(one);

@@ -64,7 +64,7 @@ impl Now {
             None => count(number),
         };
         Now {
-            value: condition.subject.show_measured(measured.value),
+            value: condition.show_measured(measured.value),
             of: match (measured.count < least, condition.subject == Subject::CostPerHour) {
                 (true, _) => format!("of {}: too few, it takes {}", counted(measured.count), count(least)),
                 (false, true) => String::new(),

@@ -52,12 +52,17 @@ impl Amounts {
     ) -> Amounts {
         Amounts {
             facts: facts(graded, &latest.totals, usage, judging),
+            // Where nobody gives one there is nothing to tell apart.
             versions: latest
                 .versions
                 .iter()
+                .filter(|_| latest.versions.iter().any(|row| !row.version.is_empty()))
                 .take(MOST_VERSIONS)
                 .map(|row| Version {
-                    name: text::line(&row.version),
+                    name: match row.version.as_str() {
+                        "" => "none given".to_owned(),
+                        version => text::line(version),
+                    },
                     trajectories: count(row.totals.trajectories),
                     errors: count(row.totals.errors),
                     median: rank(&row.totals, 0.5).unwrap_or_default(),

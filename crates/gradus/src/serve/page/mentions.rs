@@ -20,7 +20,7 @@ const LOOKED_AT: usize = 20_000;
 /// What was found wrong with the whole, by the steps it speaks of.
 #[derive(Default)]
 pub(super) struct Mentions {
-    /// By step: titles of evaluators.
+    /// By step: titles of evaluators. Steps that were found wrong themselves need no other to point at them.
     by_step: BTreeMap<u32, Vec<String>>,
     /// By the evaluator's title.
     by_title: BTreeMap<String, Vec<u32>>,
@@ -29,6 +29,8 @@ pub(super) struct Mentions {
 impl Mentions {
     pub(super) fn of(settings: &Reloadable, trajectory: &Trajectory, outcomes: &[Given]) -> Mentions {
         let mut found = Mentions::default();
+        let own = outcomes.iter().filter(|given| given.is_wrong).filter_map(|given| given.line.step_index);
+        let own: BTreeSet<u32> = own.collect();
         for given in outcomes.iter().filter(|given| given.is_wrong && given.line.step_index.is_none()) {
             let line = &given.line;
             let texts =
@@ -38,7 +40,7 @@ impl Mentions {
                 .filter(|step| trajectory.steps.iter().any(|known| known.index == *step))
                 .collect();
             let title = title(settings, &line.evaluator);
-            for step in named.iter().take(MOST) {
+            for step in named.difference(&own).take(MOST) {
                 found.by_step.entry(*step).or_default().push(title.clone());
             }
             found.by_title.insert(title, named.into_iter().take(MOST).collect());
@@ -62,9 +64,10 @@ impl Mentions {
         }
     }
 
-    /// The steps that the verdict of an evaluator on the whole speaks of.
-    pub(super) fn by(&self, title: &str) -> &[u32] {
-        self.by_title.get(title).map_or(&[], Vec::as_slice)
+    /// The steps that the verdict of an evaluator on the whole speaks of, and no other.
+    pub(super) fn only_by(&self, title: &str) -> impl Iterator<Item = u32> {
+        let is_by = move |titles: &Vec<String>| titles.first().is_some_and(|first| first == title);
+        self.by_step.iter().filter(move |(_, titles)| is_by(titles)).map(|(step, _)| *step)
     }
 }
 

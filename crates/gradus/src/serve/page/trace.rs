@@ -259,9 +259,9 @@ pub(super) fn failing(
             text: format!("{what} · {title}: {label}"),
         });
         // What is said of the whole is mostly the fault of some step.
-        for named in mentions.by(title).iter().filter(|_| step.is_none()) {
+        for named in mentions.only_by(title).filter(|_| step.is_none()) {
             failing.push(Failing {
-                href: at(Some(*named)).at(place(Some(*named))).to_string(),
+                href: at(Some(named)).at(place(Some(named))).to_string(),
                 text: format!("Step {named} · named by {title}"),
             });
         }
