@@ -188,6 +188,7 @@ def pages(client, requests):
     # Two words of a request that is there.
     words = "+".join(re.findall("[A-Za-z]{5,}", client.json("/api/v1/traces?limit=1")["items"][0]["trajectories"][0]["query"])[:2])
     runs = [run["run_id"] for run in client.json("/api/v1/runs")["items"] if not run["is_live"]]
+    judged = re.findall(r'href="(/runs/[^"]*/trajectories/[^"#]*)', client.get(f"/runs/{runs[0]}")[2])
     always = itertools.repeat
     found = {name: views(requests, **more) for name, more in {
         "overview": {}, "overview, a project": {"project": "shop1"}, "overview, an agent": {"agent": "code_agent"}, "overview, a version": {"project": "bench", "version": "1.5.0"},
@@ -198,7 +199,7 @@ def pages(client, requests):
         "traces, a tool found wrong": tools[0], "traces, words": f"/traces?q={words}", "traces, a word of most": "/traces?q=which", "traces, a condition": "/traces?where=span_kind+%3D%3D+%27TOOL%27+and+status_code+%3D%3D+%27ERROR%27", "rows alone": "/traces/rows",
         "one trace": f"/traces/{trace}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=thought", "its spans": f"/traces/{trace}/spans", "one span": span,
         "review": "/review", "review, all": "/review?which=all", "agreement": "/agreement", "agreement of a project": "/agreement?project=shop1", "runs": "/runs", "one run": f"/runs/{runs[0]}",
-        "two runs": f"/compare?a={runs[1]}&b={runs[0]}", "rubrics": "/rubrics", "a rubric on a step": f"/rubrics/thought_to_tool?trajectory={trajectory}&step=1", "alerts": "/alerts", "server": "/server"}.items()}
+        "a trajectory of a run": judged[-1], "two runs": f"/compare?a={runs[1]}&b={runs[0]}", "rubrics": "/rubrics", "a rubric on a step": f"/rubrics/thought_to_tool?trajectory={trajectory}&step=1", "alerts": "/alerts", "server": "/server"}.items()}
     return found
 
 
