@@ -209,7 +209,7 @@ impl Subject {
         (value.is_finite() && (low..=high).contains(&value)).then_some(value)
     }
 
-    /// A value as people read it. [`Subject::parse_threshold`] reads it back exactly, so thresholds are shown by it, too.
+    /// A value as people read it. `parse_threshold` reads it back exactly, so thresholds are shown by it, too.
     pub fn show(&self, value: f64) -> String {
         match self {
             Subject::CostPerHour => format!("${value}"),

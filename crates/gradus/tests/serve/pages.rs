@@ -499,13 +499,7 @@ fn two_runs_are_compared_trajectory_by_trajectory() {
     lab.run(&[&["eval", &source, "--judge", "gpt-4o", "--base-url", &url][..], &evaluator].concat())
         .exits_with(0);
     let runs = server.json("/api/v1/runs");
-    let ids: Vec<&str> = runs["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|run| run["is_live"] == false)
-        .map(|run| run["run_id"].as_str().unwrap())
-        .collect();
+    let ids = kept_runs(&runs);
     assert_eq!(ids.len(), 2, "{runs}");
     // Both began within the same second: they are known by their judges.
     let by = |judge: &str| {
@@ -553,13 +547,7 @@ fn two_benches_are_compared_by_what_they_measure() {
         lab.run(&["bench", "--policy", policy, "--tasks", "1-6", "--quiet"]).exits_with(0);
     }
     let runs = server.json("/api/v1/runs");
-    let all: Vec<&str> = runs["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|run| run["is_live"] == false)
-        .map(|run| run["run_id"].as_str().unwrap())
-        .collect();
+    let all = kept_runs(&runs);
     let [later, earlier] = all[..] else { panic!("{runs}") };
     let report = page(&server, &format!("/runs/{earlier}"));
     assert!(
@@ -581,6 +569,12 @@ fn two_benches_are_compared_by_what_they_measure() {
     let query = server.get(&format!("{}/text?part=query", path.split('?').next().unwrap()));
     assert_eq!((query.status, query.header("content-type")), (200, Some("text/plain; charset=utf-8")));
     assert!(!query.text().is_empty());
+}
+
+/// The ids of runs that are not live.
+fn kept_runs(runs: &serde_json::Value) -> Vec<&str> {
+    let all = runs["items"].as_array().unwrap().iter();
+    all.filter(|run| run["is_live"] == false).map(|run| run["run_id"].as_str().unwrap()).collect()
 }
 
 /// What stands between two texts, from the first of them on.
