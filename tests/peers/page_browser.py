@@ -2,59 +2,18 @@
 
   page_browser.py GIVEN WHAT [FOLDER]
 
-GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file.
+GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file or of page_every.py.
 """
 import json
-import pathlib
 import re
 import sys
 import time
 
 from playwright.sync_api import expect, sync_playwright
 
+import page_every
 import page_world
-
-GIVEN = json.loads(sys.argv[1])
-URL, IDS = GIVEN["url"], GIVEN["ids"]
-AXE = pathlib.Path(GIVEN["axe"]).read_text()
-# Whatever is loaded has to come from the server itself.
-FOREIGN = []
-
-
-def paths():
-    trace = f"/traces/{IDS['wrong']}"
-    return {"overview": "/", "overview-shop": "/?project=shop&range=24h", "traces": "/traces", "traces-narrowed": "/traces?label=thought_to_tool%3Dincorrect&q=refund", "trace": trace, "trace-long": f"/traces/{IDS['long']}",
-            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "span": IDS["span"], "trace-nested": f"/traces/{IDS['nested']}", "trace-found": f"{trace}?q=order", "trace-names": f"/traces/{IDS['names']}", "overview-names": f"/?project={page_world.NAMES}", "traces-names": f"/traces?project={page_world.NAMES}", "overview-graded": "/?project=graded", "review": "/review", "review-graded": "/review?project=graded", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "run-trajectory": IDS["run_trajectory"], "compare": IDS["compare"], "rubrics": "/rubrics",
-            "rubric": f"/rubrics/thought_to_tool?trajectory={IDS['wrong']}&step=1", "alerts": "/alerts", "server": "/server", "not-here": "/nowhere", "sign-in": "/sign-in"}
-
-
-def opened(browser, path, **options):
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-    page = context.new_page()
-    page.trouble = []
-    page.on("pageerror", lambda error: page.trouble.append(f"{path}: {error}"))
-    page.on("console", lambda message: page.trouble.append(f"{path}: {message.text}") if message.type == "error" and "404" not in message.text else None)
-    page.on("request", lambda request: FOREIGN.append(request.url) if not request.url.startswith(URL) else None)
-    page.goto(URL + path)
-    return page
-
-
-def fine(page):
-    assert page.trouble == [], page.trouble
-
-
-def found_runs(browser):
-    """Addresses of what the runs are named by."""
-    page = opened(browser, "/runs")
-    links = page.locator("th a[href^='/runs/']")
-    ids = [links.nth(at).inner_text() for at in range(2)]
-    IDS.update(run=f"/runs/{ids[0]}", compare=f"/compare?a={ids[1]}&b={ids[0]}")
-    page.goto(URL + IDS["run"])
-    IDS["run_trajectory"] = page.locator(".finding a[href*='/trajectories/']").first.get_attribute("href")
-    if "wrong" in IDS:
-        page.goto(f"{URL}/traces/{IDS['wrong']}/spans")
-        IDS["span"] = page.locator("table a").first.get_attribute("href")
-    page.context.close()
+from page_open import FOREIGN, GIVEN, IDS, URL, fine, found_runs, opened
 
 
 def the_whole_way(browser):
@@ -468,41 +427,6 @@ def without_script(browser):
     expect(page.locator("main")).to_contain_text("Call Validity")
 
 
-def accessible(browser):
-    found = []
-    for scheme in ["light", "dark"]:
-        for name, path in paths().items():
-            # axe looks at the page from inside; the page's own policy would keep it out.
-            page = opened(browser, path, color_scheme=scheme, bypass_csp=True)
-            for details in page.locator("details").all()[:30]:
-                details.evaluate("one => one.open = true")
-            page.wait_for_timeout(200)
-            page.evaluate(AXE)
-            result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-            for one in result["violations"]:
-                if one["impact"] in ("serious", "critical"):
-                    nodes = "; ".join(node["html"][:140] for node in one["nodes"][:3])
-                    found.append(f"{name}, {scheme}: {one['id']}: {one['help']}: {nodes}")
-            page.context.close()
-    assert not found, "\n".join(found)
-
-
-def fits_the_width(browser):
-    found = []
-    for width in [1280, 400]:
-        for name, path in paths().items():
-            page = opened(browser, path, viewport={"width": width, "height": 900})
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            if wide > width:
-                found.append(f"{name} is {wide} wide at {width}")
-            # Rows of lists stand below each other where there is no room: nothing of them is aside.
-            aside = page.locator(".scroll:has(.stacks)").evaluate_all("all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.ariaLabel)")
-            if aside and (width < 640 or name != "traces-names"):
-                found.append(f"{name}: {aside} have something aside at {width}")
-            page.context.close()
-    assert not found, "\n".join(found)
-
-
 def three_labels(browser):
     """Where there are more than two labels, each has a number; a note can be written first, on a trace's page, too."""
     page = opened(browser, "/review?project=graded&evaluator=helpful")
@@ -546,29 +470,6 @@ def three_labels(browser):
     expect(card).to_contain_text("mean score of")
     expect(card).to_contain_text("95 % interval".replace(" ", "\u00a0", 1))
     assert "No interval" not in card.inner_text()
-    fine(page)
-
-
-def long_names(browser):
-    """Names without a place to break at wrap or end in dots: none runs out of its box."""
-    found = []
-    for width in [1280, 400]:
-        for path in [f"/traces/{IDS['names']}", f"/?project={page_world.NAMES}", f"/traces?project={page_world.NAMES}", f"/traces/{IDS['names']}/spans", "/server", "/review?which=wrong&project=" + page_world.NAMES]:
-            page = opened(browser, path, viewport={"width": width, "height": 900})
-            expect(page.locator("main")).to_contain_text("goes")
-            out = page.evaluate("""() => {
-              const right = document.documentElement.clientWidth;
-              const isAside = (one) => one.closest(".scroll, pre, .visually-hidden, .skip, select, svg, option") !== null;
-              return [...document.querySelectorAll("main *")].filter((one) => !isAside(one) && one.getBoundingClientRect().right > right + 1).map((one) => one.outerHTML.slice(0, 90));
-            }""")
-            if out:
-                found.append(f"{path[:60]} at {width}: {out[:3]}")
-            page.context.close()
-    # Where there is room for it, a name is whole.
-    page = opened(browser, f"/traces/{IDS['names']}")
-    agent = page.locator(".facts > div", has_text="Agent").locator("dd")
-    assert agent.inner_text() == "a_name_that_goes_on_and_on_" * 6
-    assert not found, "\n".join(found)
     fine(page)
 
 
@@ -647,20 +548,9 @@ def a_list_that_grows(browser):
         fine(page)
 
 
-def screenshots(browser):
-    folder = pathlib.Path(sys.argv[3])
-    for scheme in ["light", "dark"]:
-        for width in [1280, 400]:
-            for name, path in paths().items():
-                page = opened(browser, path, color_scheme=scheme, viewport={"width": width, "height": 900})
-                page.wait_for_timeout(150)
-                page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
-                page.context.close()
-
-
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=GIVEN["chromium"], args=["--no-sandbox"])
     found_runs(browser)
-    globals()[sys.argv[2]](browser)
+    (globals().get(sys.argv[2]) or getattr(page_every, sys.argv[2]))(browser)
     browser.close()
     assert FOREIGN == [], FOREIGN

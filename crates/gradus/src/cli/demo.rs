@@ -36,7 +36,7 @@ pub(super) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   gradus demo                            a dozen tasks, twelve agents, a few seconds
-  gradus demo --keep demo                and look around afterwards: gradus traces demo/gradus.db
+  gradus demo --keep demo                and look around afterwards: gradus serve --data demo
 
 Needs no key and no network. Exit codes: 0 done, 1 it broke off, 2 the report or the folder cannot be written.";
 

@@ -152,6 +152,19 @@ impl Grader {
         }
     }
 
+    /// Nothing waits any more, so nothing stands still; what was put off does.
+    async fn end_standstill(&self) -> anyhow::Result<()> {
+        let rule = &self.rule().name;
+        if self.server.standstills.of(rule).is_none() {
+            return Ok(());
+        }
+        let (store, name) = (Arc::clone(&self.server.store), rule.clone());
+        if tokio::task::spawn_blocking(move || store.waiting_for(&name, 1)).await??.count == 0 {
+            self.server.standstills.end(rule);
+        }
+        Ok(())
+    }
+
     fn stands_still(&self, why: Why, reason: String) {
         self.server.standstills.begin(&self.rule().name, why, reason, now_ns());
     }
@@ -167,9 +180,7 @@ impl Grader {
     async fn run_once(&self) -> anyhow::Result<RunEnd> {
         let rule = self.rule();
         if self.waiting(0, 1).await?.is_empty() {
-            if !self.server.store.waiting_for(&rule.name, 1)?.is_cut {
-                self.server.standstills.end(&rule.name);
-            }
+            self.end_standstill().await?;
             self.sleep(POLL).await;
             return Ok(RunEnd::Finished);
         }

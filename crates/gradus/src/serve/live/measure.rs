@@ -8,7 +8,7 @@ use crate::alert::{AlertRule, Bar, Comparison, Condition, Measured, Subject, Uni
 use crate::project_pattern;
 
 /// What counts as new for `unseen_tool`.
-const RECENT_NS: i64 = 600 * 1_000_000_000;
+pub(in crate::serve) const RECENT_NS: i64 = 600 * 1_000_000_000;
 /// Durations that a percentile is taken from, at most.
 const MOST_DURATIONS: usize = 200_000;
 

@@ -16,6 +16,7 @@ mod standstill;
 mod watch;
 
 pub(super) use assemble::{stored_link, story_trajectories};
+pub(super) use measure::RECENT_NS;
 pub(super) use readings::{Reading, Readings};
 pub(crate) use record::words_of;
 pub(crate) use rule::RuleSection;

@@ -10,12 +10,12 @@ use serde_json::Value as Json;
 
 use super::answer::{self, Asked, PageError};
 use super::opened::{self, trace_id};
-use super::words::second;
+use super::words::{duration, second};
 use super::{Frame, Looked};
 use crate::alert::{AlertRule, Subject};
 use crate::output::html::number::{count, minute};
 use crate::output::html::text;
-use crate::serve::live::Reading;
+use crate::serve::live::{RECENT_NS, Reading};
 use crate::serve::state::Server;
 
 const MOST_EVENTS: usize = 100;
@@ -69,7 +69,7 @@ impl Now {
                 (true, _) => format!("of {}: too few, it takes {}", counted(measured.count), count(least)),
                 (false, true) => String::new(),
                 (false, false) if condition.subject == Subject::UnseenTool => {
-                    format!("new in the last 10 minutes, of {}", counted(measured.count))
+                    format!("new in the last {}, of {}", duration(RECENT_NS), counted(measured.count))
                 }
                 (false, false) => format!("of {}", counted(measured.count)),
             },

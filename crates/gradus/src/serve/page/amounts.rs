@@ -96,7 +96,8 @@ fn facts(
     let mut sum = Usage::default();
     usage.iter().for_each(|(_, usage)| sum += *usage);
     let mut facts = vec![
-        ("Graded trajectories", format!("{} of {}", count(graded), count(positive(sum.trajectories)))),
+        ("Trajectories", count(positive(sum.trajectories))),
+        ("Judged in one dimension, at the most", count(graded)),
         (
             "Ended in an error",
             format!("{} of {}", count(positive(sum.errors)), count(positive(sum.trajectories))),

@@ -70,7 +70,7 @@ struct Page {
     stands_still: bool,
     /// Sums know of trajectories that are not kept any more: from when on they are.
     kept_from: Option<String>,
-    /// How many trajectories there are, where not all of them were graded.
+    /// In how many trajectories the dimension was judged that was judged most, and how many there are, where that differs.
     of_graded: Option<(String, String)>,
     ahead: Option<Ahead>,
     tools: Tools,
@@ -312,7 +312,8 @@ fn kept_from(first_ns: Option<i64>, usage: &[(i64, Usage)], period_ns: i64) -> O
     }
 }
 
-/// How many were graded, of how many, where it is not all of them.
+/// In how many the dimension was judged that was judged most, and how many there are. Of how many any was judged sums do not
+/// know: rules of different projects judge different dimensions.
 fn of_graded(graded: u64, usage: &[(i64, Usage)]) -> Option<(String, String)> {
     let all: i64 = usage.iter().map(|(_, usage)| usage.trajectories).sum();
     let all = u64::try_from(all).unwrap_or(0);

@@ -1,0 +1,194 @@
+//! One trace as lists and pages show it: what is known of it, of its trajectories, and of the verdicts on them.
+
+use gradus_core::span::TraceId;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::project_number;
+use crate::Store;
+use crate::error::StoreError;
+
+#[derive(Clone, Debug)]
+pub struct TraceRow {
+    pub no: i64,
+    pub trace_id: TraceId,
+    pub project: String,
+    pub name: String,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub spans: i64,
+    pub errors: i64,
+    pub bytes: i64,
+    pub has_root: bool,
+    pub story: i64,
+    pub arrived_ns: i64,
+    pub trajectories: Vec<TrajectoryRow>,
+}
+
+#[derive(Clone, Debug)]
+pub struct TrajectoryRow {
+    pub no: i64,
+    pub trajectory_id: String,
+    pub agent: String,
+    pub version: String,
+    pub model: String,
+    pub query: String,
+    pub steps: i64,
+    pub is_error: bool,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub tokens: i64,
+    pub cost_usd: Option<f64>,
+    pub scores: Vec<ScoreRow>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScoreRow {
+    pub evaluator: String,
+    pub scored: i64,
+    pub sum: f64,
+    pub failed: i64,
+    pub not_applicable: i64,
+    /// Verdicts below the best, and the first step with one: 0 where only the whole has one.
+    pub wrong: i64,
+    pub first_wrong: Option<u32>,
+}
+
+impl Store {
+    /// One trace with its trajectories' rows.
+    pub fn trace(&self, id: TraceId) -> Result<Option<TraceRow>, StoreError> {
+        let reader = self.readers.take()?;
+        trace_row(&reader, "trace_id = ?", Value::Blob(id.0.to_be_bytes().to_vec()))
+    }
+
+    /// The stored trajectory, as JSON without tool definitions.
+    pub fn trajectory_json(&self, trajectory_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let reader = self.readers.take()?;
+        let body: Option<Vec<u8>> = reader
+            .prepare_cached("SELECT body FROM trajectory WHERE trajectory_id = ?")?
+            .query_row([trajectory_id], |row| row.get(0))
+            .optional()?;
+        body.map(|body| crate::compress::decompress(&body)).transpose()
+    }
+
+    /// The trace that a trajectory begins in.
+    pub fn trace_of_trajectory(&self, trajectory_id: &str) -> Result<Option<TraceId>, StoreError> {
+        let reader = self.readers.take()?;
+        let id: Option<[u8; 16]> = reader
+            .prepare_cached(
+                "SELECT trace.trace_id FROM trajectory JOIN trace ON trace.no = trajectory.trace \
+                 WHERE trajectory_id = ?",
+            )?
+            .query_row([trajectory_id], |row| row.get(0))
+            .optional()?;
+        Ok(id.map(|id| TraceId(u128::from_be_bytes(id))))
+    }
+
+    /// When the first trajectory began that is still kept.
+    pub fn first_start(&self, project: Option<&str>) -> Result<Option<i64>, StoreError> {
+        let reader = self.readers.take()?;
+        let sql: &Connection = &reader;
+        match project {
+            None => Ok(sql
+                .prepare_cached("SELECT min(start_ns) FROM trajectory INDEXED BY trajectory_by_start")?
+                .query_row([], |row| row.get(0))?),
+            Some(name) => {
+                let Some(project) = project_number(sql, name)? else { return Ok(None) };
+                Ok(sql
+                    .prepare_cached(
+                        "SELECT min(start_ns) FROM trajectory INDEXED BY trajectory_by_project WHERE project = ?",
+                    )?
+                    .query_row([project], |row| row.get(0))?)
+            }
+        }
+    }
+
+    /// How many steps a trajectory has.
+    pub fn steps_of(&self, trajectory_id: &str) -> Result<Option<u32>, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached("SELECT steps FROM trajectory WHERE trajectory_id = ?")?
+            .query_row([trajectory_id], |row| row.get(0))
+            .optional()?)
+    }
+}
+
+pub(super) fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<Option<TraceRow>, StoreError> {
+    let row = sql
+        .prepare_cached(&format!(
+            "SELECT trace.no, trace_id, project.name, trace.name, start_ns, end_ns, trace.spans, errors, bytes, has_root, \
+             story, arrived_ns FROM trace JOIN project ON project.no = trace.project WHERE trace.{which}"
+        ))?
+        .query_row([value], |row| {
+            Ok(TraceRow {
+                no: row.get(0)?,
+                trace_id: TraceId(u128::from_be_bytes(row.get(1)?)),
+                project: row.get(2)?,
+                name: row.get(3)?,
+                start_ns: row.get(4)?,
+                end_ns: row.get(5)?,
+                spans: row.get(6)?,
+                errors: row.get(7)?,
+                bytes: row.get(8)?,
+                has_root: row.get(9)?,
+                story: row.get(10)?,
+                arrived_ns: row.get(11)?,
+                trajectories: Vec::new(),
+            })
+        })
+        .optional()?;
+    let Some(mut row) = row else { return Ok(None) };
+    row.trajectories = trajectories(sql, row.no)?;
+    Ok(Some(row))
+}
+
+/// The trajectories that a trace has a part in.
+fn trajectories(sql: &Connection, trace: i64) -> Result<Vec<TrajectoryRow>, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd \
+         FROM trajectory WHERE trace = ? ORDER BY start_ns, no LIMIT 1000",
+    )?;
+    let rows = statement.query_map([trace], trajectory_row)?;
+    let mut rows: Vec<TrajectoryRow> = rows.collect::<Result<_, _>>()?;
+    for row in &mut rows {
+        row.scores = scores(sql, row.no)?;
+    }
+    Ok(rows)
+}
+
+fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
+    Ok(TrajectoryRow {
+        no: row.get(0)?,
+        trajectory_id: row.get(1)?,
+        agent: row.get(2)?,
+        version: row.get(3)?,
+        model: row.get(4)?,
+        query: row.get(5)?,
+        steps: row.get(6)?,
+        is_error: row.get(7)?,
+        start_ns: row.get(8)?,
+        end_ns: row.get(9)?,
+        tokens: row.get(10)?,
+        cost_usd: row.get(11)?,
+        scores: Vec::new(),
+    })
+}
+
+fn scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1), sum(is_wrong), \
+         coalesce(min(CASE WHEN is_wrong AND step > 0 THEN step END), min(CASE WHEN is_wrong THEN 0 END)) FROM outcome WHERE trajectory = ? GROUP BY evaluator",
+    )?;
+    let rows = statement.query_map(params![trajectory], |row| {
+        Ok(ScoreRow {
+            evaluator: row.get(0)?,
+            scored: row.get(1)?,
+            sum: row.get(2)?,
+            failed: row.get(3)?,
+            not_applicable: row.get(4)?,
+            wrong: row.get(5)?,
+            first_wrong: row.get(6)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
