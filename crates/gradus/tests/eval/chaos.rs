@@ -87,8 +87,12 @@ fn every_question_ends_as_it_should_whatever_the_endpoint_does() {
     }
 }
 
+/// Those that fail for ever end last, one behind the other: so many that a run takes the endpoint for dead would make what is
+/// seen here a matter of luck.
+const ALL_KINDS: usize = 126;
+
 fn fate(case: usize) -> &'static str {
-    let kinds = PASSING.len() + LASTING.len();
+    let kinds = PASSING.len() + if case < ALL_KINDS { LASTING.len() } else { 0 };
     match case % kinds {
         kind if kind < PASSING.len() => PASSING[kind],
         kind => LASTING[kind - PASSING.len()].0,
