@@ -1,5 +1,6 @@
 //! The domain of Gradus: spans in, trajectories out.
 pub mod assemble;
+pub mod bounded_json;
 pub mod coverage;
 pub mod dialect;
 pub mod filter;

@@ -5,14 +5,18 @@
 
 use serde_json::{Map, Number, Value as Json};
 
+use crate::bounded_json::{self, BoundedJsonError, MAX_JSON_NODES};
+
 /// Deeper nesting than this is not an argument list.
 const MAX_DEPTH: usize = 64;
 
 /// Reads a value and requires that nothing follows it.
 pub fn parse(text: &str) -> Option<Json> {
     let text = text.trim();
-    if let Ok(json) = serde_json::from_str(text) {
-        return Some(json);
+    match bounded_json::parse_within(text, MAX_JSON_NODES) {
+        Ok((json, _)) => return Some(json),
+        Err(BoundedJsonError::TooManyNodes) => return None,
+        Err(BoundedJsonError::Malformed) => {}
     }
     let (value, rest) = parse_prefix(text)?;
     rest.trim().is_empty().then_some(value)
@@ -22,11 +26,12 @@ pub fn parse(text: &str) -> Option<Json> {
 pub fn parse_prefix(text: &str) -> Option<(Json, &str)> {
     // What is JSON means what it means without the text behind it: the reader below does not tell `-0` from `0`.
     let start = text.len() - text.trim_start().len();
-    let mut strict = serde_json::Deserializer::from_str(&text[start..]).into_iter();
-    if let Some(Ok(json)) = strict.next() {
-        return Some((json, &text[start + strict.byte_offset()..]));
+    match bounded_json::parse_prefix(&text[start..]) {
+        Ok(read) => return Some(read),
+        Err(BoundedJsonError::TooManyNodes) => return None,
+        Err(BoundedJsonError::Malformed) => {}
     }
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, nodes_left: MAX_JSON_NODES };
     let value = reader.value(0)?;
     Some((value, &text[reader.at..]))
 }
@@ -34,6 +39,8 @@ pub fn parse_prefix(text: &str) -> Option<(Json, &str)> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Values that may still be built.
+    nodes_left: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -41,6 +48,7 @@ impl<'a> Reader<'a> {
         if depth > MAX_DEPTH {
             return None;
         }
+        self.nodes_left = self.nodes_left.checked_sub(1)?;
         self.skip_space();
         match self.peek()? {
             b'{' => self.object(depth),

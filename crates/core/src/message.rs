@@ -44,11 +44,20 @@ pub struct ToolResult<'a> {
     pub is_error: bool,
 }
 
-/// Arguments as they were recorded: the model's own text, or already taken apart.
+/// Arguments as they were recorded. Both are text: a parsed tree takes up to 90 times its size, and every request
+/// repeats the calls of those before it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arguments<'a> {
+    /// The model's own text, JSON or not.
     Text(Cow<'a, str>),
-    Json(Json),
+    /// Arguments that were recorded as a structure, as well-formed JSON.
+    Json(Cow<'a, str>),
+}
+
+impl Arguments<'_> {
+    pub fn from_json(json: Json) -> Arguments<'static> {
+        Arguments::Json(Cow::Owned(json.to_string()))
+    }
 }
 
 impl Role {
@@ -408,7 +417,7 @@ impl PartReader {
             ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
         let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
             Json::String(text) => Arguments::Text(Cow::Owned(text)),
-            json => Arguments::Json(json),
+            json => Arguments::from_json(json),
         });
         let new = id.as_deref().is_none_or(|id: &str| self.call_ids.insert(id.to_owned()));
         if new {

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json};
 
+use crate::bounded_json;
 use crate::span::{Attributes, Value};
 
 pub(crate) fn restore(attributes: &mut Attributes<'static>) {
@@ -170,7 +171,7 @@ impl<'a> Sources<'a> {
     fn is_identity(&self, value: &Value<'_>) -> bool {
         const LONGEST: usize = 1_000;
         let text = value.as_str().filter(|text| text.len() <= LONGEST && text.starts_with('{'));
-        let Some(Ok(Json::Object(said))) = text.map(serde_json::from_str::<Json>) else { return false };
+        let Some(Json::Object(said)) = text.and_then(bounded_json::parse) else { return false };
         let is = |key: &str, source: &str| said.get(key).and_then(Json::as_str) == self.text(source);
         !said.is_empty()
             && said.keys().all(|key| matches!(key.as_str(), "id" | "model"))

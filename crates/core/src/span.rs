@@ -89,6 +89,14 @@ impl<'a> Span<'a> {
         self.status.code == StatusCode::Error
     }
 
+    /// How many values its attributes and events have, those in lists and maps included.
+    pub fn value_count(&self) -> usize {
+        let in_events = |event: &Event<'_>| {
+            1 + event.attributes.value_count() + event.body.as_ref().map_or(0, Value::value_count)
+        };
+        self.attributes.value_count() + self.events.iter().map(in_events).sum::<usize>()
+    }
+
     /// The message of the exception that was recorded on this span, if there is one.
     pub fn exception_message(&self) -> Option<&str> {
         let event = self.events.iter().find(|event| event.name == "exception")?;
@@ -107,6 +115,10 @@ impl<'a> Attributes<'a> {
             Some(Value::Str(text)) if !text.is_empty() => Some(text),
             _ => None,
         }
+    }
+
+    fn value_count(&self) -> usize {
+        self.0.iter().map(|(_, value)| value.value_count()).sum()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value<'a>)> {
@@ -139,6 +151,14 @@ impl Resource {
 }
 
 impl<'a> Value<'a> {
+    fn value_count(&self) -> usize {
+        match self {
+            Value::Array(items) => 1 + items.iter().map(Value::value_count).sum::<usize>(),
+            Value::Map(entries) => 1 + entries.iter().map(|(_, value)| value.value_count()).sum::<usize>(),
+            _ => 1,
+        }
+    }
+
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::Str(text) => Some(text),

@@ -144,6 +144,8 @@ pub enum DefectKind {
     MissingThought,
     /// A reply with more calls than an agent makes; the rest is left out.
     TooManyCalls,
+    /// More than is read of one trace: spans, steps, texts that many steps share, arguments as JSON.
+    TooLarge,
     /// A tool call whose result is nowhere.
     MissingObservation,
     /// The model wrote an observation itself.

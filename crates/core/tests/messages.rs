@@ -29,9 +29,8 @@ fn assert_conversation(name: &str, shape: Json) {
     });
     let call = call.unwrap_or_else(|| panic!("{name}: no call in {messages:?}"));
     assert_eq!((call.name.as_ref(), call.id.as_deref()), ("count", Some("c1")), "{name}");
-    let arguments = match call.arguments.as_ref().unwrap() {
-        Arguments::Text(text) => serde_json::from_str(text).unwrap(),
-        Arguments::Json(json) => json.clone(),
+    let arguments: serde_json::Value = match call.arguments.as_ref().unwrap() {
+        Arguments::Text(text) | Arguments::Json(text) => serde_json::from_str(text).unwrap(),
     };
     assert_eq!(arguments, json!({"of": "issues"}), "{name}");
     let result = spoken.iter().find_map(|message| message.tool_results().next().cloned());

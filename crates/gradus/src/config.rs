@@ -48,6 +48,8 @@ pub(crate) struct ServeSection {
     /// The same for a trace whose root has not ended.
     pub(crate) give_up_s: Option<f64>,
     pub(crate) max_request_mb: Option<u32>,
+    /// Records of one trace that are assembled; what came first is read.
+    pub(crate) max_trace_mb: Option<u32>,
     /// What requests may hold in memory, all together.
     pub(crate) max_memory_mb: Option<u32>,
     pub(crate) connections: Option<usize>,

@@ -17,14 +17,23 @@ pub(crate) fn span_ids(block: &Block) -> Result<Vec<SpanId>, String> {
     Ok(request.parts.iter().flat_map(|part| &part.records).map(|record| record.mark.span_id).collect())
 }
 
-/// The records of a story as an OTLP export request: of spans in several versions, the one that counts.
+/// The records of a story as OTLP export requests: of spans in several versions, the one that counts.
 pub(crate) fn write_otlp(story: &Story, out: &mut dyn FnMut(&[u8])) {
-    for block in &story.blocks {
-        if story.versions.is_empty() || block.signal == BlockSignal::Logs {
-            out(&block.export);
-            continue;
-        }
-        let Ok(mut request) = regroup(&block.export, Signal::Span, &Limits::default()) else { continue };
+    story.blocks.iter().for_each(|block| write_block(story, block, out));
+}
+
+/// The same, of a story that nobody needs any more: each block is let go when it was written.
+pub(crate) fn take_otlp(mut story: Story, out: &mut dyn FnMut(&[u8])) {
+    for block in std::mem::take(&mut story.blocks) {
+        write_block(&story, &block, out);
+    }
+}
+
+fn write_block(story: &Story, block: &Block, out: &mut dyn FnMut(&[u8])) {
+    if story.versions.is_empty() || block.signal == BlockSignal::Logs {
+        return out(&block.export);
+    }
+    if let Ok(mut request) = regroup(&block.export, Signal::Span, &Limits::default()) {
         let mut parts = std::mem::take(&mut request.parts);
         for part in &mut parts {
             part.records.retain(|record| story.counts(block, record.mark.span_id));

@@ -147,6 +147,8 @@ impl ValueReader {
     }
 
     fn event<'a>(&mut self, bytes: &'a [u8]) -> Result<Event<'a>, WireError> {
+        // An empty event takes two bytes on the wire and a hundred in memory.
+        self.count()?;
         let mut event = Event::default();
         let mut fields = Fields::new(bytes);
         while let Some((number, field)) = fields.next()? {

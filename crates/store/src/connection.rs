@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::error::StoreError;
 
 /// In order; a store remembers how many of them it has been through.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql")];
 /// Marks the file as ours, for `file` and for ourselves ("grad").
 const APPLICATION_ID: i64 = 0x6772_6164;
 /// Spans are a few hundred bytes to a few kilobytes when compressed: larger pages keep more of them out of chains.
@@ -188,7 +188,7 @@ mod tests {
         for source in [
             include_str!("ingest.rs"),
             include_str!("grading.rs"),
-            include_str!("due.rs"),
+            include_str!("ready_queue.rs"),
             include_str!("ungraded.rs"),
             include_str!("spend.rs"),
             include_str!("facets.rs"),

@@ -1,6 +1,6 @@
 //! Keeps what was made of a story: its trajectories, the verdicts on them, and all that lists and metrics need of both.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gradus_core::span::TraceId;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -90,6 +90,19 @@ struct PackedStory {
     story: i64,
     due_ns: Option<i64>,
     records: Vec<Packed>,
+    extent: StoryExtent,
+}
+
+/// How much of a story is written at once. A story of thousands of trajectories would hold up everybody else who writes,
+/// so it is written in parts; until the last one it stays in the ready queue.
+enum StoryExtent {
+    Whole,
+    /// Some of its trajectories, with more to come.
+    Part,
+    /// The last part; these are all of its trajectories.
+    Rest {
+        trajectory_ids: HashSet<String>,
+    },
 }
 
 struct Packed {
@@ -102,6 +115,9 @@ struct Packed {
 /// nobody's bill, and would overflow a day's sum for all.
 const MOST_TOKENS: u64 = 1 << 36;
 const MOST_USD: f64 = 1e9;
+
+/// Rows of one part of a story: some tens of milliseconds of writing.
+const MAX_PART_ROWS: usize = 2_000;
 
 /// Which version of a trajectory a verdict is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +133,37 @@ impl Store {
     /// Stores the trajectories of stories in the place of those they had. What did not change keeps its verdicts. All
     /// stories are stored or none, for much less than one by one. Returns how many trajectories are new or changed.
     pub fn assembled(&self, stories: Vec<AssembledStory>, now_ns: i64) -> Result<Written<usize>, StoreError> {
-        let bytes = stories.iter().map(AssembledStory::bytes).sum();
+        let stories = stories.into_iter().map(|story| (story, StoryExtent::Whole)).collect();
+        self.write_stories(stories, now_ns)
+    }
+
+    /// Stores one story in parts, each in a transaction of its own, and waits for them. A process that ends in between
+    /// leaves the story in the ready queue, and the next one starts over.
+    pub fn assembled_in_parts(&self, story: AssembledStory, now_ns: i64) -> Result<usize, StoreError> {
+        let AssembledStory { story, due_ns, records } = story;
+        let trajectory_ids = records.iter().map(|record| record.trajectory_id.clone()).collect();
+        let mut changed = 0;
+        let mut records = records.into_iter().peekable();
+        while records.peek().is_some() {
+            let mut part = AssembledStory { story, due_ns, records: Vec::new() };
+            let mut rows = 0;
+            while let Some(record) = records.next_if(|_| rows < MAX_PART_ROWS) {
+                rows += 1 + record.outcomes.len();
+                part.records.push(record);
+            }
+            changed += self.write_stories(vec![(part, StoryExtent::Part)], now_ns)?.wait()?;
+        }
+        let rest = AssembledStory { story, due_ns, records: Vec::new() };
+        changed += self.write_stories(vec![(rest, StoryExtent::Rest { trajectory_ids })], now_ns)?.wait()?;
+        Ok(changed)
+    }
+
+    fn write_stories(
+        &self,
+        stories: Vec<(AssembledStory, StoryExtent)>,
+        now_ns: i64,
+    ) -> Result<Written<usize>, StoreError> {
+        let bytes = stories.iter().map(|(story, _)| story.bytes()).sum();
         let pack = |mut record: TrajectoryRecord| {
             let (digest, body) = (Digest::of(&record.json), compress(&record.json));
             record.json = Vec::new();
@@ -126,10 +172,11 @@ impl Store {
             record.cost_usd = record.cost_usd.filter(|usd| (0.0..=MOST_USD).contains(usd));
             Packed { record, digest, body }
         };
-        let pack = |story: AssembledStory| PackedStory {
+        let pack = |(story, extent): (AssembledStory, StoryExtent)| PackedStory {
             story: story.story,
             due_ns: story.due_ns,
             records: story.records.into_iter().map(pack).collect(),
+            extent,
         };
         let stories: Vec<PackedStory> = stories.into_iter().map(pack).collect();
         self.writer()?.submit(bytes, move |writing| {
@@ -167,7 +214,7 @@ impl Pending<'_> {
 
 fn assembled<'r>(
     writing: &mut Writing<'_>,
-    &PackedStory { story, due_ns, ref records }: &'r PackedStory,
+    &PackedStory { story, due_ns, ref records, ref extent }: &'r PackedStory,
     now_ns: i64,
     pending: &mut Pending<'r>,
 ) -> Result<usize, StoreError> {
@@ -215,10 +262,18 @@ fn assembled<'r>(
             }
         }
     }
+    let is_kept = |id: &String| match extent {
+        StoryExtent::Whole => false,
+        StoryExtent::Part => true,
+        StoryExtent::Rest { trajectory_ids } => trajectory_ids.contains(id),
+    };
     if !is_outdated {
-        for (no, _) in old.into_values() {
+        for (_, (no, _)) in old.into_iter().filter(|(id, _)| !is_kept(id)) {
             remove_trajectory(sql, no, pending)?;
         }
+    }
+    if matches!(extent, StoryExtent::Part) {
+        return Ok(changed);
     }
     for (trace, _) in traces.into_values() {
         write_facets(sql, trace)?;
@@ -226,7 +281,7 @@ fn assembled<'r>(
     if is_outdated {
         // Whatever was wrong with it when it was set aside is not any more.
         sql.prepare_cached(
-            "UPDATE due SET attempts = 0, not_before_ns = 0 WHERE story = ? AND attempts > 0",
+            "UPDATE due SET attempts = 0, is_started = 0, not_before_ns = 0, reason = NULL WHERE story = ?",
         )?
         .execute([story])?;
     } else if due_ns.is_some() {

@@ -250,10 +250,10 @@ fn ingest_chunk(
     }
     // What came while a story is assembled is known by another time, whatever the clock says.
     sql.prepare_cached(
-        "INSERT INTO due (story, arrived_ns, is_ended) VALUES (?, ?, ?) ON CONFLICT (story) DO UPDATE SET \
+        "INSERT INTO due (story, arrived_ns, is_ended, project) VALUES (?, ?, ?, ?) ON CONFLICT (story) DO UPDATE SET \
          arrived_ns = excluded.arrived_ns + (excluded.arrived_ns = arrived_ns), is_ended = excluded.is_ended",
     )?
-    .execute(params![story, now_ns, root_state == 2])?;
+    .execute(params![story, now_ns, root_state == 2, project])?;
     Ok(())
 }
 
@@ -410,7 +410,8 @@ pub(crate) fn tie_later(
     let tied = tie(sql, no, before, links)?;
     if tied.has_united {
         sql.prepare_cached(
-            "INSERT INTO due (story, arrived_ns, is_ended) VALUES (?, ?, 1) \
+            "INSERT INTO due (story, arrived_ns, is_ended, project) \
+             SELECT no, ?2, 1, project FROM trace WHERE no = ?1 \
              ON CONFLICT (story) DO UPDATE SET arrived_ns = max(arrived_ns + 1, excluded.arrived_ns)",
         )?
         .execute(params![tied.story, now_ns])?;
@@ -418,7 +419,8 @@ pub(crate) fn tie_later(
     Ok(tied.has_united)
 }
 
-/// Makes two stories one; `None` when they are already, or would be too many traces.
+/// Makes two stories one; `None` when they are already, would be too many traces, or one is quarantined: a trace that
+/// cannot be assembled must not take others with it.
 fn unite(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
     let (low, high) = (a.min(b), a.max(b));
     if low == high {
@@ -429,6 +431,11 @@ fn unite(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
             .query_row([story], |row| row.get(0))
     };
     if traces(low)? + traces(high)? > MOST_TRACES_IN_A_STORY {
+        return Ok(None);
+    }
+    let mut quarantined =
+        sql.prepare_cached("SELECT 1 FROM due WHERE story IN (?, ?) AND quarantined_ns IS NOT NULL")?;
+    if quarantined.exists([low, high])? {
         return Ok(None);
     }
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE story = ?2 AND story <> no")?

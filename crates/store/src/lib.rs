@@ -8,7 +8,6 @@ mod annotations;
 mod check;
 mod compress;
 mod connection;
-mod due;
 mod error;
 mod facets;
 mod grading;
@@ -19,6 +18,7 @@ mod notes;
 mod projects;
 mod query;
 mod readers;
+mod ready_queue;
 mod retention;
 mod rollup;
 mod spend;
@@ -40,10 +40,11 @@ pub use projects::ProjectInfo;
 pub use query::{
     AnnotationQuery, BUCKET_NS, Block, Cursor, ExampleRow, LabelRow, Latest, MetricFilter, MetricGroup,
     MetricPeriod, MetricPeriods, MetricRow, Moments, Page, PagePosition, ProjectPosition, ProjectRow,
-    ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreRow, SessionRow, SessionTrace, Story, TaskRow,
-    ToolSums, Totals, TraceFilter, TraceRecords, TraceRow, TrajectoryRow, Usage, UsagePeriods, VerdictLine,
-    VersionRow, Walk, Window,
+    ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreRow, SessionRow, SessionTrace, Story,
+    StoryLimits, TaskRow, ToolSums, Totals, TraceFilter, TraceRecords, TraceRow, TrajectoryRow, Usage,
+    UsagePeriods, VerdictLine, VersionRow, Walk, Window,
 };
+pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyStory};
 pub use retention::{Removed, Retention};
 pub use spend::{Spend, Spent};
 pub use transfer::Transferred;

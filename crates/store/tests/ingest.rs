@@ -93,12 +93,12 @@ fn a_root_that_comes_last_names_the_trace() {
     lab.ingest(vec![chunk(1, "library", 300, &[span(3)])], 2);
     let row = lab.trace(1);
     assert_eq!((row.name.as_str(), row.project.as_str(), row.has_root), ("span 2", "library", false));
-    assert_eq!(lab.store.due(1_000, 10, 10_000, 10).unwrap(), Vec::<i64>::new(), "its root is not there");
+    assert_eq!(lab.ready(1_000, 10, 10_000, 10), Vec::<i64>::new(), "its root is not there");
     lab.ingest(vec![rooted(chunk(1, "shop", 100, &[span(1)]), "answer", true)], 3);
     let row = lab.trace(1);
     assert_eq!((row.name.as_str(), row.project.as_str(), row.has_root), ("answer", "shop", true));
     assert_eq!((row.start_ns, row.end_ns, row.spans), (100, 1500, 3));
-    assert_eq!(lab.store.due(1_000, 10, 10_000, 10).unwrap(), [row.story]);
+    assert_eq!(lab.ready(1_000, 10, 10_000, 10), [row.story]);
     assert_eq!(
         lab.list(&TraceFilter { project: Some("library".into()), ..Default::default() }, 5),
         Vec::<u128>::new()
@@ -109,7 +109,7 @@ fn a_root_that_comes_last_names_the_trace() {
 #[test]
 fn a_root_that_has_not_ended_is_waited_for() {
     let lab = Lab::new();
-    let due = || lab.store.due(1_000, 10, 10_000, 10).unwrap().len();
+    let due = || lab.ready(1_000, 10, 10_000, 10).len();
     lab.ingest(vec![rooted(chunk(1, "shop", 1, &[span(1).running()]), "root", false)], 1);
     lab.ingest(vec![chunk(1, "shop", 1, &[span(2)])], 2);
     assert_eq!(due(), 0, "children do not end it");

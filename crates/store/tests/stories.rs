@@ -37,7 +37,7 @@ fn traces_of_a_session_are_one_story_and_others_are_not() {
     assert_eq!(story(&lab, 3), [1, 3]);
     assert_eq!(story(&lab, 2), [2]);
     assert_eq!(story(&lab, 4), [4]);
-    assert_eq!(lab.store.due(100, 10, 10, 10).unwrap().len(), 3);
+    assert_eq!(lab.ready(100, 10, 10, 10).len(), 3);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_conversation_is_continued_in_whatever_order_it_comes() {
     for trace in 1..=4 {
         assert_eq!(story(&lab, trace), [1, 2, 3, 4]);
     }
-    assert_eq!(lab.store.due(100, 10, 10, 10).unwrap().len(), 1);
+    assert_eq!(lab.ready(100, 10, 10, 10).len(), 1);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_session_without_an_end_is_cut_into_stories() {
     let mut sizes: Vec<usize> = (1..=450).map(|trace| story(&lab, trace).len()).collect();
     sizes.sort_unstable();
     assert!(sizes.iter().all(|size| *size <= 200), "{sizes:?}");
-    assert_eq!(lab.store.due(1_000, 10, 10, 100).unwrap().len(), 3);
+    assert_eq!(lab.ready(1_000, 10, 10, 100).len(), 3);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_story_goes_on_when_its_first_trace_is_let_go() {
     lab.ingest(vec![linked(chunk(2, "shop", 1_000, &[span(2)]), &[(Session, 7)])], 2);
     let retention = Retention { max_age_ns: Some(500), max_bytes: None };
     assert_eq!(lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap().traces, 1);
-    let due = lab.store.due(2_000, 10, 10, 10).unwrap();
+    let due = lab.ready(2_000, 10, 10, 10);
     assert_eq!(due.len(), 1);
     assert_eq!(lab.store.story(due[0]).unwrap().traces, [TraceId(2)]);
     lab.assemble(due[0], vec![trajectory("t2", 2, 1_000)], 3);

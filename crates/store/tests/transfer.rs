@@ -27,7 +27,7 @@ fn furnished() -> Lab {
             lab.ingest(vec![chunk(id, project, 10, &[span(id as u64).text("corrected")])], now_ns);
         }
     }
-    for story in lab.store.due(5_000, 10, 10, 6).unwrap() {
+    for story in lab.ready(5_000, 10, 10, 6) {
         let traces = lab.store.story(story).unwrap().traces;
         let records = traces.iter().enumerate().map(|(n, id)| {
             let mut record = trajectory(&format!("t{}", id.0), id.0, 10 * id.0 as i64);
@@ -102,7 +102,7 @@ fn an_export_comes_back_whole() {
     to.ingest(vec![linked(chunk(99, "shop", 5, &[span(999)]), &[(LinkKind::Session, 7)])], 9_000);
     assert_eq!(to.trace(99).story, to.trace(28).story);
     assert_eq!(to.ingest(vec![chunk(100, "new", 5, &[span(1)])], 9_000).new, 1);
-    let due = |lab: &Lab| lab.store.due(20_000, 10, 10, 1_000).unwrap().len();
+    let due = |lab: &Lab| lab.ready(20_000, 10, 10, 1_000).len();
     assert_eq!(due(&to), due(&from) + 2);
     to.assert_clean();
 }

@@ -2,6 +2,7 @@
 //! before it ran; code that calls no tool at all is a step of the interpreter.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 
@@ -17,6 +18,9 @@ use super::tree::Tree;
 
 /// The tool that runs an agent's code, under the name that smolagents gives it.
 const INTERPRETER: &str = "python_interpreter";
+
+/// Calls of one piece of code that are looked for in the prompt.
+const MAX_CODE_CALLS: usize = 256;
 
 /// A reply of a code agent.
 #[derive(Debug)]
@@ -35,25 +39,36 @@ pub(super) fn read(
     code: &[CodeReply],
     left: &mut Vec<usize>,
 ) {
+    let calls: HashSet<usize> = code.iter().map(|reply| reply.call).collect();
+    let mut by_call: HashMap<usize, Vec<usize>> = HashMap::new();
+    left.retain(|&at| {
+        let is_named = tree.nodes[at].facts.tool.name.is_some();
+        let call = turn_of(tree, run, at).filter(|call| is_named && calls.contains(call));
+        call.is_none_or(|call| {
+            by_call.entry(call).or_default().push(at);
+            false
+        })
+    });
     for reply in code {
+        let mine = by_call.remove(&reply.call).unwrap_or_default();
+        // The thought is copied once; further calls of the same code share it while there is room.
         let ask = || Ask { thought: reply.thought.clone(), call: Some(reply.call), ..Ask::default() };
-        let (mine, others) = left.iter().partition(|at| {
-            let named = tree.nodes[**at].facts.tool.name.is_some();
-            named && turn_of(tree, run, **at) == Some(reply.call)
-        });
-        *left = others;
-        let mine: Vec<usize> = mine;
+        let next_ask = || Ask {
+            thought: reply.thought.as_deref().and_then(|thought| tree.budget.share_text(thought)),
+            call: Some(reply.call),
+            ..Ask::default()
+        };
         for (index, at) in mine.iter().enumerate() {
             let tool = &tree.nodes[*at].facts.tool;
             let Some(name) = tool.name.as_deref() else { continue };
             let (arguments, raw, _) = read_arguments(tool.arguments.as_ref());
             asks.push(Ask {
                 tool: name.to_owned(),
-                arguments,
+                arguments: tree.budget.keep_arguments(arguments),
                 raw,
                 parallel: index > 0,
                 runs: vec![*at],
-                ..ask()
+                ..if index == 0 { ask() } else { next_ask() }
             });
         }
         if mine.is_empty() {
@@ -65,7 +80,8 @@ pub(super) fn read(
 
 /// The step that a reply without any tool's span stands for; `None` when it only answers.
 fn nothing_ran(tree: &Tree<'_>, run: &Run, reply: &CodeReply, ask: impl Fn() -> Ask) -> Option<Ask> {
-    let calls = react::code_calls(&reply.code);
+    let mut calls = react::code_calls(&reply.code);
+    calls.truncate(MAX_CODE_CALLS);
     let seen = observation_after(tree, run, reply.call);
     let failure = seen.as_deref().is_some_and(|text| text.starts_with("Error") || text.contains("\nError:"));
     let answers = calls.iter().any(|call| tools::is_final_answer(call.name));
@@ -77,7 +93,7 @@ fn nothing_ran(tree: &Tree<'_>, run: &Run, reply: &CodeReply, ask: impl Fn() -> 
     match tool {
         Some(call) if failure || over => Some(Ask {
             tool: call.name.to_owned(),
-            arguments: call.arguments.clone(),
+            arguments: tree.budget.keep_arguments(call.arguments.clone()),
             raw: Some(call.raw.to_owned()),
             seen,
             seen_is_error: failure,

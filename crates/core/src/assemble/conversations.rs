@@ -1,6 +1,6 @@
 //! Plain clients make one trace a model call. Ties such calls into conversations, and splits those into turns.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::dialect::Kind;
 use crate::message::{Message, Role};
@@ -41,11 +41,12 @@ pub(super) fn find(tree: &Tree<'_>, bare: &[usize], runs: &mut Vec<Run>, defects
     }
     let tools = bare.iter().copied().filter(|at| tree.nodes[*at].facts.kind == Kind::Tool);
     let mut found: Vec<Run> = open.all.iter().flat_map(|conversation| turns(tree, conversation)).collect();
-    for tool in tools {
-        attach_tool(tree, tool, &mut found);
-    }
+    attach_tools(tree, tools, &mut found);
     runs.extend(found);
 }
+
+/// Conversations that wait at the same point, of which one is continued: a few sessions at the most say the same.
+const MAX_WAITING_LOOKED_AT: usize = 64;
 
 /// The conversations so far, and where each of them can be continued.
 #[derive(Default)]
@@ -53,7 +54,7 @@ struct Conversations {
     all: Vec<Conversation>,
     /// By what a next call would show: the conversation after its last reply, or as it was last sent. Those that wait
     /// longest come first.
-    by_digest: HashMap<u64, Vec<usize>>,
+    by_digest: HashMap<u64, VecDeque<usize>>,
     by_session: HashMap<String, Vec<usize>>,
 }
 
@@ -75,11 +76,11 @@ impl Conversations {
         conversation.calls.push(at);
         if facts.output.is_empty() {
             conversation.unanswered = Some(chain.asked);
-            self.by_digest.entry(chain.asked).or_default().push(index);
+            self.by_digest.entry(chain.asked).or_default().push_back(index);
         } else {
             conversation.unanswered = None;
             for leaf in &chain.leaves {
-                self.by_digest.entry(*leaf).or_default().push(index);
+                self.by_digest.entry(*leaf).or_default().push_back(index);
             }
             conversation.leaves = chain.leaves;
         }
@@ -90,11 +91,15 @@ impl Conversations {
         let all = &self.all;
         let mut waiting = |digest: &u64, is_open: &dyn Fn(&Conversation) -> bool| {
             let list = self.by_digest.get_mut(digest)?;
-            let place = list.iter().position(|index| {
+            // Conversations that went on since wait for nothing here any more.
+            while list.front().is_some_and(|index| !is_open(&all[*index])) {
+                list.pop_front();
+            }
+            let place = list.iter().take(MAX_WAITING_LOOKED_AT).position(|index| {
                 let conversation = &all[*index];
                 conversation.session.as_deref() == session && is_open(conversation)
             })?;
-            Some(list.remove(place))
+            list.remove(place)
         };
         waiting(&chain.asked, &|conversation| conversation.unanswered == Some(chain.asked)).or_else(|| {
             chain
@@ -155,22 +160,39 @@ fn turns(tree: &Tree<'_>, conversation: &Conversation) -> Vec<Run> {
     runs
 }
 
-/// A tool's span in a trace of its own belongs to the turn of its session that was under way.
-fn attach_tool(tree: &Tree<'_>, tool: usize, runs: &mut Vec<Run>) {
-    let node = &tree.nodes[tool];
-    let before = runs.iter_mut().filter(|run| {
-        run.calls.first().is_some_and(|first| {
-            let call = &tree.nodes[*first];
-            call.facts.session == node.facts.session && call.span.start_ns <= node.span.start_ns
-        })
-    });
-    match before.max_by_key(|run| tree.nodes[run.calls[0]].order()) {
-        Some(run) => {
-            run.tools.push(tool);
-            if !run.traces.contains(&node.span.trace_id) {
-                run.traces.push(node.span.trace_id);
-            }
+/// A tool's span in a trace of its own belongs to the turn of its session that was under way; without one it is a run of
+/// its own.
+fn attach_tools(tree: &Tree<'_>, tools: impl Iterator<Item = usize>, runs: &mut Vec<Run>) {
+    // The turns of each session, in order of their first call.
+    let mut turns: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
+    for (number, run) in runs.iter().enumerate() {
+        if let Some(first) = run.calls.first() {
+            turns.entry(tree.nodes[*first].facts.session.as_deref()).or_default().push(number);
         }
-        None => runs.push(Run { tools: vec![tool], traces: vec![node.span.trace_id], ..Run::default() }),
+    }
+    for numbers in turns.values_mut() {
+        numbers.sort_by_key(|number| tree.nodes[runs[*number].calls[0]].order());
+    }
+    let mut known: HashSet<(usize, TraceId)> = HashSet::new();
+    for (number, run) in runs.iter().enumerate() {
+        known.extend(run.traces.iter().map(|trace| (number, *trace)));
+    }
+    for tool in tools {
+        let node = &tree.nodes[tool];
+        let trace = node.span.trace_id;
+        let begun = turns.get(&node.facts.session.as_deref()).and_then(|turns| {
+            let starts = |number: &usize| tree.nodes[runs[*number].calls[0]].span.start_ns;
+            let after = turns.partition_point(|number| starts(number) <= node.span.start_ns);
+            turns[..after].last().copied()
+        });
+        match begun {
+            Some(number) => {
+                runs[number].tools.push(tool);
+                if known.insert((number, trace)) {
+                    runs[number].traces.push(trace);
+                }
+            }
+            None => runs.push(Run { tools: vec![tool], traces: vec![trace], ..Run::default() }),
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Joins the spans of tools to the calls they answer: by the call's id, by name and arguments, by place.
+//!
+//! Every step is near linear in spans and calls: what is looked for is indexed, never searched from the start.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value as Json;
 
@@ -25,24 +27,23 @@ pub(super) fn join(
     defects: &mut Vec<Defect>,
 ) {
     let mut left = join_by_id(tree, run, asks);
-    let mut open = OpenAsks::of(asks);
+    let mut open = OpenAsks::new(asks);
     left.retain(|&at| !open.join(tree, run, at, asks));
-    left.retain(|&at| !join_repeat(tree, run, at, asks));
-    left.retain(|&at| !join_odd_one(tree, run, at, asks));
+    let answered = AnsweredAsks::new(asks);
+    left.retain(|&at| !answered.join_retry(tree, run, at, asks));
+    let mut open_turns = OpenTurns::new(asks);
+    left.retain(|&at| !open_turns.join_odd_one(tree, run, at, asks));
     code::read(tree, run, asks, code, &mut left);
-    for at in left {
+    let (named, unnamed): (Vec<usize>, Vec<usize>) = left
+        .into_iter()
+        .partition(|at| tree.nodes[*at].facts.tool.name.as_deref().is_some_and(tools::can_be_called));
+    insert_runs(tree, run, asks, &named, spoken);
+    for at in unnamed {
         let node = &tree.nodes[at];
-        let name = node.facts.tool.name.as_deref();
-        match name.filter(|name| tools::can_be_called(name)) {
-            Some(name) => insert_run(tree, run, asks, at, name, spoken),
-            None => {
-                let detail = format!("{}: answers no call of the model", node.span.name);
-                let told = node
-                    .span_ids()
-                    .map(|id| Defect::new(DefectKind::ToolRunOutsideSteps, detail.as_str(), Some(id)));
-                defects.extend(told);
-            }
-        }
+        let detail = format!("{}: answers no call of the model", node.span.name);
+        let told =
+            node.span_ids().map(|id| Defect::new(DefectKind::ToolRunOutsideSteps, detail.as_str(), Some(id)));
+        defects.extend(told);
     }
 }
 
@@ -75,11 +76,11 @@ struct OpenAsks {
     by_tool: HashMap<String, Vec<usize>>,
 }
 
-/// How many open asks of one tool are compared by their arguments.
+/// How many asks of one tool are compared by their arguments.
 const MAX_COMPARED: usize = 64;
 
 impl OpenAsks {
-    fn of(asks: &[Ask]) -> OpenAsks {
+    fn new(asks: &[Ask]) -> OpenAsks {
         let mut by_tool: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, ask) in asks.iter().enumerate().rev().filter(|(_, ask)| ask.runs.is_empty()) {
             by_tool.entry(ask.tool.clone()).or_default().push(index);
@@ -90,9 +91,8 @@ impl OpenAsks {
     /// Gives a span to the first open ask of the same tool, best to one with the same arguments.
     fn join(&mut self, tree: &Tree<'_>, run: &Run, at: usize, asks: &mut [Ask]) -> bool {
         let tool = &tree.nodes[at].facts.tool;
-        let Some(open) = tool.name.as_deref().and_then(|name| self.by_tool.get_mut(name)) else {
-            return false;
-        };
+        let open = tool.name.as_deref().and_then(|name| self.by_tool.get_mut(name));
+        let Some(open) = open.filter(|open| !open.is_empty()) else { return false };
         let (arguments, raw, _) = read_arguments(tool.arguments.as_ref());
         let same = |ask: &Ask| match (&ask.arguments, &arguments) {
             (Some(a), Some(b)) => a == b || only_value(a) == Some(b) || ask.raw == raw,
@@ -119,46 +119,73 @@ impl OpenAsks {
     }
 }
 
-/// A framework that tries a failing tool again: the same call once more before the model speaks.
-fn join_repeat(tree: &Tree<'_>, run: &Run, at: usize, asks: &mut [Ask]) -> bool {
-    let node = &tree.nodes[at];
-    let Some(name) = node.facts.tool.name.as_deref() else { return false };
-    let (arguments, _, _) = read_arguments(node.facts.tool.arguments.as_ref());
-    let Some(turn) = turn_of(tree, run, at) else { return false };
-    let ask = asks.iter_mut().rev().find(|ask| {
-        ask.call == Some(turn) && ask.tool == name && ask.arguments == arguments && !ask.runs.is_empty()
-    });
-    match ask {
-        Some(ask) => {
-            ask.runs.push(at);
-            true
+/// Asks that a span answers already, by their model call and tool, in order.
+struct AnsweredAsks {
+    by_turn: HashMap<(usize, String), Vec<usize>>,
+}
+
+impl AnsweredAsks {
+    fn new(asks: &[Ask]) -> AnsweredAsks {
+        let mut by_turn: HashMap<(usize, String), Vec<usize>> = HashMap::new();
+        for (index, ask) in asks.iter().enumerate().filter(|(_, ask)| !ask.runs.is_empty()) {
+            if let Some(turn) = ask.call {
+                by_turn.entry((turn, ask.tool.clone())).or_default().push(index);
+            }
         }
-        None => false,
+        AnsweredAsks { by_turn }
+    }
+
+    /// A framework that retries a failing tool: the same call once more before the model speaks.
+    fn join_retry(&self, tree: &Tree<'_>, run: &Run, at: usize, asks: &mut [Ask]) -> bool {
+        let tool = &tree.nodes[at].facts.tool;
+        let key = turn_of(tree, run, at).zip(tool.name.as_deref().map(str::to_owned));
+        let Some(answered) = key.and_then(|key| self.by_turn.get(&key)) else { return false };
+        let (arguments, _, _) = read_arguments(tool.arguments.as_ref());
+        let mut latest = answered.iter().rev().take(MAX_COMPARED);
+        match latest.find(|index| asks[**index].arguments == arguments) {
+            Some(&index) => {
+                asks[index].runs.push(at);
+                true
+            }
+            None => false,
+        }
     }
 }
 
-/// A span under another name, or none, for the only call that is still open: unknown tools, hand-overs.
-fn join_odd_one(tree: &Tree<'_>, run: &Run, at: usize, asks: &mut [Ask]) -> bool {
-    let node = &tree.nodes[at];
-    let requested = match &node.facts.tool.arguments {
-        Some(arguments) => match read_arguments(Some(arguments)).0 {
+/// Asks that no span answers, by their model call, in order.
+struct OpenTurns {
+    by_turn: HashMap<Option<usize>, VecDeque<usize>>,
+}
+
+impl OpenTurns {
+    fn new(asks: &[Ask]) -> OpenTurns {
+        let mut by_turn: HashMap<Option<usize>, VecDeque<usize>> = HashMap::new();
+        for (index, ask) in asks.iter().enumerate().filter(|(_, ask)| ask.runs.is_empty()) {
+            by_turn.entry(ask.call).or_default().push_back(index);
+        }
+        OpenTurns { by_turn }
+    }
+
+    /// A span under another name, or none, for the only call that is still open: unknown tools, hand-overs.
+    fn join_odd_one(&mut self, tree: &Tree<'_>, run: &Run, at: usize, asks: &mut [Ask]) -> bool {
+        let Some(open) = self.by_turn.get_mut(&turn_of(tree, run, at)) else { return false };
+        let Some(&ask) = open.front().filter(|_| open.len() == 1) else { return false };
+        let tool = &tree.nodes[at].facts.tool;
+        let requested = match read_arguments(tool.arguments.as_ref()).0 {
             Some(Json::Object(object)) => {
                 object.get("requested_tool_name").and_then(Json::as_str).map(str::to_owned)
             }
             _ => None,
-        },
-        None => None,
-    };
-    let odd =
-        node.facts.tool.name.as_deref().is_none_or(|name| !tools::can_be_called(name)) || requested.is_some();
-    let turn = turn_of(tree, run, at);
-    let mut open = asks.iter_mut().filter(|ask| ask.runs.is_empty() && ask.call == turn);
-    let Some(ask) = open.next() else { return false };
-    if open.next().is_some() || !odd || requested.is_some_and(|name| name != ask.tool) {
-        return false;
+        };
+        let is_odd =
+            tool.name.as_deref().is_none_or(|name| !tools::can_be_called(name)) || requested.is_some();
+        if !is_odd || requested.is_some_and(|name| name != asks[ask].tool) {
+            return false;
+        }
+        asks[ask].runs.push(at);
+        open.clear();
+        true
     }
-    ask.runs.push(at);
-    true
 }
 
 /// The number of the model call that was the last to begin before a tool's span.
@@ -185,27 +212,40 @@ fn is_empty(json: &Json) -> bool {
     json.as_object().is_some_and(serde_json::Map::is_empty) || json.as_str().is_some_and(str::is_empty)
 }
 
-/// A tool's span without an ask: the call was not recorded in the model's reply, or the tool ran on its own. Where a
-/// reply of plain words came just before, those were the thought.
-fn insert_run(
-    tree: &Tree<'_>,
-    run: &Run,
-    asks: &mut Vec<Ask>,
-    at: usize,
-    name: &str,
-    spoken: &SpokenReplies,
-) {
-    let turn = turn_of(tree, run, at).filter(|turn| spoken.contains_key(turn));
-    let start = tree.nodes[at].span.start_ns;
+/// Tool spans without an ask: the call was not recorded in the model's reply, or the tool ran on its own. Where a reply
+/// of plain words came just before, those were the thought. `spans` are in order of time; each goes before the first ask
+/// that began later.
+fn insert_runs(tree: &Tree<'_>, run: &Run, asks: &mut Vec<Ask>, spans: &[usize], spoken: &SpokenReplies) {
+    if spans.is_empty() {
+        return;
+    }
     let begins = |ask: &Ask| {
         let first = ask.runs.first().copied().or(ask.call.map(|number| run.calls[number]));
         first.map_or(0, |at| tree.nodes[at].span.start_ns)
     };
-    let place = asks.iter().position(|ask| begins(ask) > start).unwrap_or(asks.len());
-    let parallel = turn.is_some() && place.checked_sub(1).is_some_and(|before| asks[before].call == turn);
-    let thought = turn.and_then(|turn| spoken.get(&turn).cloned());
-    asks.insert(
-        place,
-        Ask { tool: name.to_owned(), thought, call: turn, parallel, runs: vec![at], ..Ask::default() },
-    );
+    let mut merged: Vec<Ask> = Vec::with_capacity(asks.len() + spans.len());
+    let mut asked = asks.drain(..).peekable();
+    let mut shown: Option<usize> = None;
+    for &at in spans {
+        let start = tree.nodes[at].span.start_ns;
+        while let Some(ask) = asked.next_if(|ask| begins(ask) <= start) {
+            merged.push(ask);
+        }
+        let turn = turn_of(tree, run, at).filter(|turn| spoken.contains_key(turn));
+        let thought = turn.and_then(|turn| {
+            let text = &spoken[&turn];
+            // The words of a reply are copied once; what else ran in its turn shares them while there is room.
+            if shown.replace(turn) == Some(turn) { tree.budget.share_text(text) } else { Some(text.clone()) }
+        });
+        merged.push(Ask {
+            tool: tree.nodes[at].facts.tool.name.as_deref().unwrap_or_default().to_owned(),
+            thought,
+            call: turn,
+            parallel: turn.is_some() && merged.last().is_some_and(|before| before.call == turn),
+            runs: vec![at],
+            ..Ask::default()
+        });
+    }
+    merged.extend(asked);
+    *asks = merged;
 }

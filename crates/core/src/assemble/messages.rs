@@ -52,7 +52,8 @@ fn read_turn(query: Option<String>, turn: &[Message<'_>], tools: &Arc<[ToolDefin
         }
     }
     let ids = AskIds::of(&asks);
-    observations::see(turn, &mut asks, &ids);
+    let text_asks: Vec<usize> = (0..asks.len()).filter(|index| asks[*index].reply.is_some()).collect();
+    observations::see(turn, &mut asks, &ids, &text_asks);
     for (index, ask) in asks.into_iter().enumerate() {
         let (observation, is_error) = observations::choose(&ask, None);
         trajectory.steps.push(Step {
@@ -100,6 +101,7 @@ fn read_reply(reply: &[Message<'_>], trajectory: &mut Trajectory, asks: &mut Vec
         trajectory.final_answer = transcript.answer.map(std::borrow::Cow::into_owned).or(thought);
         return;
     }
+    let reply: Arc<str> = text.trim().into();
     for (index, step) in transcript.steps.into_iter().enumerate() {
         // The first action counts, with those beside it; what the model imagined behind it did not happen.
         if index > 0 && !step.parallel {
@@ -112,7 +114,7 @@ fn read_reply(reply: &[Message<'_>], trajectory: &mut Trajectory, asks: &mut Vec
             tool: step.tool.into_owned(),
             arguments: step.input.json,
             raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
-            reply: Some(text.trim().to_owned()),
+            reply: Some(Arc::clone(&reply)),
             parallel: step.parallel,
             ..Ask::default()
         });

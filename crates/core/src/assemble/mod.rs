@@ -1,15 +1,17 @@
 //! Spans become trajectories.
 //!
 //! `tree` puts the spans of a group in order and folds spans that record the same thing; `runs` finds the requests in
-//! it; `steps` reads each request's thoughts, calls and observations; `request` finds the query and the answer; `tools`
+//! it, `nested` the agents inside agents; `steps` reads each request's thoughts, calls and observations; `request` finds the query and the answer; `tools`
 //! the tools on offer. `link` says, before any of that, which traces belong together. The result does not depend on
 //! the order in which spans came in.
 
+mod budget;
 mod code;
 mod conversations;
 mod joins;
 mod link;
 mod messages;
+mod nested;
 mod observations;
 mod request;
 mod runs;

@@ -1,6 +1,6 @@
 //! What requests show of earlier calls' results, and which of two records of a result counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::dialect::{ToolFacts, unwrap_result};
 use crate::message::{Message, Role};
@@ -11,11 +11,13 @@ use super::steps::{Ask, AskIds};
 use super::tree::Tree;
 
 /// Reads the results that a request shows behind the user's query.
-pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds) {
+///
+/// `text_asks` are the asks that were written as text, in order.
+pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds, text_asks: &[usize]) {
     let mut occurrences: HashMap<&str, usize> = HashMap::new();
     let mut unnamed = 0;
     // Text agents: the replies that were not repeated yet, and the one that waits for its observation.
-    let mut open: Vec<usize> = (0..asks.len()).rev().filter(|index| asks[*index].reply.is_some()).collect();
+    let mut open = OpenReplies { nearest: VecDeque::new(), further: text_asks.iter() };
     let mut waiting: Option<usize> = None;
     for message in input {
         for result in message.tool_results() {
@@ -52,7 +54,7 @@ pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds) {
             }
             Role::Assistant => {
                 let text = message.joined_text();
-                waiting = repeated_ask(asks, &mut open, text.trim());
+                waiting = open.take_repeated(asks, text.trim());
                 if let Some(index) = waiting
                     && let Some(observation) = glued_observation(&asks[index], &text)
                 {
@@ -65,22 +67,33 @@ pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds) {
     }
 }
 
-/// Which text ask a message of the history repeats: to the letter, with its observation behind it, or rewritten by the
-/// framework with the same thought and tool. It is taken out of those that are open, the first of which is last.
-fn repeated_ask(asks: &[Ask], open: &mut Vec<usize>, text: &str) -> Option<usize> {
-    const LOOKED_AT: usize = 64;
-    if open.is_empty() {
-        return None;
+/// Text asks that the history has not repeated yet. Only the next few are looked at: a request for each of many calls
+/// must not look at all of them.
+struct OpenReplies<'a> {
+    nearest: VecDeque<usize>,
+    further: std::slice::Iter<'a, usize>,
+}
+
+impl OpenReplies<'_> {
+    const MAX_LOOKED_AT: usize = 64;
+
+    /// Which ask a message of the history repeats: to the letter, with its observation behind it, or rewritten by the
+    /// framework with the same thought and tool.
+    fn take_repeated(&mut self, asks: &[Ask], text: &str) -> Option<usize> {
+        let missing = Self::MAX_LOOKED_AT - self.nearest.len();
+        self.nearest.extend(self.further.by_ref().take(missing));
+        if self.nearest.is_empty() {
+            return None;
+        }
+        let find = |fits: &dyn Fn(&Ask) -> bool| self.nearest.iter().position(|index| fits(&asks[*index]));
+        let literal = find(&|ask| ask.reply.as_deref().is_some_and(|reply| text.starts_with(reply)));
+        let place = literal.or_else(|| {
+            let transcript = react::read(text);
+            let step = transcript.steps.first()?;
+            find(&|ask| ask.tool == step.tool && ask.thought.as_deref() == step.thought.as_deref())
+        })?;
+        self.nearest.remove(place)
     }
-    let near = open.len().saturating_sub(LOOKED_AT);
-    let find = |fits: &dyn Fn(&Ask) -> bool| (near..open.len()).rev().find(|place| fits(&asks[open[*place]]));
-    let literal = find(&|ask| ask.reply.as_deref().is_some_and(|reply| text.starts_with(reply)));
-    let place = literal.or_else(|| {
-        let transcript = react::read(text);
-        let step = transcript.steps.first()?;
-        find(&|ask| ask.tool == step.tool && ask.thought.as_deref() == step.thought.as_deref())
-    })?;
-    Some(open.remove(place))
 }
 
 /// CrewAI repeats a reply with its observation behind it, in one message.
@@ -105,23 +118,31 @@ pub(super) fn without_label(text: &str) -> &str {
 
 /// Agents that write the whole run into one prompt: the observation stands behind the repeated reply.
 pub(super) fn see_in_prompts(tree: &Tree<'_>, run: &Run, asks: &mut [Ask]) {
+    // Calls of one reply have the same observation: it is looked for once, and shared while there is room.
+    let mut found: Option<(usize, Option<String>)> = None;
     for ask in asks.iter_mut().filter(|ask| ask.seen.is_none()) {
         let (Some(reply), Some(number)) = (&ask.reply, ask.call) else { continue };
-        let Some(next) = run.calls.get(number + 1) else { continue };
-        let input = &tree.nodes[*next].facts.input;
-        let Some(prompt) =
-            input.iter().rev().find(|message| message.role == Role::User).map(Message::joined_text)
-        else {
-            continue;
-        };
-        let Some(place) = prompt.rfind(reply.as_str()) else { continue };
-        let behind = prompt[place + reply.len()..].trim_start();
-        if let Some(observation) = behind.strip_prefix("Observation:") {
-            let observation = observation.trim();
-            let observation = observation.strip_suffix("Thought:").unwrap_or(observation);
-            ask.seen = Some(observation.trim().to_owned());
+        match &found {
+            Some((known, observation)) if *known == number => {
+                ask.seen = observation.as_deref().and_then(|text| tree.budget.share_text(text));
+            }
+            _ => {
+                let observation = observation_behind(tree, run, number, reply);
+                ask.seen.clone_from(&observation);
+                found = Some((number, observation));
+            }
         }
     }
+}
+
+fn observation_behind(tree: &Tree<'_>, run: &Run, call: usize, reply: &str) -> Option<String> {
+    let next = run.calls.get(call + 1)?;
+    let input = &tree.nodes[*next].facts.input;
+    let prompt = input.iter().rev().find(|message| message.role == Role::User).map(Message::joined_text)?;
+    let behind = prompt[prompt.rfind(reply)? + reply.len()..].trim_start();
+    let observation = behind.strip_prefix("Observation:")?.trim();
+    let observation = observation.strip_suffix("Thought:").unwrap_or(observation);
+    Some(observation.trim().to_owned())
 }
 
 /// What the step's observation is. A tool message that carries the call's id shows it exactly; a tool's span may have

@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
+use crate::bounded_json;
 use crate::dialect::{Facts, Kind, looks_like_repr};
 use crate::literal;
 use crate::message::{Message, Role, messages_from_json};
@@ -162,45 +162,16 @@ fn from_text(text: &str, keys: &[&str], role: Role) -> Option<String> {
         return (!looks_like_repr(text)).then(|| text.to_owned());
     }
     // Frames record whole states: only the fields that may matter are taken apart.
-    let fields = serde_json::from_str::<Fields<'_>>(text).ok();
-    let Some(Fields(fields)) = fields.filter(|fields| !fields.is_message()) else {
+    let fields = bounded_json::raw_fields(text);
+    let is_message =
+        |fields: &[(Cow<'_, str>, &RawValue)]| fields.iter().any(|(key, _)| key == "parts" || key == "role");
+    let Some(fields) = fields.filter(|fields| !is_message(fields)) else {
         return literal::parse(text).and_then(|json| from_json(json, keys, role, 0));
     };
     keys.iter().find_map(|key| {
         let (_, raw) = fields.iter().find(|(name, _)| name == key)?;
-        from_json(serde_json::from_str(raw.get()).ok()?, keys, role, 1)
+        from_json(bounded_json::parse(raw.get())?, keys, role, 1)
     })
-}
-
-/// An object's fields, not yet taken apart.
-struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl Fields<'_> {
-    fn is_message(&self) -> bool {
-        self.0.iter().any(|(key, _)| key == "parts" || key == "role")
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visit;
-        impl<'de> serde::de::Visitor<'de> for Visit {
-            type Value = Fields<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(entry) = map.next_entry::<Cow<'de, str>, &'de RawValue>()? {
-                    fields.push(entry);
-                }
-                Ok(Fields(fields))
-            }
-        }
-        deserializer.deserialize_map(Visit)
-    }
 }
 
 fn from_json(json: Json, keys: &[&str], role: Role, depth: usize) -> Option<String> {

@@ -1,14 +1,14 @@
 //! Finds the requests in a tree of spans: one run for each thing a user (or a calling agent) asked for.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::dialect::Kind;
-use crate::message::{Message, Role};
 use crate::react;
 use crate::span::TraceId;
-use crate::trajectory::{Defect, DefectKind, Trajectory};
+use crate::trajectory::{Defect, DefectKind, Step, Trajectory};
 
 use super::conversations;
+use super::nested::{self, Territory};
 use super::request;
 use super::tree::Tree;
 
@@ -40,13 +40,13 @@ impl Run {
 /// Finds all runs, in order of time; defects are those of spans that are in none.
 pub(super) fn find(tree: &Tree<'_>) -> (Vec<Run>, Vec<Defect>) {
     let mut by_trace: BTreeMap<TraceId, Vec<usize>> = BTreeMap::new();
-    for (at, node) in tree.nodes.iter().enumerate() {
-        by_trace.entry(node.span.trace_id).or_default().push(at);
+    for &at in &tree.top_down {
+        by_trace.entry(tree.nodes[at].span.trace_id).or_default().push(at);
     }
     let mut runs = Vec::new();
     let mut defects = Vec::new();
     let mut bare: Vec<usize> = Vec::new();
-    for nodes in by_trace.values() {
+    for nodes in by_trace.into_values() {
         let is_bare = |at: &usize| {
             let node = &tree.nodes[*at];
             node.parent.is_some()
@@ -88,21 +88,65 @@ pub(super) fn connect(tree: &Tree<'_>, runs: &[Run], trajectories: &mut [Traject
             owner[*at] = Some(number);
         }
     }
+    // The nearest node around each one that belongs to a run.
+    let mut nearest: Vec<Option<usize>> = vec![None; tree.nodes.len()];
+    for &at in &tree.top_down {
+        let outer = || tree.nodes[at].parent.and_then(|parent| nearest[parent]);
+        nearest[at] = if owner[at].is_some() { Some(at) } else { outer() };
+    }
+    let mut outer_steps: HashMap<usize, StepIndex> = HashMap::new();
     for at in 0..runs.len() {
         let Some(below) = runs[at].below else { continue };
-        let mut above = std::iter::once(below).chain(tree.ancestors(below)).filter_map(|node| owner[node]);
-        let Some(parent) = above.find(|parent| *parent != at) else { continue };
+        // An agent that a run hangs below is part of that run itself; a tool is not.
+        let mut node = nearest[below];
+        while let Some(own) = node.filter(|node| owner[*node] == Some(at)) {
+            node = tree.nodes[own].parent.and_then(|parent| nearest[parent]);
+        }
+        let Some(parent) = node.and_then(|node| owner[node]) else { continue };
+        let steps = outer_steps.entry(parent).or_insert_with(|| StepIndex::new(&trajectories[parent].steps));
         let id = tree.nodes[below].span.span_id.to_string();
-        let step = trajectories[parent].steps.iter().find(|step| step.span_ids.contains(&id));
         // A hand-over from code has no tool span of its own: take the step that was under way.
-        let start = trajectories[at].start.clone();
-        let step = step.or_else(|| {
-            let mut before = trajectories[parent].steps.iter().filter(|step| step.start <= start);
-            before.next_back()
-        });
-        let index = step.map(|step| step.index);
+        let step = steps.with_span(&id).or_else(|| steps.last_begun(trajectories[at].start.as_deref()));
         trajectories[at].parent_trajectory_id = Some(trajectories[parent].trajectory_id.clone());
-        trajectories[at].parent_step_index = index;
+        trajectories[at].parent_step_index = step;
+    }
+}
+
+/// The steps of a trajectory by what runs inside it are looked up by.
+struct StepIndex {
+    by_span: HashMap<String, u32>,
+    /// For each step, its number and the earliest start of it and all behind it.
+    earliest: Vec<(u32, Option<String>)>,
+}
+
+impl StepIndex {
+    fn new(steps: &[Step]) -> StepIndex {
+        let mut by_span = HashMap::new();
+        for step in steps {
+            for id in &step.span_ids {
+                by_span.entry(id.clone()).or_insert(step.index);
+            }
+        }
+        let mut earliest: Vec<(u32, Option<String>)> = Vec::with_capacity(steps.len());
+        for step in steps.iter().rev() {
+            let start = match earliest.last() {
+                Some((_, behind)) if *behind < step.start => behind.clone(),
+                _ => step.start.clone(),
+            };
+            earliest.push((step.index, start));
+        }
+        earliest.reverse();
+        StepIndex { by_span, earliest }
+    }
+
+    fn with_span(&self, id: &str) -> Option<u32> {
+        self.by_span.get(id).copied()
+    }
+
+    /// The last step that had begun by then.
+    fn last_begun(&self, start: Option<&str>) -> Option<u32> {
+        let after = self.earliest.partition_point(|(_, earliest)| earliest.as_deref() <= start);
+        self.earliest[..after].last().map(|(index, _)| *index)
     }
 }
 
@@ -110,17 +154,20 @@ pub(super) fn connect(tree: &Tree<'_>, runs: &[Run], trajectories: &mut [Traject
 const MAX_NESTED_AGENTS: usize = 32;
 
 /// A trace with spans around the work: one run, and one more for each agent that was given another task.
-fn split_trace(tree: &Tree<'_>, nodes: &[usize], runs: &mut Vec<Run>) {
-    let territory: Vec<usize> =
-        nodes.iter().copied().filter(|at| tree.nodes[*at].folded_into.is_none()).collect();
-    let mut waiting = vec![(None, territory, 0)];
+fn split_trace(tree: &Tree<'_>, nodes: Territory, runs: &mut Vec<Run>) {
+    // Which run a tool's span went to.
+    let mut tool_runs: HashMap<usize, usize> = HashMap::new();
+    let mut waiting = vec![(None, nodes, 0)];
     while let Some((below, nodes, depth)) = waiting.pop() {
         // Each level looks at all spans below it: past any real depth they stay together.
-        let (own, inner) =
-            if depth < MAX_NESTED_AGENTS { separate(tree, below, &nodes) } else { (nodes, Vec::new()) };
+        let (own, inner) = if depth < MAX_NESTED_AGENTS {
+            nested::separate(tree, below, nodes)
+        } else {
+            (nodes, Vec::new())
+        };
         waiting.extend(inner.into_iter().map(|(boundary, nodes)| (Some(boundary), nodes, depth + 1)));
         let mut run = Run { below, ..Run::default() };
-        for at in own {
+        for at in own.into_iter().filter(|at| tree.nodes[*at].folded_into.is_none()) {
             match tree.nodes[at].facts.kind {
                 Kind::Model => run.calls.push(at),
                 Kind::Tool if Some(at) != below => run.tools.push(at),
@@ -132,8 +179,8 @@ fn split_trace(tree: &Tree<'_>, nodes: &[usize], runs: &mut Vec<Run>) {
             && run.tools.is_empty()
             && !asks_for_tools(tree, &run)
         {
-            let owner = runs.iter_mut().rev().find(|other| below.is_some_and(|at| other.tools.contains(&at)));
-            if let Some(owner) = owner {
+            let owner = below.and_then(|at| tool_runs.get(&at));
+            if let Some(owner) = owner.map(|owner| &mut runs[*owner]) {
                 owner.defects.extend(
                     run.calls.iter().flat_map(|at| outside_steps(tree, *at, "a tool's own call of a model")),
                 );
@@ -146,6 +193,7 @@ fn split_trace(tree: &Tree<'_>, nodes: &[usize], runs: &mut Vec<Run>) {
         if let Some(first) = run.calls.iter().chain(&run.tools).chain(&run.frames).next() {
             run.traces = vec![tree.nodes[*first].span.trace_id];
         }
+        tool_runs.extend(run.tools.iter().map(|tool| (*tool, runs.len())));
         runs.push(run);
     }
 }
@@ -165,119 +213,4 @@ pub(super) fn outside_steps(tree: &Tree<'_>, at: usize, why: &str) -> Vec<Defect
     let detail = format!("{}: {why}", node.span.name);
     let kind = DefectKind::ModelCallOutsideSteps;
     node.span_ids().map(|id| Defect::new(kind, detail.as_str(), Some(id))).collect()
-}
-
-/// Splits a territory into what belongs to its main agent and the territories of agents inside it.
-fn separate(
-    tree: &Tree<'_>,
-    below: Option<usize>,
-    nodes: &[usize],
-) -> (Vec<usize>, Vec<(usize, Vec<usize>)>) {
-    let boundaries = boundaries(tree, below, nodes);
-    if boundaries.is_empty() {
-        return (nodes.to_vec(), Vec::new());
-    }
-    let mut own = Vec::new();
-    let mut inner: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for &at in nodes {
-        let chain = std::iter::once(at).chain(tree.ancestors(at));
-        // The outermost boundary decides; a tool that is one stays with the agent that called it.
-        let boundary = chain.filter(|node| boundaries.contains(node)).last();
-        match boundary {
-            Some(boundary) if boundary != at || tree.nodes[at].facts.kind != Kind::Tool => {
-                inner.entry(boundary).or_default().push(at);
-            }
-            _ => own.push(at),
-        }
-    }
-    (own, inner.into_iter().collect())
-}
-
-/// The nodes below which another agent is at work: tools that call models, and agents with a request of their own.
-fn boundaries(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> BTreeSet<usize> {
-    let calls: Vec<usize> = nodes
-        .iter()
-        .copied()
-        .filter(|at| tree.nodes[*at].facts.kind == Kind::Model && tree.nodes[*at].facts.has_content())
-        .collect();
-    let mut found = BTreeSet::new();
-    let mut direct: Vec<usize> = Vec::new();
-    for &call in &calls {
-        let inside = tree.ancestors(call).take_while(|at| Some(*at) != below);
-        // The outermost one: what is inside it is its own affair.
-        match inside.filter(|at| tree.nodes[*at].facts.kind == Kind::Tool).last() {
-            Some(tool) => drop(found.insert(tool)),
-            None => direct.push(call),
-        }
-    }
-    let Some(main) = direct.first().map(|at| opening(&tree.nodes[*at].facts.input)) else { return found };
-    let mut agents: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
-    for &call in &direct {
-        let related = related(&opening(&tree.nodes[call].facts.input), &main);
-        for at in tree.ancestors(call).take_while(|at| Some(*at) != below) {
-            if tree.nodes[at].facts.kind == Kind::Agent {
-                let (calls, strangers) = agents.entry(at).or_default();
-                *calls += 1;
-                *strangers += usize::from(!related);
-            }
-        }
-    }
-    found.extend(agents.iter().filter(|(_, (calls, strangers))| calls == strangers).map(|(at, _)| *at));
-    found.extend(agents.keys().copied().filter(|at| has_other_request(tree, *at, below)));
-    found.extend(sibling_requests(tree, &direct, below));
-    found
-}
-
-/// An agent inside another, whose request has nothing to do with the outer one's.
-fn has_other_request(tree: &Tree<'_>, agent: usize, below: Option<usize>) -> bool {
-    let outer = tree.ancestors(agent).take_while(|at| Some(*at) != below);
-    let outer = outer
-        .filter(|at| tree.nodes[*at].facts.kind == Kind::Agent)
-        .find_map(|at| request::of_frame(&tree.nodes[at].facts));
-    match (request::of_frame(&tree.nodes[agent].facts), outer) {
-        (Some(inner), Some(outer)) => !related(&inner, &outer),
-        _ => false,
-    }
-}
-
-/// Agents side by side, each with a request of its own: several turns under one span.
-fn sibling_requests(tree: &Tree<'_>, calls: &[usize], below: Option<usize>) -> Vec<usize> {
-    let mut outermost: Vec<usize> = Vec::new();
-    let mut known: HashSet<usize> = HashSet::new();
-    for &call in calls {
-        let agent = tree
-            .ancestors(call)
-            .take_while(|at| Some(*at) != below)
-            .filter(|at| tree.nodes[*at].facts.kind == Kind::Agent)
-            .last();
-        let Some(agent) = agent else { return Vec::new() };
-        if known.insert(agent) {
-            outermost.push(agent);
-        }
-    }
-    if outermost.len() < 2 {
-        return Vec::new();
-    }
-    let requests: Vec<Option<String>> =
-        outermost.iter().map(|at| request::of_frame(&tree.nodes[*at].facts)).collect();
-    let mut different: HashSet<&str> = HashSet::new();
-    let distinct =
-        requests.iter().all(|request| request.as_deref().is_some_and(|request| different.insert(request)));
-    if distinct { outermost } else { Vec::new() }
-}
-
-/// The first thing a user said in a conversation.
-fn opening<'m>(input: &'m [Message<'_>]) -> std::borrow::Cow<'m, str> {
-    input.iter().find(|message| message.role == Role::User).map(Message::joined_text).unwrap_or_default()
-}
-
-/// Two openings of one conversation: the same, or one grown out of the other.
-fn related(a: &str, b: &str) -> bool {
-    let (a, b) = (a.trim(), b.trim());
-    if a.is_empty() || b.is_empty() {
-        return true;
-    }
-    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    let shared = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();
-    shared * 2 >= short.len() || long.contains(short)
 }

@@ -5,9 +5,11 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use crate::bounded_json;
 use crate::dialect::Kind;
 use crate::literal;
 use crate::message::{Arguments, Message, Role};
@@ -35,8 +37,8 @@ pub(super) struct Ask {
     pub call: Option<usize>,
     /// Only the history of a later request shows it.
     pub from_history: bool,
-    /// The reply's text, for asks written as text.
-    pub reply: Option<String>,
+    /// The reply's text, for asks written as text. All asks of one reply share it.
+    pub reply: Option<Arc<str>>,
     /// What a later request shows as the result.
     pub seen: Option<String>,
     pub seen_is_error: bool,
@@ -48,6 +50,9 @@ pub(super) struct Ask {
 
 /// More calls than this in one reply are not an agent at work; all of them would share its text.
 const MAX_CALLS: usize = 256;
+
+/// What is kept of an agent's name on each step.
+const MAX_AGENT_NAME_BYTES: usize = 300;
 
 /// Asks by the id of their call. Ids may come again.
 #[derive(Debug, Default)]
@@ -95,7 +100,9 @@ pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
         speakers: Vec::new(),
         spoken_replies: HashMap::new(),
         code: Vec::new(),
+        text_asks: Vec::new(),
     };
+    tree.budget.take_exceeded();
     for number in 0..run.calls.len() {
         reader.call(number);
     }
@@ -123,6 +130,8 @@ struct Reader<'t, 's> {
     spoken_replies: SpokenReplies,
     /// Replies that act by code: number of the call, thought, code.
     code: Vec<CodeReply>,
+    /// The asks that were written as text, in order.
+    text_asks: Vec<usize>,
 }
 
 impl Reader<'_, '_> {
@@ -130,7 +139,7 @@ impl Reader<'_, '_> {
         let start = self.turn_start(number);
         let input = &self.tree.nodes[self.run.calls[number]].facts.input[start..];
         self.history(number, input);
-        observations::see(input, &mut self.asks, &self.ids);
+        observations::see(input, &mut self.asks, &self.ids, &self.text_asks);
         self.reply(number);
     }
 
@@ -177,9 +186,14 @@ impl Reader<'_, '_> {
                 };
                 unnamed += 1;
                 if !known {
-                    let said = said_here
-                        .get_or_insert_with(|| said(std::slice::from_ref(message)).or(thought.take()));
-                    let said = said.clone();
+                    let said = match &said_here {
+                        Some(said) => said.as_deref().and_then(|said| self.tree.budget.share_text(said)),
+                        None => {
+                            let said = said(std::slice::from_ref(message)).or(thought.take());
+                            said_here = Some(said.clone());
+                            said
+                        }
+                    };
                     self.ask(number, said, call, index > 0);
                     if let Some(ask) = self.asks.last_mut() {
                         ask.from_history = true;
@@ -217,7 +231,11 @@ impl Reader<'_, '_> {
                     self.defect_at(number, DefectKind::TooManyCalls, &detail);
                     break;
                 }
-                self.ask(number, said.clone(), call, asked > 0);
+                let thought = match asked {
+                    0 => said.clone(),
+                    _ => said.as_deref().and_then(|said| self.tree.budget.share_text(said)),
+                };
+                self.ask(number, thought, call, asked > 0);
             }
             return;
         }
@@ -266,9 +284,15 @@ impl Reader<'_, '_> {
             return;
         };
         let written = first.observation.is_some();
-        self.text_ask(number, first, text);
-        for step in steps.by_ref().take_while(|step| step.parallel) {
-            self.text_ask(number, step, text);
+        let reply: Arc<str> = text.trim().into();
+        self.text_ask(number, first, &reply);
+        for (asked, step) in steps.by_ref().take_while(|step| step.parallel).enumerate() {
+            if asked + 1 == MAX_CALLS {
+                let detail = format!("more than {MAX_CALLS} calls in one reply; the first ones are read");
+                self.defect_at(number, DefectKind::TooManyCalls, &detail);
+                break;
+            }
+            self.text_ask(number, step, &reply);
         }
         if written {
             // The framework acts on the first action; what the model imagined behind it did not happen.
@@ -305,6 +329,7 @@ impl Reader<'_, '_> {
         if let Some(id) = call.id.as_deref() {
             self.ids.add(id, self.asks.len());
         }
+        let arguments = self.tree.budget.keep_arguments(arguments);
         self.asks.push(Ask {
             thought,
             tool: call.name.to_string(),
@@ -317,17 +342,22 @@ impl Reader<'_, '_> {
         });
     }
 
-    fn text_ask(&mut self, number: usize, step: TextStep<'_>, text: &str) {
+    fn text_ask(&mut self, number: usize, step: TextStep<'_>, reply: &Arc<str>) {
         // `Action Input: null` gives nothing.
         let input = if step.input.json == Some(Json::Null) { Default::default() } else { step.input };
+        let thought = match step.parallel {
+            true => step.thought.and_then(|thought| self.tree.budget.share_text(&thought)),
+            false => step.thought.map(Cow::into_owned),
+        };
+        self.text_asks.push(self.asks.len());
         self.asks.push(Ask {
-            thought: step.thought.map(Cow::into_owned),
+            thought,
             tool: step.tool.into_owned(),
-            arguments: input.json,
+            arguments: self.tree.budget.keep_arguments(input.json),
             raw: Some(input.raw.into_owned()).filter(|raw| !raw.is_empty()),
             parallel: step.parallel,
             call: Some(number),
-            reply: Some(text.trim().to_owned()),
+            reply: Some(Arc::clone(reply)),
             ..Ask::default()
         });
     }
@@ -411,6 +441,7 @@ impl Reader<'_, '_> {
         let asking: HashSet<usize> = self.asks.iter().filter_map(|ask| ask.call).collect();
         let named: HashSet<&str> =
             self.defects.iter().filter_map(|defect| defect.span_id.as_deref()).collect();
+        let answering: HashSet<&str> = trajectory.answer_span_ids.iter().map(String::as_str).collect();
         let mut silent: Vec<Defect> = Vec::new();
         let calls = self.run.calls.iter().enumerate().filter(|(number, _)| !asking.contains(number));
         for (_, at) in calls {
@@ -420,7 +451,7 @@ impl Reader<'_, '_> {
             };
             silent.extend(outside_steps(self.tree, *at, why).into_iter().filter(|defect| {
                 let span = defect.span_id.as_deref().unwrap_or_default();
-                !named.contains(span) && !trajectory.answer_span_ids.iter().any(|answer| answer == span)
+                !named.contains(span) && !answering.contains(span)
             }));
         }
         self.defects.extend(silent);
@@ -440,6 +471,7 @@ impl Reader<'_, '_> {
                 && let Some(recorded) = from_span
             {
                 (arguments, raw, _) = read_arguments(Some(recorded));
+                arguments = self.tree.budget.keep_arguments(arguments);
             }
             let tokens = match ask.call {
                 Some(number) if told.insert(number) => call.map(|node| Tokens {
@@ -479,7 +511,8 @@ impl Reader<'_, '_> {
         let own = node.facts.agent.as_deref();
         let around = std::iter::successors(node.parent, |at| self.tree.nodes[*at].parent);
         let agent = own.or_else(|| around.take(64).find_map(|at| self.tree.nodes[at].facts.agent.as_deref()));
-        agent.map(str::to_owned)
+        // Every step of a run has it: a name of megabytes would be copied as often.
+        agent.map(|agent| agent[..agent.floor_char_boundary(MAX_AGENT_NAME_BYTES)].to_owned())
     }
 
     /// Says what is missing.
@@ -507,6 +540,10 @@ impl Reader<'_, '_> {
         if failed {
             trajectory.is_error = true;
             miss(DefectKind::RunFailed, "the run ended in an error");
+        }
+        if self.tree.budget.take_exceeded() {
+            let detail = "some arguments and thoughts were left out: there is more than is kept of one trace";
+            miss(DefectKind::TooLarge, detail);
         }
         if trajectory.final_answer.is_none() {
             miss(DefectKind::MissingAnswer, "there is no final answer");
@@ -554,8 +591,15 @@ pub(super) fn join_texts(output: &[Message<'_>]) -> String {
 /// Arguments as JSON, as text, and whether they are malformed.
 pub(super) fn read_arguments(arguments: Option<&Arguments<'_>>) -> (Option<Json>, Option<String>, bool) {
     match arguments {
-        None | Some(Arguments::Json(Json::Null)) => (None, None, false),
-        Some(Arguments::Json(json)) => (Some(json.clone()), Some(json.to_string()), false),
+        None => (None, None, false),
+        Some(Arguments::Json(text)) => match bounded_json::parse(text) {
+            Some(Json::Null) => (None, None, false),
+            Some(json) => {
+                let written = json.to_string();
+                (Some(json), Some(written), false)
+            }
+            None => (None, Some(text.to_string()), false),
+        },
         Some(Arguments::Text(text)) => {
             let raw = text.trim();
             let mut json = literal::parse(raw);

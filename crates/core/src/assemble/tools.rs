@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::bounded_json;
 use crate::dialect::{OfferedTools, ToolFacts};
 use crate::message::{Arguments, Message, Role, result_text};
 use crate::raw_json::RawJson;
@@ -252,7 +253,7 @@ impl ToolList {
         if depth > MAX_DEPTH {
             return;
         }
-        if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(text) {
+        if let Some(list) = bounded_json::raw_items(text) {
             list.iter().for_each(|item| self.text(item.get(), depth + 1));
         } else if let Ok(definition) = serde_json::from_str::<Definition<'_>>(text) {
             self.definition(definition, depth);

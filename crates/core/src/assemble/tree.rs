@@ -6,8 +6,13 @@ use std::cmp::Ordering;
 use crate::dialect::{self, Facts, Kind};
 use crate::span::{Span, SpanId, TraceId};
 
+use super::budget::AssemblyBudget;
+
 pub(super) struct Tree<'s> {
     pub nodes: Vec<Node<'s>>,
+    pub budget: AssemblyBudget,
+    /// All nodes, parents before their children.
+    pub top_down: Vec<usize>,
 }
 
 pub(super) struct Node<'s> {
@@ -53,7 +58,8 @@ impl<'s> Tree<'s> {
                 nodes[parent].inner_calls += 1;
             }
         }
-        let mut tree = Tree { nodes };
+        let top_down = parents_first(&nodes);
+        let mut tree = Tree { nodes, budget: AssemblyBudget::default(), top_down };
         tree.fold_model_calls();
         tree.fold_tool_runs();
         for node in &mut tree.nodes {
@@ -151,11 +157,6 @@ impl<'s> Tree<'s> {
             into.offered_tools = facts.offered_tools;
         }
     }
-
-    /// The node and its ancestors, from the inside out.
-    pub(super) fn ancestors(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
-        std::iter::successors(self.nodes[at].parent, |at| self.nodes[*at].parent)
-    }
 }
 
 impl<'s> Node<'s> {
@@ -212,6 +213,23 @@ fn without_duplicates<'s>(spans: &'s [Span<'s>]) -> Vec<Node<'s>> {
     }
     nodes.sort_by_key(|node| (node.span.start_ns, node.span.end_ns, node.span.trace_id, node.span.span_id));
     nodes
+}
+
+/// The order in which every node comes behind its parent. Nodes that lead to no root were cut loose before.
+fn parents_first(nodes: &[Node<'_>]) -> Vec<usize> {
+    let mut order = Vec::with_capacity(nodes.len());
+    let mut is_placed = vec![false; nodes.len()];
+    let mut path = Vec::new();
+    for start in 0..nodes.len() {
+        let mut at = Some(start);
+        while let Some(index) = at.filter(|index| !is_placed[*index]) {
+            is_placed[index] = true;
+            path.push(index);
+            at = nodes[index].parent;
+        }
+        order.extend(path.drain(..).rev());
+    }
+    order
 }
 
 /// Spans that name each other as parents: one of them has to be the root.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
+use crate::bounded_json;
 use crate::message::{Arguments, Message, Role, message_from_json, messages_from_json};
 use crate::span::{Span, Value};
 
@@ -21,7 +22,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         if facts.kind == Kind::Other {
             facts.kind = Kind::Tool;
         }
-        fill(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(Arguments::Json));
+        fill(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(Arguments::from_json));
         if let Some(Cow::Borrowed(text)) = response {
             let result = unwrap_result(text);
             facts.tool.is_error |= result.is_error;
@@ -40,7 +41,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     if let Some(request) = request {
         fill(&mut facts.model, request.model);
         facts.offered_tools.extend(request.config.tools.map(|tools| OfferedTools::Json(tools.get())));
-        let parse = |raw: &RawValue| serde_json::from_str::<Json>(raw.get()).ok();
+        let parse = |raw: &RawValue| bounded_json::parse(raw.get());
         let system = request.config.system_instruction.and_then(parse);
         let contents = request.contents.and_then(parse).unwrap_or_default();
         facts.add_input(messages_from_json(serde_json::json!({"system": system, "contents": contents})));

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
+use crate::bounded_json;
 use crate::message::{Arguments, Message, Role, message_from_json, messages_from_json};
 use crate::span::{Event, Span, Value};
 
@@ -200,8 +201,8 @@ fn event_message(event: &Event<'_>, role: Role) -> Option<Message<'static>> {
         Some(body) => match body.to_json() {
             Json::Object(object) => object,
             // Some SDKs write the body as one JSON text.
-            Json::String(text) => match serde_json::from_str(&text) {
-                Ok(Json::Object(object)) => object,
+            Json::String(text) => match bounded_json::parse(&text) {
+                Some(Json::Object(object)) => object,
                 _ => return Some(Message::text(role, text)),
             },
             _ => return None,
@@ -237,7 +238,7 @@ fn event_message(event: &Event<'_>, role: Role) -> Option<Message<'static>> {
 fn attribute(value: &Value<'_>) -> Json {
     match value {
         Value::Str(text) if text.trim_start().starts_with(['{', '[']) => {
-            serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_string()))
+            bounded_json::parse(text).unwrap_or_else(|| Json::String(text.to_string()))
         }
         other => other.to_json(),
     }

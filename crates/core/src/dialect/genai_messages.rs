@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::bounded_json;
 use crate::message::{Arguments, Message, Part, Role, ToolCall, ToolResult, result_text};
 
 #[derive(Deserialize)]
@@ -73,14 +74,15 @@ fn part(json: PartJson<'_>) -> Option<Option<Part<'_>>> {
 fn arguments(raw: &RawValue) -> Option<Arguments<'_>> {
     match raw.get().starts_with('"') {
         true => serde_json::from_str::<Text<'_>>(raw.get()).ok().map(|text| Arguments::Text(text.0)),
-        false => serde_json::from_str(raw.get()).ok().map(Arguments::Json),
+        // Kept as text: most messages repeat an earlier request's, and nobody looks into their arguments again.
+        false => Some(Arguments::Json(Cow::Borrowed(raw.get()))),
     }
 }
 
 fn result(raw: &RawValue) -> Cow<'_, str> {
     match raw.get().starts_with('"') {
         true => serde_json::from_str::<Text<'_>>(raw.get()).map(|text| text.0).unwrap_or_default(),
-        false => Cow::Owned(serde_json::from_str(raw.get()).map(result_text).unwrap_or_default()),
+        false => Cow::Owned(bounded_json::parse(raw.get()).map_or_else(|| raw.get().to_owned(), result_text)),
     }
 }
 

@@ -15,6 +15,7 @@ mod wrapped;
 
 use std::borrow::Cow;
 
+use crate::bounded_json;
 use crate::message::{Arguments, Message, Part, Role};
 use crate::span::{Span, Value};
 
@@ -280,7 +281,7 @@ fn text_or_json<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
 /// A value that may be JSON text or structured.
 fn json(value: &Value<'_>) -> Option<serde_json::Value> {
     match value {
-        Value::Str(text) => serde_json::from_str(text).ok(),
+        Value::Str(text) => bounded_json::parse(text),
         Value::Null => None,
         other => Some(other.to_json()),
     }
@@ -291,7 +292,7 @@ fn arguments<'s>(value: &'s Value<'_>) -> Option<Arguments<'s>> {
         Value::Str(text) if text.is_empty() => None,
         Value::Str(text) => Some(Arguments::Text(Cow::Borrowed(text.as_ref()))),
         Value::Null => None,
-        other => Some(Arguments::Json(other.to_json())),
+        other => Some(Arguments::from_json(other.to_json())),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::bounded_json;
 use crate::message::{Arguments, Message, Part, Role, ToolCall, ToolResult, messages_from_json};
 use crate::span::{Span, Value};
 
@@ -111,7 +112,7 @@ fn kind(value: &Value<'_>) -> Kind {
 
 fn previous_response<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
     let parameters = value.as_str().filter(|text| text.contains("previous_response_id"))?;
-    let parameters: serde_json::Value = serde_json::from_str(parameters).ok()?;
+    let parameters = bounded_json::parse(parameters)?;
     parameters.get("previous_response_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
 }
 
@@ -126,12 +127,12 @@ fn invalid_calls(text: &str) -> Vec<Message<'static>> {
     if !text.contains("\"invalid_tool_calls\": [{") {
         return Vec::new();
     }
-    serde_json::from_str(text).map(messages_from_json).unwrap_or_default()
+    bounded_json::parse(text).map(messages_from_json).unwrap_or_default()
 }
 
 fn thread_of<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
     let metadata = value.as_str().filter(|text| text.contains("thread_id"))?;
-    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+    let metadata = bounded_json::parse(metadata)?;
     metadata.get("thread_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 
+use crate::bounded_json;
 use crate::literal;
 use crate::message::{Arguments, Message, Role, messages_from_json, result_text};
 
@@ -22,14 +23,14 @@ pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
     let trimmed = text.trim_start();
     match trimmed.as_bytes().first() {
         Some(b'{') if !may_be_envelope(trimmed) => plain,
-        Some(b'{') => match serde_json::from_str(trimmed) {
-            Ok(Json::Object(object)) => unwrap_object(object, text),
+        Some(b'{') => match bounded_json::parse(trimmed) {
+            Some(Json::Object(object)) => unwrap_object(object, text),
             _ => plain,
         },
         // [true, {"name", "role", "content"}]: AG2's pair of success and message.
         Some(b'[') if trimmed.starts_with("[true,") || trimmed.starts_with("[false,") => {
-            match serde_json::from_str::<(bool, Json)>(trimmed) {
-                Ok((ok, Json::Object(mut message))) if message.contains_key("content") => Wrapped {
+            match bounded_json::parse(trimmed).and_then(success_and_message) {
+                Some((ok, mut message)) if message.contains_key("content") => Wrapped {
                     text: Cow::Owned(result_text(message.remove("content").unwrap_or_default())),
                     call_id: message.get("tool_call_id").and_then(Json::as_str).map(str::to_owned),
                     is_error: !ok,
@@ -39,9 +40,9 @@ pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
         }
         // Text parts: [{"type": "text", "text"}], also "input_text" and "output_text".
         Some(b'[') if trimmed.starts_with("[{\"type\"") && trimmed.contains("\"text\"") => {
-            match serde_json::from_str(trimmed) {
-                Ok(json) => Wrapped { text: Cow::Owned(result_text(json)), ..Wrapped::default() },
-                Err(_) => plain,
+            match bounded_json::parse(trimmed) {
+                Some(json) => Wrapped { text: Cow::Owned(result_text(json)), ..Wrapped::default() },
+                None => plain,
             }
         }
         // A text that was JSON-encoded once more.
@@ -53,6 +54,15 @@ pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
             Err(_) => plain,
         },
         _ => plain,
+    }
+}
+
+/// AG2's pair of success and message.
+fn success_and_message(json: Json) -> Option<(bool, Map<String, Json>)> {
+    let Json::Array(pair) = json else { return None };
+    match <[Json; 2]>::try_from(pair) {
+        Ok([Json::Bool(ok), Json::Object(message)]) => Some((ok, message)),
+        _ => None,
     }
 }
 
@@ -181,9 +191,9 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
     if !trimmed.starts_with('{') {
         return Some(Arguments::Text(text));
     }
-    let Ok(Json::Object(mut object)) = serde_json::from_str::<Json>(trimmed) else {
+    let Some(Json::Object(mut object)) = bounded_json::parse(trimmed) else {
         return match literal::parse(trimmed) {
-            Some(json) => Some(Arguments::Json(json)),
+            Some(json) => Some(Arguments::from_json(json)),
             None => Some(Arguments::Text(text)),
         };
     };
@@ -197,23 +207,23 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
             _ => Map::new(),
         };
         if kwargs.is_empty() && args.len() == 1 && args[0].is_object() {
-            return args.into_iter().next().map(Arguments::Json);
+            return args.into_iter().next().map(Arguments::from_json);
         }
         if !args.is_empty() {
             kwargs.insert("args".to_owned(), Json::Array(args));
         }
-        return Some(Arguments::Json(Json::Object(kwargs)));
+        return Some(Arguments::from_json(Json::Object(kwargs)));
     }
     // {"input_str": "{'a': 1}", "inputs": {"a": 1}, "tags": ...}: LangChain's callback, as OpenLLMetry writes it.
     if let Some(input) = object.get("input_str").and_then(Json::as_str).map(str::to_owned) {
         return match object.remove("inputs") {
-            Some(inputs @ Json::Object(_)) => Some(Arguments::Json(inputs)),
+            Some(inputs @ Json::Object(_)) => Some(Arguments::from_json(inputs)),
             _ => unwrap_arguments(Cow::Owned(input)),
         };
     }
     // {"input": {...}, "options": ...} (BeeAI).
     if object.get("input").is_some_and(Json::is_object) && only(&["input", "options"], &object) {
-        return object.remove("input").map(Arguments::Json);
+        return object.remove("input").map(Arguments::from_json);
     }
     // {"arguments": "<JSON>", "name"} (AG2), {"name", "args", "id", "type"} (LangChain's tool call).
     for key in ["arguments", "args"] {
@@ -223,12 +233,12 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
         {
             return match object.remove(key) {
                 Some(Json::String(text)) => Some(Arguments::Text(Cow::Owned(text))),
-                Some(json) => Some(Arguments::Json(json)),
+                Some(json) => Some(Arguments::from_json(json)),
                 None => None,
             };
         }
     }
-    Some(Arguments::Json(Json::Object(object)))
+    Some(Arguments::from_json(Json::Object(object)))
 }
 
 /// Whether a text is the JSON schema of arguments and not the arguments: instrumentations use one attribute for both.
@@ -241,7 +251,7 @@ pub(crate) fn is_schema(text: &str) -> bool {
     if trimmed.starts_with("{\"properties\": {") || trimmed.starts_with("{\"type\": \"object\"") {
         return true;
     }
-    let Ok(Json::Object(object)) = serde_json::from_str::<Json>(trimmed) else { return false };
+    let Some(Json::Object(object)) = bounded_json::parse(trimmed) else { return false };
     if object.get("properties").is_some_and(Json::is_object)
         || object.get("type").is_some_and(|kind| kind == "object")
     {
@@ -261,7 +271,7 @@ pub(crate) fn messages_in_text(text: &str, role: Role) -> Vec<Message<'static>> 
         return Vec::new();
     }
     if trimmed.starts_with(['{', '['])
-        && let Ok(json) = serde_json::from_str::<Json>(trimmed)
+        && let Some(json) = bounded_json::parse(trimmed)
     {
         let mut messages = messages_from_json(json);
         messages.retain(|message| !message.is_empty() && !looks_like_repr(&message.joined_text()));

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::bounded_json;
+
 use super::JSON_TEXTS;
 use super::unflatten::Tree;
 
@@ -26,7 +28,7 @@ fn add_object(prefix: &str, object: &Map<String, Json>, tree: &mut Tree) {
                 }
             }
             Json::String(text) if is_json => {
-                let json = serde_json::from_str(text).unwrap_or_else(|_| value.clone());
+                let json = bounded_json::parse(text).unwrap_or_else(|| value.clone());
                 tree.insert_by(&path, json, split);
             }
             other => tree.insert_by(&path, other.clone(), split),

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json};
 use super::gen_ai_messages::{documents, messages, system_message, tool_schemas};
 use super::python::{Escapes, dumps, float, text, truth};
 use super::{KIND_KEY, SpanKind};
+use crate::bounded_json;
 use crate::span::{Span, Value};
 
 const JSON_MIME_TYPE: &str = "application/json";
@@ -284,7 +285,7 @@ fn object(key: &str, value: &str) -> Json {
 /// A text is read as JSON where it is JSON; anything else is what it is.
 fn read_json(value: &Value<'_>) -> Json {
     match value {
-        Value::Str(text) => serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_string())),
+        Value::Str(text) => bounded_json::parse(text).unwrap_or_else(|| Json::String(text.to_string())),
         other => other.to_json(),
     }
 }

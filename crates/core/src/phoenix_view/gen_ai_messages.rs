@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::bounded_json;
+
 use super::gen_ai::{Synthesized, put};
 use super::python::{Escapes, dumps, truth};
 
@@ -32,13 +34,13 @@ enum Part {
 
 /// The messages of a list; those of a model's reply must say why it ended.
 pub(super) fn messages(text: &str, are_replies: bool) -> Option<Vec<Message>> {
-    let Ok(Json::Array(items)) = serde_json::from_str(text) else { return None };
+    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
     items.into_iter().map(|item| message(item, are_replies)).collect()
 }
 
 /// The system prompt as the first message of the conversation; `None` when it is empty.
 pub(super) fn system_message(text: &str) -> Option<Message> {
-    let Ok(Json::Array(items)) = serde_json::from_str(text) else { return None };
+    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
     let parts = items.into_iter().map(part).collect::<Option<Vec<Part>>>()?;
     let message = Message { role: "system".to_owned(), name: None, finish_reason: None, parts };
     (!message.parts.is_empty()).then_some(message)
@@ -46,13 +48,13 @@ pub(super) fn system_message(text: &str) -> Option<Message> {
 
 /// The schemas of the tools on offer, in the form of the chat completion API.
 pub(super) fn tool_schemas(text: &str) -> Option<Vec<Json>> {
-    let Ok(Json::Array(items)) = serde_json::from_str(text) else { return None };
+    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
     items.into_iter().map(tool_schema).collect()
 }
 
 /// The documents that were found, each as flat attributes.
 pub(super) fn documents(text: &str) -> Option<Vec<Map<String, Json>>> {
-    let Ok(Json::Array(items)) = serde_json::from_str(text) else { return None };
+    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
     items.into_iter().map(document).collect()
 }
 
@@ -216,7 +218,7 @@ fn document(item: Json) -> Option<Map<String, Json>> {
     match item.remove("metadata") {
         // This is one of the attributes that Phoenix reads as JSON.
         Some(Json::String(text)) => {
-            let json = serde_json::from_str(&text).unwrap_or(Json::String(text));
+            let json = bounded_json::parse(&text).unwrap_or(Json::String(text));
             put(&mut out, "document.metadata", json);
         }
         Some(other) if !other.is_null() => put(&mut out, "document.metadata", other),

@@ -19,6 +19,7 @@ use std::cell::OnceCell;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::bounded_json;
 use crate::span::{Event, Span, StatusCode, Value};
 
 pub use glance::Glance;
@@ -268,7 +269,7 @@ fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
 fn stored_value(key: &str, value: &Value<'_>) -> Json {
     if let Value::Str(text) = value
         && JSON_TEXTS.iter().any(|name| key.ends_with(name))
-        && let Ok(json) = serde_json::from_str(text)
+        && let Some(json) = bounded_json::parse(text)
     {
         return json;
     }

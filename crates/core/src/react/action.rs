@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
+use crate::bounded_json::{MAX_JSON_NODES, count_nodes};
 use crate::literal;
 use crate::trajectory::DefectKind;
 
@@ -16,6 +17,23 @@ pub struct ActionInput<'t> {
     /// `None` when the text looks like JSON and is not.
     pub json: Option<Json>,
     pub defect: Option<DefectKind>,
+}
+
+/// How much of a text's inputs is kept as JSON: one text may hold many, and each is small for itself.
+#[derive(Debug, Default)]
+pub(super) struct InputBudget {
+    nodes_kept: usize,
+}
+
+impl InputBudget {
+    /// The input, without its JSON where there is no room for that; its text stays.
+    pub(super) fn keep<'t>(&mut self, mut input: ActionInput<'t>) -> ActionInput<'t> {
+        self.nodes_kept += input.json.as_ref().map_or(0, count_nodes);
+        if self.nodes_kept > MAX_JSON_NODES {
+            input.json = None;
+        }
+        input
+    }
 }
 
 /// Reads the text behind `Action Input:`.

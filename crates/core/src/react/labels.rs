@@ -33,6 +33,9 @@ pub(super) struct LabelledLine {
 }
 
 /// All lines that begin with a label, in order. Lines in a code fence are only text, unless everything is fenced.
+/// What comes behind this many labels is part of the last one's section.
+const MAX_LABELLED_LINES: usize = 200_000;
+
 pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
     let mut found = Vec::new();
     let mut fenced = Vec::new();
@@ -43,6 +46,9 @@ pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
             fences += 1;
             in_fence = !in_fence;
         } else if let Some((label, number, length)) = read_label(line) {
+            if found.len() == MAX_LABELLED_LINES {
+                break;
+            }
             found.push(LabelledLine { label, number, start, content: start + length, is_last: false });
             fenced.push(in_fence);
         }

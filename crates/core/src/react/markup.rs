@@ -5,9 +5,12 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use super::action::{ActionInput, input_in_json, read_input};
+use super::action::{ActionInput, InputBudget, input_in_json, read_input};
 use super::transcript::{TextStep, Transcript};
 use super::{non_empty, split_think};
+
+/// More calls than this in one text are not an agent at work.
+const MAX_STEPS: usize = 50_000;
 
 /// Reads a text that calls tools in markup; `None` when it has no such call or answer.
 pub(super) fn read(text: &str) -> Option<Transcript<'_>> {
@@ -17,8 +20,11 @@ pub(super) fn read(text: &str) -> Option<Transcript<'_>> {
     let (think, mut rest) = split_think(text);
     let mut thought = think.map(Cow::Borrowed);
     let mut transcript = Transcript { is_react: true, ..Transcript::default() };
+    let mut inputs = InputBudget::default();
     // The earliest mark decides; each is passed once.
-    while let Some((before, kind, inside, behind)) = next_element(rest) {
+    while let Some((before, kind, inside, behind)) = next_element(rest)
+        && transcript.steps.len() < MAX_STEPS
+    {
         // Some write the label as well.
         let before = before.trim();
         let said = non_empty(before.strip_prefix("Thought:").unwrap_or(before)).or(thought.take());
@@ -27,11 +33,11 @@ pub(super) fn read(text: &str) -> Option<Transcript<'_>> {
             "tool" => {
                 let (input, behind) = input_element(rest);
                 rest = behind;
-                push(&mut transcript, said, Cow::Borrowed(inside.trim()), read_input(input));
+                push(&mut transcript, said, Cow::Borrowed(inside.trim()), inputs.keep(read_input(input)));
             }
             "tool_call" => {
                 if let Some((name, input)) = call_object(inside) {
-                    push(&mut transcript, said, Cow::Owned(name), input);
+                    push(&mut transcript, said, Cow::Owned(name), inputs.keep(input));
                 }
             }
             "observation" | "tool_response" => {
@@ -57,8 +63,7 @@ fn push<'t>(
     // Calls without a word in between were asked for together.
     let parallel =
         thought.is_none() && transcript.steps.last().is_some_and(|step| step.observation.is_none());
-    let thought =
-        if parallel { transcript.steps.last().and_then(|step| step.thought.clone()) } else { thought };
+    let thought = if parallel { transcript.steps.last().and_then(TextStep::shared_thought) } else { thought };
     if let Some(kind) = input.defect {
         transcript.defects.push((kind, input.raw.clone()));
     }

@@ -8,7 +8,7 @@ use crate::message::result_text;
 use crate::trajectory::DefectKind;
 
 use super::action::{
-    ActionForm, ActionInput, ending_call, is_nothing, is_tool_name, read_action, read_input,
+    ActionForm, ActionInput, InputBudget, ending_call, is_nothing, is_tool_name, read_action, read_input,
 };
 use super::code::{code_block, code_calls};
 use super::labels::{Label, LabelledLine, labelled_lines};
@@ -36,6 +36,18 @@ pub struct TextStep<'t> {
     pub observation: Option<Cow<'t, str>>,
     /// Asked for in the same action as the step before.
     pub parallel: bool,
+}
+
+impl<'t> TextStep<'t> {
+    /// The thought for a call beside this one. One that had to be put together from pieces is not copied for each of many
+    /// calls if it is long.
+    pub(super) fn shared_thought(&self) -> Option<Cow<'t, str>> {
+        const MAX_COPIED_BYTES: usize = 4096;
+        let is_cheap = |thought: &&Cow<'t, str>| {
+            matches!(thought, Cow::Borrowed(_)) || thought.len() <= MAX_COPIED_BYTES
+        };
+        self.thought.as_ref().filter(is_cheap).cloned()
+    }
 }
 
 /// Reads a ReAct text. Total: any text gives a transcript.
@@ -312,6 +324,7 @@ struct Folder<'t> {
     pending: Option<&'t str>,
     /// The first step that the next observation belongs to.
     unanswered: Option<usize>,
+    inputs: InputBudget,
 }
 
 impl<'t> Folder<'t> {
@@ -404,6 +417,7 @@ impl<'t> Folder<'t> {
     }
 
     fn push(&mut self, tool: Cow<'t, str>, input: ActionInput<'t>, parallel: bool) {
+        let input = self.inputs.keep(input);
         if ["finish", "final_answer", "final answer", "finalanswer"]
             .iter()
             .any(|word| tool.eq_ignore_ascii_case(word))
@@ -424,7 +438,7 @@ impl<'t> Folder<'t> {
             self.transcript.defects.push((kind, input.raw.clone()));
         }
         let thought = if parallel {
-            self.transcript.steps.last().and_then(|step| step.thought.clone())
+            self.transcript.steps.last().and_then(TextStep::shared_thought)
         } else {
             self.take_thought()
         };

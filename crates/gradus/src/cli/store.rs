@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions};
+use gradus_core::span::TraceId;
+use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions, Written};
 
 use super::{Exit, complain};
 use crate::config::data_folder;
@@ -44,6 +45,14 @@ enum Command {
         #[command(flatten)]
         data: Data,
     },
+    /// Puts quarantined traces back into the queue, to be assembled at the next start. The server must be stopped; on a
+    /// running one, use its /server page or POST /api/v1/quarantine/retry.
+    Retry {
+        /// The id of one trace [default: all that are quarantined].
+        trace: Option<String>,
+        #[command(flatten)]
+        data: Data,
+    },
     /// Copies the store into a new file. Works while a server runs.
     Backup {
         /// The copy.
@@ -59,6 +68,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Compact(data) => compact(data),
         Command::Export { file, data } => export(file, data),
         Command::Import { file, data } => import(file, data),
+        Command::Retry { trace, data } => retry(trace.as_deref(), data),
         Command::Backup { file, data } => backup(file, data),
     };
     Ok(done.unwrap_or_else(|reason| {
@@ -102,6 +112,27 @@ fn check(data: &Data) -> Result<Exit, String> {
         }
     );
     Ok(if report.problems.is_empty() { Exit::Pass } else { Exit::Unexpected })
+}
+
+fn retry(trace: Option<&str>, data: &Data) -> Result<Exit, String> {
+    let trace = trace.map(|id| {
+        let number = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32);
+        number.map(TraceId).ok_or_else(|| format!("{id:?} is no trace id: give 32 hexadecimal digits"))
+    });
+    let trace = trace.transpose()?;
+    let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
+    if !path.is_file() {
+        return Err(StoreError::Missing { path }.to_string());
+    }
+    let retried = exclusive(data)?
+        .retry_quarantined(trace)
+        .and_then(Written::wait)
+        .map_err(|error| error.to_string())?;
+    if let (0, Some(id)) = (retried, trace) {
+        return Err(format!("no quarantined trace has the id {id}"));
+    }
+    anstream::println!("{retried} traces will be assembled at the next start of the server");
+    Ok(Exit::Pass)
 }
 
 fn compact(data: &Data) -> Result<Exit, String> {

@@ -194,11 +194,11 @@ fn register_state(server: &Server, registry: &mut Registry) {
     if let Ok(due) = server.store.due_count() {
         gauge("traces_due", "Traces that something came for since they were assembled", due as f64);
     }
-    if let Ok(set_aside) = server.store.set_aside_count() {
+    if let Ok(quarantined) = server.store.quarantined_count() {
         gauge(
-            "traces_set_aside",
-            "Traces that could not be assembled and wait to be tried again",
-            set_aside as f64,
+            "traces_quarantined",
+            "Traces that could not be assembled and are left alone until someone retries them",
+            quarantined as f64,
         );
     }
     if let Ok(ungraded) = server.store.ungraded_count() {

@@ -55,7 +55,10 @@ pub(crate) fn run(given: &Given, format: LogFormat) -> Result<(), String> {
         .max_blocking_threads(32)
         .build()
         .map_err(|error| format!("the server cannot start: {error}"))?;
-    runtime.block_on(serve(given, settings, reloadable, store))
+    let served = runtime.block_on(serve(given, settings, reloadable, store));
+    // A query that still runs is nobody's any more.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
 }
 
 async fn serve(
@@ -169,7 +172,7 @@ impl Running {
         for task in self.listening {
             let _ = task.await;
         }
-        self.live.stop().await;
+        self.live.stop(&self.server).await;
         tracing::info!("stopped; everything that was acknowledged is stored");
     }
 }
@@ -188,6 +191,15 @@ fn reload(given: &Given, server: &Arc<Server>, live: &mut Live) {
         }
         Err(reason) => tracing::error!(%reason, "the settings are wrong; those from before stay"),
     }
+}
+
+/// Work beside requests gives way to them: a span that waits to be stored comes before one that waits to be judged.
+fn background_priority() {
+    const NICENESS: i32 = 10;
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
+    #[cfg(not(target_os = "linux"))]
+    let _ = NICENESS;
 }
 
 /// Lets go of what is not to be kept, a little at a time.

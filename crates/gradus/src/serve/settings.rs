@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(super) quiet: Duration,
     pub(super) give_up: Duration,
     pub(super) max_request_bytes: usize,
+    /// Records of one trace that are assembled.
+    pub(super) max_trace_bytes: usize,
     pub(super) memory_bytes: usize,
     pub(super) connections: usize,
     pub(super) requests_per_second: Option<f64>,
@@ -119,6 +121,7 @@ impl Given {
                 quiet: span(serve.quiet_s, 5.0, "quiet_s")?,
                 give_up: span(serve.give_up_s, 60.0, "give_up_s")?,
                 max_request_bytes,
+                max_trace_bytes: megabytes(serve.max_trace_mb, 64, "max_trace_mb")?,
                 memory_bytes,
                 connections: serve.connections.unwrap_or(2000),
                 requests_per_second: serve.requests_per_second,

@@ -90,6 +90,10 @@ pub(super) struct Mark {
     source: Coverage,
 }
 
+/// A collector reads what ties a trace to others from its root span when that arrives, unless the span is larger than
+/// this: then it is found out when the trace is assembled.
+pub(crate) const MAX_LINKED_ON_ARRIVAL: usize = 64 << 10;
+
 /// Defects outside of trajectories that are kept one by one; the rest is only counted.
 const MAX_DEFECTS: usize = 1_000;
 
@@ -340,6 +344,10 @@ impl<'k> Intake<'k> {
         {
             self.traces[trace as usize].has_root |= self.selection.holds_root(&span.name);
             if let Some(link) = TraceLink::of(&span) {
+                if body.len() > MAX_LINKED_ON_ARRIVAL {
+                    let id = self.traces[trace as usize].id;
+                    self.summary.links.extend(link.keys().into_iter().map(|key| (id, key)));
+                }
                 self.add_link(trace as usize, link);
             }
         }
@@ -500,14 +508,24 @@ fn decode_group<'b>(
     scopes: &'b [Scope],
     limits: &Limits,
 ) -> (Vec<Span<'b>>, Vec<Defect>) {
-    let mut spans = Vec::with_capacity(entries.len());
+    let mut spans = Vec::with_capacity(entries.len().min(limits.group.spans));
     let mut logs = Vec::new();
     let mut defects = Vec::new();
     // Exporters send a request again when its answer is lost. Spans are known by their ids; log records have none, and
     // must not make two copies of a span differ.
     let has_logs = entries.iter().any(|entry| entry.signal == Signal::Log);
     let mut seen: HashSet<u128> = HashSet::new();
+    let mut values_left = limits.group.values;
     for (entry, body) in entries.iter().zip(bodies) {
+        if spans.len() >= limits.group.spans || values_left == 0 {
+            let detail = format!(
+                "more than is assembled together: {} of {} records were read",
+                spans.len(),
+                entries.len()
+            );
+            defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+            break;
+        }
         if has_logs && !seen.insert(gradus_core::digest(body)) {
             continue;
         }
@@ -515,7 +533,10 @@ fn decode_group<'b>(
             Signal::Span => {
                 let scope = &scopes[entry.scope as usize];
                 match decode_span(body, &scope.resource, &scope.name, &limits.record) {
-                    Ok(span) => spans.push(span),
+                    Ok(span) => {
+                        values_left = values_left.saturating_sub(span.value_count());
+                        spans.push(span);
+                    }
                     Err(reason) => defects.push(Defect::new(
                         DefectKind::UnreadableRecord,
                         format!("a span: {reason}"),

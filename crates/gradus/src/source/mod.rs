@@ -21,6 +21,7 @@ mod text;
 
 pub use condition::Condition;
 pub use error::SourceError;
+pub(crate) use intake::MAX_LINKED_ON_ARRIVAL;
 pub use intake::{Intake, Sink, Summary};
 pub use open::{Input, expand};
 pub use selection::Selection;
@@ -41,6 +42,22 @@ pub struct Limits {
     pub expansion_floor: u64,
     /// Bytes of spans kept in memory before they are spilled to a temporary file.
     pub spool_memory: usize,
+    pub group: GroupLimits,
+}
+
+/// How much of the traces that belong together is assembled; what comes behind that is left out, and reported.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupLimits {
+    pub spans: usize,
+    /// Attribute values of all spans, those in lists and maps included.
+    pub values: usize,
+}
+
+impl Default for GroupLimits {
+    /// Whoever reads own files decides what they may cost.
+    fn default() -> Self {
+        GroupLimits { spans: usize::MAX, values: usize::MAX }
+    }
 }
 
 impl Default for Limits {
@@ -50,6 +67,7 @@ impl Default for Limits {
             expansion: 200,
             expansion_floor: 256 << 20,
             spool_memory: 32 << 20,
+            group: GroupLimits::default(),
         }
     }
 }

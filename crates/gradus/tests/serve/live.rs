@@ -500,9 +500,10 @@ fn an_outage_costs_no_question_its_answer() {
     assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
 }
 
-/// One trace that cannot be read keeps nobody else from being graded, and is graded itself once it can be.
+/// One trace that cannot be read keeps nobody else from being graded, and is graded itself when it can be and someone
+/// asks for it.
 #[test]
-fn an_unreadable_trace_is_set_aside() {
+fn an_unreadable_trace_is_quarantined() {
     let lab = Lab::new();
     // Nothing is complete yet when it stops.
     lab.write("gradus.toml", "[serve]\nquiet_s = 600\n");
@@ -512,20 +513,23 @@ fn an_unreadable_trace_is_set_aside() {
     let body = damage(&lab, 1, &[0; 40]);
     lab.configure("", "");
     let server = lab.serve();
-    eventually("all others are assembled", || (server.metric("gradus_traces_due")? == 1.0).then_some(()));
+    eventually("all others are assembled", || (server.metric("gradus_traces_due")? == 0.0).then_some(()));
     let scored = server.json("/api/v1/metrics?evaluator=call_validity")["items"][0]["scored"].clone();
     assert_eq!(scored, 5);
-    assert_eq!(server.metric("gradus_traces_set_aside"), Some(1.0));
-    assert!(server.metric(r#"gradus_assembly_setbacks_total{reason="unreadable"}"#).unwrap() >= 1.0);
-    assert!(server.log().contains("it is set aside for a while"), "{}", server.log());
+    assert_eq!(server.metric("gradus_traces_quarantined"), Some(1.0));
+    assert_eq!(server.metric(r#"gradus_assembly_setbacks_total{reason="unreadable"}"#), Some(2.0));
+    assert!(server.log().contains("is quarantined"), "{}", server.log());
     send_visits(&server, 11..=13);
     eventually("what comes is graded", || {
         let metrics = server.json("/api/v1/metrics?evaluator=call_validity");
         (metrics["items"][0]["scored"] == 8).then_some(())
     });
     damage(&lab, 1, &body);
+    let retry =
+        server.request("POST", "/server/retry").header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(retry.body(b"").send().status, 303);
     server.assembled();
-    assert_eq!(server.metric("gradus_traces_set_aside"), Some(0.0));
+    assert_eq!(server.metric("gradus_traces_quarantined"), Some(0.0));
     assert_eq!(server.trace(&trace_id(1))["trajectories"].as_array().unwrap().len(), 1);
 }
 

@@ -16,6 +16,7 @@ mod pages;
 mod phoenix;
 #[path = "../place/mod.rs"]
 mod place;
+mod poison;
 mod protocol;
 mod security;
 mod sources;

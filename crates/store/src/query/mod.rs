@@ -21,7 +21,7 @@ pub use metrics::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow, Moments};
 pub use overview::{Latest, TaskRow, Totals, VersionRow};
 pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};
 pub use sessions::{SessionRow, SessionTrace};
-pub use spans::{Block, PagePosition, ProjectPosition, Story};
+pub use spans::{Block, PagePosition, ProjectPosition, Story, StoryLimits};
 pub use trace_rows::{ScoreRow, TraceRow, TrajectoryRow};
 pub use traces::{Cursor, Page, ScoreBound, TraceFilter};
 pub use trends::{MetricPeriod, MetricPeriods, ToolSums, Usage, UsagePeriods};

@@ -59,8 +59,25 @@ pub struct PagePosition {
     block: Option<i64>,
 }
 
+/// How much of a story is read. A story that is larger is cut: what came first is there.
+#[derive(Clone, Copy, Debug)]
+pub struct StoryLimits {
+    /// Of its records, decompressed; one block more than that at the most.
+    pub bytes: usize,
+    /// Stories with more spans than this are not read at all.
+    pub spans: i64,
+}
+
+impl Default for StoryLimits {
+    fn default() -> Self {
+        StoryLimits { bytes: MAX_STORY_BYTES, spans: i64::MAX }
+    }
+}
+
 /// What one story may take in memory.
-pub(super) const MOST_BYTES: usize = 256 << 20;
+pub(super) const MAX_STORY_BYTES: usize = 64 << 20;
+/// Spans in several versions that are told apart in one trace.
+const MAX_VERSIONS: i64 = 500_000;
 const TRACES_A_PAGE: i64 = 64;
 /// A page ends when it has this many bytes; with one block more if that is larger.
 const PAGE_BYTES: usize = 4 << 20;
@@ -68,24 +85,35 @@ const PAGE_BYTES: usize = 4 << 20;
 impl Store {
     /// The records of a story.
     pub fn story(&self, story: i64) -> Result<Story, StoreError> {
+        self.story_within(story, StoryLimits::default())
+    }
+
+    /// The records of a story within limits; see [`Story::is_cut`].
+    pub fn story_within(&self, story: i64, limits: StoryLimits) -> Result<Story, StoreError> {
         let reader = self.readers.take()?;
         // One view: what comes for the story from now on makes it due again.
         let sql: &Connection = &*reader.unchecked_transaction()?;
-        let traces: Vec<(i64, [u8; 16], bool, String)> = sql
+        let traces: Vec<(i64, [u8; 16], bool, String, i64)> = sql
             .prepare_cached(
-                "SELECT t.no, trace_id, has_versions, project.name FROM ( \
-                 SELECT no, trace_id, has_versions, project FROM trace WHERE no = ?1 AND story = ?1 UNION ALL \
-                 SELECT no, trace_id, has_versions, project FROM trace WHERE story = ?1 AND story <> no) t \
+                "SELECT t.no, trace_id, has_versions, project.name, t.spans FROM ( \
+                 SELECT no, trace_id, has_versions, project, spans FROM trace WHERE no = ?1 AND story = ?1 UNION ALL \
+                 SELECT no, trace_id, has_versions, project, spans FROM trace WHERE story = ?1 AND story <> no) t \
                  JOIN project ON project.no = t.project",
             )?
-            .query_map([story], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+            .query_map([story], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            })?
             .collect::<Result<_, _>>()?;
         let mut found = Story { no: story, ..Story::default() };
         found.due_ns = sql
             .prepare_cached("SELECT max(arrived_ns) FROM due WHERE story = ?")?
             .query_row([story], |row| row.get(0))?;
-        let mut left = MOST_BYTES;
-        for (trace, id, has_versions, project) in traces {
+        if traces.iter().map(|(_, _, _, _, spans)| *spans).sum::<i64>() > limits.spans {
+            found.is_cut = true;
+            return Ok(found);
+        }
+        let mut left = limits.bytes;
+        for (trace, id, has_versions, project, _) in traces {
             let id = TraceId(u128::from_be_bytes(id));
             found.traces.push(id);
             found.projects.insert(id, project);
@@ -175,8 +203,9 @@ pub(super) fn read_versions(
     trace: i64,
     versions: &mut HashMap<(i64, SpanId), i64>,
 ) -> Result<(), StoreError> {
-    let mut statement = sql.prepare_cached("SELECT span_id, block FROM span WHERE trace = ?")?;
-    let rows = statement.query_map([trace], |row| Ok((SpanId(row.get::<_, i64>(0)? as u64), row.get(1)?)))?;
+    let mut statement = sql.prepare_cached("SELECT span_id, block FROM span WHERE trace = ? LIMIT ?")?;
+    let rows = statement
+        .query_map([trace, MAX_VERSIONS], |row| Ok((SpanId(row.get::<_, i64>(0)? as u64), row.get(1)?)))?;
     for row in rows {
         let (span, block) = row?;
         versions.insert((trace, span), block);

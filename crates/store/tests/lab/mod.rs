@@ -42,6 +42,12 @@ impl Lab {
         self.store.assembled(vec![AssembledStory { story, due_ns, records }], now_ns).unwrap().wait().unwrap()
     }
 
+    /// The numbers of stories that are complete.
+    pub fn ready(&self, now_ns: i64, quiet_ns: i64, give_up_ns: i64, limit: usize) -> Vec<i64> {
+        let query = ReadyQuery { now_ns, quiet_ns, give_up_ns, after_project: 0, limit };
+        self.store.ready_stories(query).unwrap().into_iter().map(|ready| ready.story).collect()
+    }
+
     /// Every page, one behind the other.
     pub fn list(&self, filter: &TraceFilter, limit: usize) -> Vec<u128> {
         let (mut ids, mut cursor) = (Vec::new(), None);

@@ -8,6 +8,7 @@ mod error;
 mod health;
 mod metrics;
 mod projects;
+pub(super) mod quarantine;
 mod rubrics;
 mod runs;
 mod schema;
@@ -52,6 +53,9 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .routes(routes!(annotations::list, annotations::add))
         .routes(routes!(annotations::remove))
         .routes(routes!(rubrics::list))
+        .routes(routes!(quarantine::list))
+        .routes(routes!(quarantine::retry_all))
+        .routes(routes!(quarantine::retry_one))
         .routes(routes!(alerts::list))
         .routes(routes!(alerts::rules))
         .routes(routes!(health::healthz))

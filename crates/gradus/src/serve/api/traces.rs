@@ -7,9 +7,7 @@ use axum::extract::{Path, State};
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
-use gradus_store::{
-    AnnotationFilter, Cursor, ScoreBound, ScoreRow, Story, TraceFilter, TraceRow, TrajectoryRow,
-};
+use gradus_store::{AnnotationFilter, Cursor, ScoreBound, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -17,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::annotations::AnnotationBody;
 use super::error::{ApiError, Params, blocking, in_turn};
 use super::{schema, time};
-use crate::serve::live::story_trajectories;
+use crate::serve::live::StoryView;
 use crate::serve::state::Server;
 
 #[derive(Deserialize, IntoParams)]
@@ -172,6 +170,8 @@ pub(super) struct TraceDetail {
     is_open: bool,
     /// True when it holds more than is looked at together: the last records are left out here.
     is_cut: bool,
+    /// Why the trace could not be assembled and is left alone; its spans are stored.
+    quarantine_reason: Option<String>,
 }
 
 fn trajectories_schema() -> utoipa::openapi::schema::Array {
@@ -204,8 +204,9 @@ pub(super) async fn one(
             trajectories,
             outcomes,
             annotations,
-            is_open: story.due_ns.is_some(),
+            is_open: story.is_due,
             is_cut: story.is_cut,
+            quarantine_reason: story.quarantine_reason,
         }))
     })
     .await
@@ -214,11 +215,11 @@ pub(super) async fn one(
 type Lines = Vec<Box<RawValue>>;
 
 /// The trajectories of a trace, made of what is there at this moment, and the verdicts that there are on them.
-fn trajectories(server: &Server, row: &TraceRow) -> Result<(Lines, Lines, Story), ApiError> {
-    let mut story = server.store.story(row.story)?;
+fn trajectories(server: &Server, row: &TraceRow) -> Result<(Lines, Lines, StoryView), ApiError> {
+    let mut story = StoryView::load(&server.store, row.story)?;
     let id = row.trace_id.to_string();
     let (mut trajectories, mut outcomes) = (Vec::new(), Vec::new());
-    for trajectory in story_trajectories(&story) {
+    for trajectory in std::mem::take(&mut story.trajectories) {
         if !trajectory.trace_ids.contains(&id) {
             continue;
         }
@@ -226,7 +227,6 @@ fn trajectories(server: &Server, row: &TraceRow) -> Result<(Lines, Lines, Story)
         outcomes.extend(given.into_iter().filter_map(|given| RawValue::from_string(given.line).ok()));
         trajectories.extend(serde_json::value::to_raw_value(&trajectory).ok());
     }
-    story.blocks = Vec::new();
     Ok((trajectories, outcomes, story))
 }
 

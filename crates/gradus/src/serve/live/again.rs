@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use gradus_core::trajectory::Trajectory;
 use gradus_store::{Spend, Store, StoreError, Ungraded};
 
-use super::assemble::story_trajectories;
 use super::ledger::put_off;
 use super::setback::survive;
+use super::story::StoryView;
 use crate::serve::state::now_ns;
 
 /// Each story is assembled once, however many of its trajectories are wanted. What cannot be had now is left in the
@@ -22,7 +22,7 @@ pub(super) fn trajectories_again(
     }
     let mut found = Vec::new();
     for (number, wanted) in by_story {
-        let assembled = survive(|| Ok(story_trajectories(&store.story(number)?)));
+        let assembled = survive(|| Ok(StoryView::load(store, number)?.trajectories));
         let mut by_id: HashMap<String, Trajectory> = match assembled {
             Ok(all) => all.into_iter().map(|one| (one.trajectory_id.clone(), one)).collect(),
             Err(setback) => {

@@ -1,41 +1,98 @@
-//! From stored records to stored trajectories, with the verdicts of rules.
+//! From stored records to stored trajectories, with the verdicts of rules: a few threads that take complete stories from
+//! the queue.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
-use gradus_core::assemble::LinkKey;
-use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::runner::RulesJudge;
-use gradus_store::{AssembledStory, LinkKind, StoreError, Story, TrajectoryRecord, Written};
+use gradus_store::{AssembledStory, ReadyQuery, ReadyStory, StoreError, TrajectoryRecord, Written};
 
+use super::assembly_queue::{AssemblyQueue, Claim};
 use super::record::{Scales, outcome_record, record_of};
 use super::rule::GradingRule;
 use super::setback::{Setback, survive};
+use super::story::{StorySize, read_story};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
-use crate::source::{Intake, Limits};
 
-/// Stories that are assembled before anybody looks whether the server is to stop.
-const BATCH: usize = 128;
 /// What is stored together, in bytes.
-const WRITTEN_AT_ONCE: usize = 4 << 20;
+const MAX_STORED_TOGETHER: usize = 4 << 20;
+/// Trajectories beyond which a story is stored in parts.
+const MAX_STORED_AT_ONCE: usize = 200;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// How long a stop waits for stories that are being assembled. They are assembled again at the next start.
+const MAX_STOP_WAIT: Duration = Duration::from_secs(4);
+
+/// The threads that assemble.
+pub(super) struct AssemblyPool {
+    queue: Arc<AssemblyQueue>,
+    /// Each thread drops its sender when it ends. In a mutex only to be shared.
+    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+impl AssemblyPool {
+    /// Counts what the last process did not live to end as failed, and starts.
+    pub(super) fn start(server: &Arc<Server>) -> Result<AssemblyPool, StoreError> {
+        let (unfinished, quarantined) = server.store.fail_unfinished_attempts(now_ns())?.wait()?;
+        if unfinished > 0 {
+            tracing::warn!(
+                unfinished,
+                quarantined,
+                "the last server ended while it assembled traces; those that did so twice are quarantined (see /server)"
+            );
+        }
+        let queue = Arc::new(AssemblyQueue::default());
+        let (running, ended) = mpsc::channel();
+        // One can always take small stories while another has a large one.
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+        for number in 0..threads {
+            let (server, queue, running) = (Arc::clone(server), Arc::clone(&queue), running.clone());
+            std::thread::Builder::new()
+                .name(format!("assembler-{number}"))
+                .spawn(move || {
+                    let _running = running;
+                    crate::serve::background_priority();
+                    run(&server, &queue);
+                })
+                .map_err(|error| StoreError::Sql(format!("a thread could not be started: {error}")))?;
+        }
+        Ok(AssemblyPool { queue, ended: Mutex::new(ended) })
+    }
+
+    /// Waits for what is under way, but not for long: nothing that was acknowledged depends on it. The server must have
+    /// been told to stop.
+    pub(super) fn stop(self, server: &Server) {
+        let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(MAX_STOP_WAIT) == Err(mpsc::RecvTimeoutError::Disconnected) {
+            return;
+        }
+        let unfinished = self.queue.claimed();
+        tracing::info!(
+            traces = unfinished.len(),
+            "traces that are being assembled are left for the next start"
+        );
+        // The stop is no fault of theirs.
+        if let Err(error) = server.store.cancel_attempts(unfinished).and_then(Written::wait) {
+            tracing::error!(%error, "attempts to assemble traces could not be taken back");
+        }
+    }
+}
 
 /// Assembles what is complete until the server stops.
-pub(super) fn run(server: &Server) {
-    let mut judges = Judges::default();
+fn run(server: &Server, queue: &AssemblyQueue) {
+    let mut judges = RuleJudges::default();
     while !server.is_stopping.load(Ordering::Relaxed) {
-        let pause = match survive(|| assemble_due(server, &mut judges)) {
-            Ok(0) => PAUSE,
-            Ok(_) => Duration::ZERO,
+        let pause = match survive(|| assemble_next(server, queue, &mut judges)) {
+            Ok(false) => PAUSE,
+            Ok(true) => Duration::ZERO,
             Err(setback) => {
                 server.meters.set_back(setback.kind());
                 tracing::error!(error = %setback, "traces could not be assembled; trying again");
-                judges = Judges { is_careful: true, ..Judges::default() };
+                judges = RuleJudges::default();
                 PAUSE_AFTER_FAILURE
             }
         };
@@ -43,60 +100,203 @@ pub(super) fn run(server: &Server) {
     }
 }
 
-fn assemble_due(server: &Server, judges: &mut Judges) -> Result<usize, StoreError> {
+/// Takes the next stories from the queue. False when none is ready.
+fn assemble_next(
+    server: &Server,
+    queue: &AssemblyQueue,
+    judges: &mut RuleJudges,
+) -> Result<bool, StoreError> {
     let settings = &server.settings;
-    let quiet_ns = settings.quiet.as_nanos() as i64;
-    let give_up_ns = settings.give_up.max(settings.quiet).as_nanos() as i64;
-    let due = server.store.due(now_ns(), quiet_ns, give_up_ns, BATCH)?;
-    if due.is_empty() {
-        return Ok(0);
-    }
-    let reloadable = server.reloadable();
-    judges.use_rules(&reloadable);
-    let mut written = Vec::new();
-    let (mut stories, mut bytes) = (Vec::new(), 0);
-    for number in &due {
-        match survive(|| assemble(server, &reloadable, judges, *number)) {
-            Ok(Some(story)) => {
-                bytes += story.bytes();
-                stories.push(story);
-            }
-            Ok(None) => {}
-            Err(setback) => {
-                judges.by_rule.clear();
-                set_aside(server, *number, setback)?;
-            }
-        }
-        if bytes > WRITTEN_AT_ONCE || judges.is_careful {
-            written.extend(store(server, &mut stories)?);
-            bytes = 0;
-        }
-    }
-    written.extend(store(server, &mut stories)?);
-    let mut failed = None;
-    for (numbers, one) in written {
-        match (one.wait(), numbers.as_slice()) {
-            (Ok(count), _) => server.meters.assembled(count),
-            (Err(error), [alone]) => set_aside(server, *alone, error.into())?,
-            (Err(error), _) => failed = Some(error),
-        }
-    }
-    // Stories that are stored together fail together: after a failure each is for itself.
-    judges.is_careful = failed.is_some();
-    failed.map_or(Ok(due.len()), Err)
+    let query = ReadyQuery {
+        now_ns: now_ns(),
+        quiet_ns: settings.quiet.as_nanos() as i64,
+        give_up_ns: settings.give_up.max(settings.quiet).as_nanos() as i64,
+        after_project: 0,
+        limit: 0,
+    };
+    let Some(claim) = queue.claim(&server.store, query)? else { return Ok(false) };
+    let mut batch =
+        Batch { server, queue, is_large: claim.is_large, waiting: claimed(&claim), done: Vec::new() };
+    batch.assemble(judges)?;
+    Ok(true)
 }
 
-/// `None` when it belongs to others, and is assembled with them.
-fn assemble(
+fn claimed(claim: &Claim) -> Vec<ReadyStory> {
+    claim.stories.iter().rev().copied().collect()
+}
+
+/// Stories that one thread took together. However it ends, they are given back to the queue.
+struct Batch<'s> {
+    server: &'s Server,
+    queue: &'s AssemblyQueue,
+    is_large: bool,
+    /// The next one last.
+    waiting: Vec<ReadyStory>,
+    /// Assembled, not yet stored, with how long that took.
+    done: Vec<(AssembledStory, Duration)>,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        let waiting = self.waiting.drain(..).map(|ready| ready.story);
+        let stories = waiting.chain(self.done.drain(..).map(|(story, _)| story.story)).collect();
+        self.give_back(stories);
+    }
+}
+
+impl Batch<'_> {
+    fn assemble(&mut self, judges: &mut RuleJudges) -> Result<(), StoreError> {
+        let server = self.server;
+        // Written first: should one of them end the process, the next one knows which.
+        let stories = self.waiting.iter().map(|ready| ready.story).collect();
+        server.store.begin_attempts(stories)?.wait()?;
+        let reloadable = server.reloadable();
+        judges.use_rules(&reloadable);
+        let mut bytes = 0;
+        while let Some(ready) = self.waiting.last().copied() {
+            if server.is_stopping.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let began = Instant::now();
+            let size = if self.is_large { StorySize::Large } else { StorySize::Small };
+            let assembled = survive(|| assemble_story(server, &reloadable, judges, ready.story, size));
+            self.waiting.pop();
+            match assembled {
+                Ok(Assembled::Story(story)) => {
+                    bytes += story.bytes();
+                    self.done.push((story, began.elapsed()));
+                }
+                Ok(Assembled::BelongsToOthers) => self.give_back(vec![ready.story]),
+                Ok(Assembled::TooLarge) => {
+                    server.store.cancel_attempts(vec![ready.story])?.wait()?;
+                    self.queue.defer_large(ready);
+                }
+                Err(setback) => {
+                    judges.by_rule.clear();
+                    self.fail(ready.story, setback)?;
+                }
+            }
+            if bytes > MAX_STORED_TOGETHER {
+                self.store()?;
+                bytes = 0;
+            }
+        }
+        self.store()
+    }
+
+    /// Stores what was assembled: small stories together, others in parts.
+    fn store(&mut self) -> Result<(), StoreError> {
+        let (mut together, mut took) = (Vec::new(), Vec::new());
+        for (story, time) in std::mem::take(&mut self.done) {
+            if story.records.len() > MAX_STORED_AT_ONCE {
+                let number = story.story;
+                self.finish(number, time, self.server.store.assembled_in_parts(story, now_ns()))?;
+            } else {
+                took.push((story.story, time));
+                together.push(story);
+            }
+        }
+        if together.is_empty() {
+            return Ok(());
+        }
+        match self.server.store.assembled(together, now_ns()).and_then(Written::wait) {
+            Ok(count) => {
+                self.server.meters.assembled(count);
+                took.iter().for_each(|(number, time)| self.queue.release(*number, self.is_large, *time));
+                Ok(())
+            }
+            // Stories that are stored together fail together. Each is taken alone the next time.
+            Err(error) if error.is_of_content() => {
+                let reason = error.to_string();
+                took.iter()
+                    .try_for_each(|(number, _)| self.fail(*number, StoreError::Sql(reason.clone()).into()))
+            }
+            Err(error) => {
+                self.give_back(took.into_iter().map(|(number, _)| number).collect());
+                Err(error)
+            }
+        }
+    }
+
+    fn finish(
+        &self,
+        story: i64,
+        took: Duration,
+        stored: Result<usize, StoreError>,
+    ) -> Result<(), StoreError> {
+        match stored {
+            Ok(count) => {
+                self.server.meters.assembled(count);
+                self.queue.release(story, self.is_large, took);
+                Ok(())
+            }
+            Err(error) => self.fail(story, error.into()),
+        }
+    }
+
+    /// Takes attempts back that came to nothing through no fault of their stories.
+    fn give_back(&self, stories: Vec<i64>) {
+        if stories.is_empty() {
+            return;
+        }
+        let cancelled = self.server.store.cancel_attempts(stories.clone()).and_then(Written::wait);
+        if let Err(error) = cancelled {
+            tracing::error!(%error, "attempts to assemble traces could not be taken back");
+        }
+        for story in stories {
+            self.queue.release(story, self.is_large, Duration::ZERO);
+        }
+    }
+
+    /// Goes on without a story that nothing can be made of. What the whole store suffers from is an error.
+    fn fail(&self, story: i64, setback: Setback) -> Result<(), StoreError> {
+        let server = self.server;
+        let failed = setback.own().and_then(|setback| {
+            server.meters.set_back(setback.kind());
+            let reason = setback.to_string();
+            let is_quarantined = server.store.fail_attempt(story, &reason, now_ns())?.wait()?;
+            if is_quarantined {
+                tracing::error!(
+                    story,
+                    error = reason,
+                    "a trace could not be assembled twice and is quarantined; see /server, where it can be retried"
+                );
+            } else {
+                tracing::error!(story, error = reason, "a trace could not be assembled; trying once more");
+            }
+            Ok(())
+        });
+        match failed {
+            Ok(()) => self.queue.release(story, self.is_large, Duration::ZERO),
+            Err(_) => self.give_back(vec![story]),
+        }
+        failed
+    }
+}
+
+enum Assembled {
+    Story(AssembledStory),
+    /// It was tied to others, and is assembled with them.
+    BelongsToOthers,
+    /// More than is assembled together with others.
+    TooLarge,
+}
+
+fn assemble_story(
     server: &Server,
     reloadable: &Reloadable,
-    judges: &mut Judges,
+    judges: &mut RuleJudges,
     number: i64,
-) -> Result<Option<AssembledStory>, StoreError> {
-    let story = server.store.story(number)?;
-    let (trajectories, links) = read_story(&story)?;
+    size: StorySize,
+) -> Result<Assembled, StoreError> {
+    let story = server.store.story_within(number, size.limits(&server.settings))?;
+    if story.is_cut && size == StorySize::Small {
+        return Ok(Assembled::TooLarge);
+    }
+    let due_ns = story.due_ns;
+    let (trajectories, links) = read_story(story)?;
     if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
-        return Ok(None);
+        return Ok(Assembled::BelongsToOthers);
     }
     let mut records = Vec::with_capacity(trajectories.len());
     for mut trajectory in trajectories {
@@ -107,25 +307,7 @@ fn assemble(
             None => record,
         });
     }
-    Ok(Some(AssembledStory { story: number, due_ns: story.due_ns, records }))
-}
-
-type Storing = (Vec<i64>, Written<usize>);
-
-fn store(server: &Server, stories: &mut Vec<AssembledStory>) -> Result<Option<Storing>, StoreError> {
-    if stories.is_empty() {
-        return Ok(None);
-    }
-    let numbers = stories.iter().map(|story| story.story).collect();
-    Ok(Some((numbers, server.store.assembled(std::mem::take(stories), now_ns())?)))
-}
-
-/// Goes on without a story that nothing can be made of for now. What the whole store suffers from is an error.
-fn set_aside(server: &Server, number: i64, setback: Setback) -> Result<(), StoreError> {
-    let setback = setback.own()?;
-    server.meters.set_back(setback.kind());
-    tracing::error!(story = number, error = %setback, "a trace could not be assembled; it is set aside for a while");
-    server.store.set_aside(number, now_ns())?.wait()
+    Ok(Assembled::Story(AssembledStory { story: number, due_ns, records }))
 }
 
 fn project(trajectory: &Trajectory) -> &str {
@@ -134,14 +316,12 @@ fn project(trajectory: &Trajectory) -> &str {
 
 /// The judges that need no model, by rule.
 #[derive(Default)]
-struct Judges {
+struct RuleJudges {
     made_for: Option<Arc<Reloadable>>,
     by_rule: HashMap<String, RulesJudge>,
-    /// Something could not be stored the last time.
-    is_careful: bool,
 }
 
-impl Judges {
+impl RuleJudges {
     fn use_rules(&mut self, reloadable: &Arc<Reloadable>) {
         if self.made_for.as_ref().is_none_or(|known| !Arc::ptr_eq(known, reloadable)) {
             self.by_rule.clear();
@@ -169,55 +349,5 @@ impl Judges {
         }
         record.ungraded_by = rule.asks_a_model().then(|| rule.name.clone());
         record
-    }
-}
-
-/// The trajectories of a story, as `gradus traces` would find them in a file.
-pub(in crate::serve) fn story_trajectories(story: &Story) -> Vec<Trajectory> {
-    match read_story(story) {
-        Ok((trajectories, _)) => trajectories,
-        Err(error) => {
-            tracing::error!(%error, "a trace could not be assembled");
-            Vec::new()
-        }
-    }
-}
-
-type Links = Vec<(TraceId, LinkKind, u64)>;
-
-/// The same, with what ties its traces to others beyond what spans alone say.
-fn read_story(story: &Story) -> Result<(Vec<Trajectory>, Links), StoreError> {
-    let mut trajectories = Vec::new();
-    let limits = Limits::default();
-    let mut sink = |_: usize, mut trajectory: Trajectory| {
-        // Senders name the project in a header, too, which no span knows of.
-        let first = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
-        if let Some(project) = story.projects.get(&first) {
-            trajectory.project = Some(project.clone());
-        }
-        trajectories.push(trajectory);
-        Ok(())
-    };
-    let mut intake = Intake::new(limits, &mut sink);
-    intake.begin_source("store");
-    crate::stored_records::write_otlp(story, &mut |export| intake.export(export));
-    let summary = intake.finish().map_err(|error| StoreError::BadRow {
-        what: format!("story {}", story.no),
-        reason: error.to_string(),
-    })?;
-    let links = summary.links.into_iter().map(|(trace, key)| {
-        let (kind, key) = stored_link(key);
-        (trace, kind, key)
-    });
-    let links = links.collect();
-    Ok((trajectories, links))
-}
-
-/// A link's key as the store has it.
-pub(in crate::serve) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
-    match key {
-        LinkKey::Session(key) => (LinkKind::Session, key),
-        LinkKey::Leaves(key) => (LinkKind::Leaves, key),
-        LinkKey::Continues(key) => (LinkKind::Continues, key),
     }
 }

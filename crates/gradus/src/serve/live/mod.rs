@@ -2,6 +2,7 @@
 
 mod again;
 mod assemble;
+mod assembly_queue;
 mod grade;
 #[cfg(test)]
 mod lab;
@@ -13,39 +14,38 @@ mod reroute;
 mod rule;
 mod setback;
 mod standstill;
+mod story;
 mod watch;
 
-pub(super) use assemble::{stored_link, story_trajectories};
 pub(super) use measure::RECENT_NS;
 pub(super) use readings::{Reading, Readings};
 pub(crate) use record::words_of;
 pub(crate) use rule::RuleSection;
 pub(super) use rule::{GradingRule, rules};
 pub(super) use standstill::{Standstill, Standstills, Why};
+pub(super) use story::{StoryView, stored_link};
 
 use std::sync::Arc;
 
+use gradus_store::StoreError;
 use tokio::sync::oneshot;
 
 use super::state::Server;
 
 /// The threads that work beside the receivers.
 pub(super) struct Live {
-    assembler: std::thread::JoinHandle<()>,
+    assemblers: assemble::AssemblyPool,
     graders: grade::Graders,
     watch: tokio::task::JoinHandle<()>,
     stop_watch: oneshot::Sender<()>,
 }
 
 impl Live {
-    pub(super) fn start(server: &Arc<Server>) -> std::io::Result<Live> {
-        let assembling = Arc::clone(server);
-        let assembler = std::thread::Builder::new()
-            .name("assembler".to_owned())
-            .spawn(move || assemble::run(&assembling))?;
+    pub(super) fn start(server: &Arc<Server>) -> Result<Live, StoreError> {
+        let assemblers = assemble::AssemblyPool::start(server)?;
         let (stop_watch, stopped) = oneshot::channel();
         Ok(Live {
-            assembler,
+            assemblers,
             graders: grade::Graders::start(server),
             watch: tokio::spawn(watch::run(Arc::clone(server), stopped)),
             stop_watch,
@@ -58,10 +58,11 @@ impl Live {
     }
 
     /// Waits for what is under way. The server must have been told to stop.
-    pub(super) async fn stop(self) {
+    pub(super) async fn stop(self, server: &Arc<Server>) {
         self.graders.stop().await;
         let _ = self.stop_watch.send(());
         let _ = self.watch.await;
-        let _ = tokio::task::spawn_blocking(move || self.assembler.join()).await;
+        let server = Arc::clone(server);
+        let _ = tokio::task::spawn_blocking(move || self.assemblers.stop(&server)).await;
     }
 }

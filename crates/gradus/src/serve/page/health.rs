@@ -4,21 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use askama::Template;
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 
 use super::answer::{self, Asked, PageError};
 use super::words::{self, LiveRule, duration, second, size, whole};
-use super::{Frame, Looked};
+use super::{Frame, Looked, form};
 use crate::output::html::number;
 use crate::output::html::text;
-use crate::serve::api::ApiError;
+use crate::serve::api::{ApiError, quarantine};
 use crate::serve::live::{Standstill, Why};
 use crate::serve::state::{Server, today_ns};
 
 /// What waits for a rule is counted up to this.
 const MOST_WAITING: usize = 10_000;
+const MAX_QUARANTINED_SHOWN: usize = 100;
 
 #[derive(Template)]
 #[template(path = "health.html")]
@@ -26,10 +30,40 @@ struct Page {
     frame: Frame,
     is_well: bool,
     facts: Vec<(&'static str, String)>,
+    quarantined: Vec<Quarantined>,
     projects: Vec<Project>,
     rules: Vec<Rule>,
     keys: Vec<Key>,
     needs_key: bool,
+}
+
+/// A trace that could not be assembled.
+struct Quarantined {
+    trace_id: String,
+    name: String,
+    project: String,
+    spans: String,
+    since: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct RetryForm {
+    /// All of them without it.
+    trace: Option<String>,
+}
+
+/// Puts quarantined traces back into the ready queue.
+pub(super) async fn retry(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, PageError> {
+    let form: RetryForm = form::read(&server, &headers, body).await?;
+    quarantine::retry(&server, form.trace.as_deref()).await?;
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static("/server#h-quarantined"));
+    Ok(response)
 }
 
 struct Project {
@@ -91,7 +125,7 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
     let is_failing = store.status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
     let (used, free) = store.size()?;
     let bytes = |bytes: u64| size(usize::try_from(bytes).unwrap_or(usize::MAX));
-    let set_aside = store.set_aside_count()?;
+    let quarantined_count = store.quarantined_count()?;
     let facts = vec![
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
         ("Up for", duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
@@ -104,7 +138,7 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
             },
         ),
         ("Traces still arriving or to be assembled", whole(store.due_count()?)),
-        ("Traces that could not be assembled", whole(set_aside)),
+        ("Quarantined traces", whole(quarantined_count)),
         ("Trajectories that wait for a model", whole(store.ungraded_count()?)),
     ];
     let settings = server.reloadable();
@@ -145,10 +179,19 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
         made: second(row.created_ns),
         revoked: row.revoked_ns.map(second),
     });
+    let quarantined = store.quarantined_traces(MAX_QUARANTINED_SHOWN)?.into_iter().map(|row| Quarantined {
+        trace_id: row.trace_id.to_string(),
+        name: text::line(&row.name),
+        project: text::line(&row.project),
+        spans: whole(row.spans),
+        since: second(row.since_ns),
+        reason: text::line(&row.reason),
+    });
     Ok(Page {
+        quarantined: quarantined.collect(),
         frame,
         is_well: !is_failing
-            && set_aside == 0
+            && quarantined_count == 0
             && !rules.iter().any(|one| one.standstill.as_ref().is_some_and(|still| still.is_fault)),
         facts,
         projects: projects.take(200).collect(),

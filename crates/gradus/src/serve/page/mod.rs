@@ -87,6 +87,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/rubrics/{rubric}", get(rubrics::one).post(rubrics::try_out))
         .route("/alerts", get(alerts::page))
         .route("/server", get(health::page))
+        .route("/server/retry", post(health::retry))
         .layer(axum::middleware::from_fn(answer::with_way_out))
         .layer(axum::middleware::from_fn(packed::packed))
 }

@@ -9,7 +9,7 @@ use super::address::Address;
 use super::labels::Speakers;
 use super::verdict::place;
 use crate::serve::api::ApiError;
-use crate::serve::live::story_trajectories;
+use crate::serve::live::StoryView;
 use crate::serve::state::Server;
 
 pub(super) struct Opened {
@@ -24,6 +24,8 @@ pub(super) struct Opened {
     pub(super) waits: bool,
     /// The trace may still grow; what is shown is as far as it came, and not judged yet.
     pub(super) is_open: bool,
+    /// Why it is quarantined, if it is.
+    pub(super) quarantine_reason: Option<String>,
 }
 
 /// A verdict as it was given.
@@ -69,7 +71,8 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
     let missing = || ApiError::missing("There is no trace with this id; it may be too old to be kept.");
     let id = trace_id(trace).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
-    let is_open = server.store.is_due(row.story)?;
+    let quarantine_reason = server.store.quarantine_reason(row.story)?;
+    let is_open = quarantine_reason.is_none() && server.store.is_due(row.story)?;
     let stored = row.trajectories.iter().any(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let (trajectory, others) =
         if stored && !is_open { stored_one(server, &row, wanted)? } else { assembled(server, &row, wanted)? };
@@ -105,7 +108,7 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
         Some(trajectory) => server.store.waits(&trajectory.trajectory_id)?,
         None => false,
     };
-    Ok(Opened { row, trajectory, others, outcomes, said, waits, is_open })
+    Ok(Opened { row, trajectory, others, outcomes, said, waits, is_open, quarantine_reason })
 }
 
 type Found = (Option<Trajectory>, Vec<Other>);
@@ -128,7 +131,7 @@ fn stored_one(server: &Server, row: &TraceRow, wanted: Option<&str>) -> Result<F
 /// Made of the records that are there: while a trace arrives, and where its trajectory begins in another trace.
 fn assembled(server: &Server, row: &TraceRow, wanted: Option<&str>) -> Result<Found, ApiError> {
     let id = row.trace_id.to_string();
-    let mut all = story_trajectories(&server.store.story(row.story)?);
+    let mut all = StoryView::load(&server.store, row.story)?.trajectories;
     all.retain(|one| one.trace_ids.contains(&id));
     let others = all.iter().map(|one| Other {
         id: one.trajectory_id.clone(),

@@ -55,6 +55,7 @@ struct Page {
     facts: Vec<(&'static str, String)>,
     errors: Option<String>,
     is_open: bool,
+    quarantine_reason: Option<String>,
     others: Vec<Tab>,
     parent: Option<String>,
     whole: Vec<Verdict>,
@@ -163,6 +164,7 @@ impl Page {
             errors: (row.errors > 0)
                 .then(|| number::counted(row.errors as u64, "span with an error", "spans with errors")),
             is_open: opened.is_open,
+            quarantine_reason: opened.quarantine_reason.as_deref().map(text::line),
             others,
             failing_others,
             parent: trajectory

@@ -17,7 +17,7 @@ use crate::output::html::number;
 use crate::output::html::text::{self, Block};
 use crate::output::printable;
 use crate::serve::api::{ApiError, blocking, in_turn};
-use crate::serve::live::{GradingRule, story_trajectories};
+use crate::serve::live::{GradingRule, StoryView};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns, today_ns};
 
@@ -140,7 +140,7 @@ impl Subjected {
             let missing = || ApiError::missing("There is no trajectory with this id.");
             let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
             let row = server.store.trace(trace)?.ok_or_else(missing)?;
-            let all = story_trajectories(&server.store.story(row.story)?);
+            let all = StoryView::load(&server.store, row.story)?.trajectories;
             let found = all.into_iter().find(|one| one.trajectory_id == id).ok_or_else(missing)?;
             let settings = server.reloadable();
             let mut texts = rule_of(&settings, &row.project).map(GradingRule::tool_texts).unwrap_or_default();

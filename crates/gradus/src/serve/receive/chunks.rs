@@ -15,12 +15,16 @@ use super::Refusal;
 use crate::redaction::Redaction;
 use crate::serve::admission::Room;
 use crate::serve::live::stored_link;
+use crate::source::MAX_LINKED_ON_ARRIVAL;
 
 /// Where spans go that do not say.
 const DEFAULT_PROJECT: &str = "default";
 const MOST_NAME_BYTES: usize = 300;
 /// What the records of a small request may need beside their bytes.
 const MOST_BESIDE: usize = 8 << 20;
+
+/// What ties the spans of one trace in a request to other traces: the store looks each of them up.
+const MAX_LINKS: usize = 256;
 
 /// What a request says of itself.
 pub(super) struct Sent<'s> {
@@ -142,7 +146,10 @@ fn chunk(
             has_ended: mark.end_ns > 0,
             is_error: mark.is_error,
         });
-        if mark.parent_id.is_none() {
+        if mark.parent_id.is_none()
+            && record.body.len() <= MAX_LINKED_ON_ARRIVAL
+            && chunk.links.len() < MAX_LINKS
+        {
             let scope = request.scope(record);
             if let Ok(span) = decode_span(&record.body, &scope.resource, &scope.name, limits)
                 && let Some(link) = TraceLink::of(&span)

@@ -1,0 +1,205 @@
+//! Tells agents inside agents apart: where another agent is at work, and which spans belong to it.
+//!
+//! Everything that a span inherits from those around it is carried from parents to children in one pass, so that a long
+//! chain of spans costs no more than a short one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use crate::dialect::Kind;
+use crate::message::{Message, Role};
+
+use super::request;
+use super::tree::Tree;
+
+/// Spans of one agent and of those inside it, parents before children. Spans that were folded into others are among them,
+/// because what is inherited passes through them.
+pub(super) type Territory = Vec<usize>;
+
+/// Splits a territory into what belongs to its main agent and the territories of agents inside it, by the span that each
+/// hangs below.
+pub(super) fn separate(
+    tree: &Tree<'_>,
+    below: Option<usize>,
+    nodes: Territory,
+) -> (Territory, Vec<(usize, Territory)>) {
+    let boundaries = boundaries(tree, below, &nodes);
+    if boundaries.is_empty() {
+        return (nodes, Vec::new());
+    }
+    let mut own = Vec::new();
+    let mut inner: BTreeMap<usize, Territory> = BTreeMap::new();
+    let mut outermost: HashMap<usize, usize> = HashMap::new();
+    for at in nodes {
+        // The outermost boundary decides; a tool that is one stays with the agent that called it.
+        let inherited = tree.nodes[at].parent.and_then(|parent| outermost.get(&parent).copied());
+        let boundary = inherited.or_else(|| boundaries.contains(&at).then_some(at));
+        if let Some(boundary) = boundary {
+            outermost.insert(at, boundary);
+        }
+        match boundary {
+            Some(boundary) if boundary != at || tree.nodes[at].facts.kind != Kind::Tool => {
+                inner.entry(boundary).or_default().push(at);
+            }
+            _ => own.push(at),
+        }
+    }
+    (own, inner.into_iter().collect())
+}
+
+/// What is around a span inside its territory: the outermost tool and the outermost agent, the span itself included.
+#[derive(Clone, Copy, Default)]
+struct Surroundings {
+    tool: Option<usize>,
+    agent: Option<usize>,
+}
+
+/// The spans below which another agent is at work: tools that call models, and agents with a request of their own.
+fn boundaries(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> BTreeSet<usize> {
+    let facts = |at: usize| &tree.nodes[at].facts;
+    let mut calls: Vec<usize> = nodes
+        .iter()
+        .copied()
+        .filter(|at| facts(*at).kind == Kind::Model && facts(*at).has_content())
+        .collect();
+    let has_structure =
+        nodes.iter().any(|at| Some(*at) != below && matches!(facts(*at).kind, Kind::Tool | Kind::Agent));
+    if calls.is_empty() || !has_structure {
+        return BTreeSet::new();
+    }
+    // Numbers of nodes are in order of time.
+    calls.sort_unstable();
+    let mut around: HashMap<usize, Surroundings> = HashMap::with_capacity(nodes.len());
+    for &at in nodes {
+        // What the territory hangs below is outside of it.
+        if Some(at) == below {
+            continue;
+        }
+        let outer = tree.nodes[at].parent.and_then(|parent| around.get(&parent).copied()).unwrap_or_default();
+        let own = |kind: Kind| (facts(at).kind == kind).then_some(at);
+        around.insert(
+            at,
+            Surroundings {
+                tool: outer.tool.or_else(|| own(Kind::Tool)),
+                agent: outer.agent.or_else(|| own(Kind::Agent)),
+            },
+        );
+    }
+    let surroundings = |at: usize| around.get(&at).copied().unwrap_or_default();
+    let mut found: BTreeSet<usize> = calls.iter().filter_map(|call| surroundings(*call).tool).collect();
+    let direct: Vec<usize> = calls.into_iter().filter(|call| surroundings(*call).tool.is_none()).collect();
+    let Some(first) = direct.first() else { return found };
+    let agents = agent_calls(tree, below, nodes, &direct, &opening(&facts(*first).input));
+    found.extend(
+        agents.iter().filter(|(_, counts)| counts.direct == counts.unrelated).map(|(agent, _)| *agent),
+    );
+    found.extend(with_other_request(tree, below, nodes, &agents));
+    let outermost: Option<Vec<usize>> = direct.iter().map(|call| surroundings(*call).agent).collect();
+    found.extend(outermost.map(|agents| sibling_requests(tree, agents)).unwrap_or_default());
+    found
+}
+
+/// Model calls inside an agent that no tool made, and those among them that have nothing to do with the main request.
+#[derive(Clone, Copy, Default)]
+struct CallCounts {
+    direct: usize,
+    unrelated: usize,
+}
+
+/// The agents that have direct calls inside them.
+fn agent_calls(
+    tree: &Tree<'_>,
+    below: Option<usize>,
+    nodes: &[usize],
+    direct: &[usize],
+    main: &str,
+) -> BTreeMap<usize, CallCounts> {
+    let mut counts: HashMap<usize, CallCounts> = HashMap::new();
+    for &call in direct {
+        let is_related = is_related(&opening(&tree.nodes[call].facts.input), main);
+        counts.insert(call, CallCounts { direct: 1, unrelated: usize::from(!is_related) });
+    }
+    let mut agents = BTreeMap::new();
+    for &at in nodes.iter().rev() {
+        let Some(inside) = counts.remove(&at) else { continue };
+        if Some(at) == below {
+            continue;
+        }
+        if tree.nodes[at].facts.kind == Kind::Agent {
+            agents.insert(at, inside);
+        }
+        if let Some(parent) = tree.nodes[at].parent {
+            let outer = counts.entry(parent).or_default();
+            outer.direct += inside.direct;
+            outer.unrelated += inside.unrelated;
+        }
+    }
+    agents
+}
+
+/// Agents inside others, whose request has nothing to do with the outer one's.
+fn with_other_request(
+    tree: &Tree<'_>,
+    below: Option<usize>,
+    nodes: &[usize],
+    agents: &BTreeMap<usize, CallCounts>,
+) -> Vec<usize> {
+    if agents.len() < 2 {
+        return Vec::new();
+    }
+    // The nearest agent with a request, at or above a node.
+    let mut nearest: HashMap<usize, usize> = HashMap::new();
+    let mut requests: HashMap<usize, String> = HashMap::new();
+    let mut found = Vec::new();
+    for &at in nodes.iter().filter(|at| Some(**at) != below) {
+        let outer = tree.nodes[at].parent.and_then(|parent| nearest.get(&parent).copied());
+        let request = agents.contains_key(&at).then(|| request::of_frame(&tree.nodes[at].facts)).flatten();
+        if let (Some(inner), Some(outer)) = (&request, outer.and_then(|outer| requests.get(&outer)))
+            && !is_related(inner, outer)
+        {
+            found.push(at);
+        }
+        if let Some(nearest_here) = request.is_some().then_some(at).or(outer) {
+            nearest.insert(at, nearest_here);
+        }
+        if let Some(request) = request {
+            requests.insert(at, request);
+        }
+    }
+    found
+}
+
+/// Agents side by side, each with a request of its own: several turns under one span. `agents` are the outermost ones, one
+/// for each call.
+fn sibling_requests(tree: &Tree<'_>, agents: Vec<usize>) -> Vec<usize> {
+    let mut known: HashSet<usize> = HashSet::new();
+    let outermost: Vec<usize> = agents.into_iter().filter(|agent| known.insert(*agent)).collect();
+    if outermost.len() < 2 {
+        return Vec::new();
+    }
+    let mut different: HashSet<String> = HashSet::new();
+    let is_distinct = outermost.iter().all(|agent| {
+        request::of_frame(&tree.nodes[*agent].facts).is_some_and(|request| different.insert(request))
+    });
+    if is_distinct { outermost } else { Vec::new() }
+}
+
+/// The first thing a user said in a conversation.
+fn opening<'m>(input: &'m [Message<'_>]) -> std::borrow::Cow<'m, str> {
+    input.iter().find(|message| message.role == Role::User).map(Message::joined_text).unwrap_or_default()
+}
+
+/// What is compared of two openings: one is compared with those of all calls.
+const MAX_COMPARED_BYTES: usize = 16 << 10;
+
+/// Two openings of one conversation: the same, or one grown out of the other.
+fn is_related(a: &str, b: &str) -> bool {
+    let clip = |text: &'_ str| text.floor_char_boundary(MAX_COMPARED_BYTES);
+    let (a, b) = (a.trim(), b.trim());
+    let (a, b) = (&a[..clip(a)], &b[..clip(b)]);
+    if a.is_empty() || b.is_empty() {
+        return true;
+    }
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    let shared = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();
+    shared * 2 >= short.len() || long.contains(short)
+}

@@ -1,0 +1,131 @@
+//! Which story an assembler takes next.
+//!
+//! Projects take turns. Large stories have a lane of their own with one assembler at a time, so that they never keep small
+//! ones waiting. A story that failed before is taken alone: should it end the process, nobody else is blamed. And a large
+//! story that was just assembled rests in proportion to what it cost: spans that trickle into it would otherwise have all
+//! of it assembled again each time.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gradus_store::{ReadyQuery, ReadyStory, Store, StoreError};
+
+/// Small stories that are taken together, and stored together.
+const MAX_BATCH: usize = 64;
+/// Candidates that are looked up at once.
+const MAX_CANDIDATES: usize = 256;
+/// A story rests this many times as long as its assembly took.
+const REST_FACTOR: u32 = 20;
+/// Assemblies that took less are not worth remembering.
+const MIN_REMEMBERED: Duration = Duration::from_millis(50);
+const MAX_REMEMBERED: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(super) struct AssemblyQueue {
+    state: Mutex<QueueState>,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    candidates: VecDeque<ReadyStory>,
+    /// Stories that turned out to be large.
+    large: VecDeque<ReadyStory>,
+    is_large_taken: bool,
+    /// Taken by an assembler, or waiting in the lane for large ones.
+    claimed: HashSet<i64>,
+    /// Until when stories rest.
+    resting: HashMap<i64, Instant>,
+    rest_ends: BTreeMap<Instant, i64>,
+    last_project: i64,
+}
+
+/// Stories that one assembler works on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) stories: Vec<ReadyStory>,
+    /// It is the one large story that is assembled at the moment.
+    pub(super) is_large: bool,
+}
+
+impl AssemblyQueue {
+    /// The next stories, if any is ready.
+    pub(super) fn claim(&self, store: &Store, query: ReadyQuery) -> Result<Option<Claim>, StoreError> {
+        let mut state = self.lock();
+        if !state.is_large_taken
+            && let Some(story) = state.large.pop_front()
+        {
+            state.is_large_taken = true;
+            return Ok(Some(Claim { stories: vec![story], is_large: true }));
+        }
+        if state.candidates.is_empty() {
+            state.wake_rested();
+            // Those that are claimed or rest are found again: ask for as many more.
+            let limit = MAX_CANDIDATES + state.claimed.len() + state.resting.len().min(MAX_CANDIDATES);
+            let query = ReadyQuery { after_project: state.last_project, limit, ..query };
+            let ready = store.ready_stories(query)?;
+            let state = &mut *state;
+            state.candidates = ready
+                .into_iter()
+                .filter(|ready| {
+                    !state.claimed.contains(&ready.story) && !state.resting.contains_key(&ready.story)
+                })
+                .collect();
+        }
+        let mut stories = Vec::new();
+        while let Some(next) = state.candidates.front().copied() {
+            let is_enough = stories.len() == MAX_BATCH || next.is_retry && !stories.is_empty();
+            if is_enough {
+                break;
+            }
+            state.candidates.pop_front();
+            if !state.claimed.insert(next.story) {
+                continue;
+            }
+            state.last_project = next.project;
+            stories.push(next);
+            if next.is_retry {
+                break;
+            }
+        }
+        Ok((!stories.is_empty()).then_some(Claim { stories, is_large: false }))
+    }
+
+    /// A story that is too large to be taken with others: it waits for its lane.
+    pub(super) fn defer_large(&self, story: ReadyStory) {
+        self.lock().large.push_back(story);
+    }
+
+    /// A claim came to its end; `took` is how long each of its stories needed.
+    pub(super) fn release(&self, story: i64, is_large: bool, took: Duration) {
+        let mut state = self.lock();
+        state.claimed.remove(&story);
+        if is_large {
+            state.is_large_taken = false;
+        }
+        if took >= MIN_REMEMBERED && state.resting.len() < MAX_REMEMBERED {
+            let until = Instant::now() + took * REST_FACTOR;
+            state.resting.insert(story, until);
+            state.rest_ends.insert(until, story);
+        }
+    }
+
+    /// All that are claimed, for whoever has to take their attempts back.
+    pub(super) fn claimed(&self) -> Vec<i64> {
+        self.lock().claimed.iter().copied().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueState {
+    fn wake_rested(&mut self) {
+        let now = Instant::now();
+        while let Some(first) = self.rest_ends.first_entry().filter(|first| *first.key() <= now) {
+            let story = first.remove();
+            self.resting.remove(&story);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The ready queue: stories (traces that are assembled together) that something came for since they were assembled.
+//!
+//! An attempt is recorded before it begins. A trace that ends the process, whatever the cause, is found at the next start
+//! by its unfinished attempt, and after [`MAX_ATTEMPTS`] it is quarantined: kept, listed, and left alone until a person
+//! asks for another attempt.
+
+use std::collections::VecDeque;
+
+use gradus_core::span::TraceId;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::Store;
+use crate::error::StoreError;
+use crate::writer::Written;
+
+/// Failed attempts after which a story is quarantined.
+pub const MAX_ATTEMPTS: i64 = 2;
+const RETRY_PAUSE_NS: i64 = 1_000_000_000;
+/// Times further ahead than this are a clock's that was set back since.
+const MAX_CLOCK_STEP_NS: i64 = 10_000_000_000;
+const MAX_REASON_BYTES: usize = 500;
+
+/// Which stories are complete: those whose root has ended when nothing came for `quiet_ns`, the others when nothing came
+/// for `give_up_ns`.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadyQuery {
+    pub now_ns: i64,
+    pub quiet_ns: i64,
+    pub give_up_ns: i64,
+    /// Projects take turns; the one behind this number comes first.
+    pub after_project: i64,
+    pub limit: usize,
+}
+
+/// A story that is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyStory {
+    pub story: i64,
+    pub project: i64,
+    /// An attempt to assemble it failed.
+    pub is_retry: bool,
+}
+
+/// A trace that could not be assembled and is left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantinedTrace {
+    pub trace_id: TraceId,
+    pub project: String,
+    pub name: String,
+    pub spans: i64,
+    pub attempts: i64,
+    pub since_ns: i64,
+    pub reason: String,
+}
+
+impl Store {
+    /// Complete stories, a few of each project in turn, so that nobody waits for another project's backlog. Those that
+    /// failed once come last.
+    pub fn ready_stories(&self, query: ReadyQuery) -> Result<Vec<ReadyStory>, StoreError> {
+        let reader = self.readers.take()?;
+        let projects = ready_projects(&reader, query.after_project, query.limit)?;
+        let per_project = query.limit.div_ceil(projects.len().max(1));
+        let mut by_project: VecDeque<VecDeque<ReadyStory>> = VecDeque::new();
+        for project in projects {
+            by_project.push_back(ready_in_project(&reader, &query, project, per_project)?);
+        }
+        let mut ready = Vec::new();
+        while let Some(mut stories) = by_project.pop_front() {
+            if let Some(story) = stories.pop_front() {
+                ready.push(story);
+                by_project.push_back(stories);
+            }
+        }
+        ready.truncate(query.limit);
+        let left = query.limit - ready.len();
+        let mut retries = reader.prepare_cached(
+            "SELECT story, project FROM due INDEXED BY due_again WHERE attempts > 0 AND quarantined_ns IS NULL \
+             AND (not_before_ns <= ?1 OR not_before_ns > ?1 + ?2) LIMIT ?3",
+        )?;
+        let rows = retries.query_map([query.now_ns, MAX_CLOCK_STEP_NS, left as i64], |row| {
+            Ok(ReadyStory { story: row.get(0)?, project: row.get(1)?, is_retry: true })
+        })?;
+        for row in rows {
+            ready.push(row?);
+        }
+        Ok(ready)
+    }
+
+    /// Records that these stories are about to be assembled. To be waited for before that begins.
+    pub fn begin_attempts(&self, stories: Vec<i64>) -> Result<Written<()>, StoreError> {
+        self.set_started(stories, true)
+    }
+
+    /// Takes attempts back that did not come to anything through no fault of their stories.
+    pub fn cancel_attempts(&self, stories: Vec<i64>) -> Result<Written<()>, StoreError> {
+        self.set_started(stories, false)
+    }
+
+    fn set_started(&self, stories: Vec<i64>, is_started: bool) -> Result<Written<()>, StoreError> {
+        self.writer()?.submit(0, move |writing| {
+            let mut update = writing.sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
+            for story in stories {
+                update.execute(params![story, is_started])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Records that an attempt failed. The story is tried again a second later, or quarantined. Returns whether it was.
+    pub fn fail_attempt(&self, story: i64, reason: &str, now_ns: i64) -> Result<Written<bool>, StoreError> {
+        let reason = reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
+        self.writer()?.submit(reason.len(), move |writing| fail(writing.sql, story, &reason, now_ns))
+    }
+
+    /// Counts attempts that the last process did not live to end as failed. Returns how many there were, and how many
+    /// stories were quarantined for it. To be called before anything is assembled.
+    pub fn fail_unfinished_attempts(&self, now_ns: i64) -> Result<Written<(usize, usize)>, StoreError> {
+        self.writer()?.submit(0, move |writing| {
+            let started: Vec<i64> = writing
+                .sql
+                .prepare_cached("SELECT story FROM due INDEXED BY due_started WHERE is_started = 1")?
+                .query_map([], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            let mut quarantined = 0;
+            for story in &started {
+                let reason = "the server ended while it assembled this trace";
+                quarantined += usize::from(fail(writing.sql, *story, reason, now_ns)?);
+            }
+            Ok((started.len(), quarantined))
+        })
+    }
+
+    /// Puts quarantined stories back into the queue: that of one trace, or all of them. Returns how many.
+    pub fn retry_quarantined(&self, trace: Option<TraceId>) -> Result<Written<usize>, StoreError> {
+        self.writer()?.submit(0, move |writing| {
+            const RETRY: &str = "UPDATE due SET attempts = 0, is_started = 0, not_before_ns = 0, quarantined_ns = NULL, \
+                                 reason = NULL WHERE quarantined_ns IS NOT NULL";
+            let sql = writing.sql;
+            Ok(match trace {
+                None => sql.prepare_cached(RETRY)?.execute([])?,
+                Some(trace) => {
+                    let id = trace.0.to_be_bytes();
+                    sql.prepare_cached(&format!(
+                        "{RETRY} AND story = (SELECT story FROM trace WHERE trace_id = ?)"
+                    ))?
+                    .execute([&id[..]])?
+                }
+            })
+        })
+    }
+
+    /// Traces that are quarantined, the latest first. Of a story of several traces, the first one stands for all.
+    pub fn quarantined_traces(&self, limit: usize) -> Result<Vec<QuarantinedTrace>, StoreError> {
+        let reader = self.readers.take()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT trace_id, project.name, trace.name, trace.spans, attempts, quarantined_ns, coalesce(reason, '') \
+             FROM due INDEXED BY due_quarantined JOIN trace ON trace.no = due.story \
+             JOIN project ON project.no = trace.project \
+             WHERE quarantined_ns IS NOT NULL ORDER BY quarantined_ns DESC LIMIT ?",
+        )?;
+        let rows = statement.query_map([limit as i64], |row| {
+            Ok(QuarantinedTrace {
+                trace_id: TraceId(u128::from_be_bytes(row.get(0)?)),
+                project: row.get(1)?,
+                name: row.get(2)?,
+                spans: row.get(3)?,
+                attempts: row.get(4)?,
+                since_ns: row.get(5)?,
+                reason: row.get(6)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Why a story is quarantined, if it is.
+    pub fn quarantine_reason(&self, story: i64) -> Result<Option<String>, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT coalesce(reason, '') FROM due WHERE story = ? AND quarantined_ns IS NOT NULL",
+            )?
+            .query_row([story], |row| row.get(0))
+            .optional()?)
+    }
+
+    pub fn quarantined_count(&self) -> Result<i64, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader
+            .prepare_cached(
+                "SELECT count(*) FROM due INDEXED BY due_quarantined WHERE quarantined_ns IS NOT NULL",
+            )?
+            .query_row([], |row| row.get(0))?)
+    }
+
+    /// Whether something came for a story since it was assembled.
+    pub fn is_due(&self, story: i64) -> Result<bool, StoreError> {
+        let reader = self.readers.take()?;
+        Ok(reader.prepare_cached("SELECT 1 FROM due WHERE story = ?")?.exists([story])?)
+    }
+
+    /// Stories that wait, those in quarantine not counted.
+    pub fn due_count(&self) -> Result<i64, StoreError> {
+        let reader = self.readers.take()?;
+        let all: i64 = reader.prepare_cached("SELECT count(*) FROM due")?.query_row([], |row| row.get(0))?;
+        drop(reader);
+        Ok(all - self.quarantined_count()?)
+    }
+}
+
+/// Projects with stories in the queue, in the order of their turns. One lookup in the index for each.
+fn ready_projects(sql: &Connection, after: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
+    let mut next = sql.prepare_cached(
+        "SELECT min(project) FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project > ?",
+    )?;
+    let mut projects = Vec::new();
+    for (from, until) in [(after, i64::MAX), (-1, after)] {
+        let mut last = from;
+        while projects.len() < limit {
+            let found: Option<i64> = next.query_row([last], |row| row.get(0))?;
+            let Some(project) = found.filter(|project| *project <= until) else { break };
+            projects.push(project);
+            last = project;
+        }
+    }
+    Ok(projects)
+}
+
+fn ready_in_project(
+    sql: &Connection,
+    query: &ReadyQuery,
+    project: i64,
+    limit: usize,
+) -> Result<VecDeque<ReadyStory>, StoreError> {
+    // What arrived in the future arrived before the clock was set back.
+    const READY: &str = "SELECT story FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
+                         is_ended = ?2 AND arrived_ns <= ?3 LIMIT ?4";
+    const AHEAD: &str = "SELECT story FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
+                         is_ended = ?2 AND arrived_ns > ?3 LIMIT ?4";
+    let mut ready = VecDeque::new();
+    let ahead_ns = query.now_ns.saturating_add(MAX_CLOCK_STEP_NS);
+    for (is_ended, wait_ns) in [(true, query.quiet_ns), (false, query.give_up_ns)] {
+        for (statement, border_ns) in [(READY, query.now_ns.saturating_sub(wait_ns)), (AHEAD, ahead_ns)] {
+            let left = limit - ready.len();
+            if left == 0 {
+                return Ok(ready);
+            }
+            let mut statement = sql.prepare_cached(statement)?;
+            let rows =
+                statement.query_map(params![project, is_ended, border_ns, left as i64], |row| row.get(0))?;
+            for story in rows {
+                ready.push_back(ReadyStory { story: story?, project, is_retry: false });
+            }
+        }
+    }
+    Ok(ready)
+}
+
+fn fail(sql: &Connection, story: i64, reason: &str, now_ns: i64) -> Result<bool, StoreError> {
+    let is_quarantined: Option<bool> = sql
+        .prepare_cached(
+            "UPDATE due SET attempts = attempts + 1, is_started = 0, not_before_ns = ?2 + ?3, reason = ?4, \
+             quarantined_ns = iif(attempts + 1 >= ?5, ?2, NULL) WHERE story = ?1 \
+             RETURNING quarantined_ns IS NOT NULL",
+        )?
+        .query_row(params![story, now_ns, RETRY_PAUSE_NS, reason, MAX_ATTEMPTS], |row| row.get(0))
+        .optional()?;
+    Ok(is_quarantined.unwrap_or_default())
+}
