@@ -1,5 +1,9 @@
 //! Settings from the environment and from `gradus.toml`. A flag wins over the environment, the environment over the
-//! file, the file over the default. Nothing else reads the environment.
+//! file, the file over the default. Nothing else reads the environment. A file that was only found, and not named, gets
+//! what it asks for only if the user trusts it.
+
+mod consent;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +14,13 @@ use serde::Deserialize;
 use crate::alert;
 use crate::redaction::RedactSection;
 use crate::serve::RuleSection;
+pub(crate) use consent::ConsentRequest;
+pub(crate) use trust::{TrustError, TrustStore, canonical_name, digest_bytes};
 
 /// The file, if there is one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
-    /// Whether it was only found, and not named by the user: then nobody has vouched for it.
-    #[serde(skip)]
-    pub(crate) is_found: bool,
     pub(crate) state_dir: Option<PathBuf>,
     #[serde(default)]
     pub(crate) judge: JudgeSection,
@@ -147,6 +150,10 @@ pub(crate) struct Environment {
     pub(crate) otlp_endpoint: Option<String>,
     /// As GitHub's own runners are told where its API is.
     pub(crate) github_url: Option<String>,
+    /// Whether found settings are trusted, for unattended use.
+    pub(crate) trusts_found_config: bool,
+    state_home: Option<PathBuf>,
+    home: Option<PathBuf>,
 }
 
 impl Environment {
@@ -169,7 +176,16 @@ impl Environment {
             otlp_headers: text("OTEL_EXPORTER_OTLP_HEADERS").map(Secret::new),
             otlp_endpoint: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
             github_url: text("GITHUB_API_URL"),
+            trusts_found_config: text("GRADUS_TRUST_CONFIG")
+                .is_some_and(|value| value == "1" || value == "true"),
+            state_home: text("XDG_STATE_HOME").map(PathBuf::from),
+            home: text("HOME").map(PathBuf::from),
         }
+    }
+
+    /// Where it is recorded which found settings the user trusts.
+    pub(crate) fn trust_store(&self) -> Result<TrustStore, TrustError> {
+        TrustStore::from_folders(self.state_home.as_deref(), self.home.as_deref())
     }
 
     /// A key or token in a variable that the user named.
@@ -189,33 +205,89 @@ pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, String> {
 }
 
 /// The file's usual name.
-const FILE: &str = "gradus.toml";
+pub(crate) const FILE_NAME: &str = "gradus.toml";
+/// So many refused keys are named at most; `gradus trust` shows all.
+const MAX_NAMED_KEYS: usize = 20;
 
 impl File {
-    /// Reads a file that was named, or `gradus.toml` here if there is one.
+    /// Reads a file that was named, or `gradus.toml` here if there is one. What was only found must be trusted if it asks
+    /// for anything that needs it.
     pub(crate) fn read(named: Option<&Path>) -> Result<File, String> {
-        let path = match named {
-            Some(path) => path,
-            None if Path::new(FILE).is_file() => Path::new(FILE),
+        let (path, is_found) = match named {
+            Some(path) => (path, false),
+            None if Path::new(FILE_NAME).is_file() => (Path::new(FILE_NAME), true),
             None => return Ok(File::default()),
         };
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut file: File = toml::from_str(&text).map_err(|error| {
+        let unchecked = UncheckedFile::read(path)?;
+        if is_found {
+            unchecked.check_trust(&Environment::read())?;
+        }
+        Ok(unchecked.into_settings())
+    }
+
+    /// What a file names is found from where the file is.
+    fn join_paths(&mut self, folder: &Path) {
+        let paths =
+            [&mut self.state_dir, &mut self.eval.tools, &mut self.eval.tool_notes, &mut self.eval.prices];
+        let of_rules = self.rule.iter_mut().flat_map(|rule| [&mut rule.tools, &mut rule.tool_notes]);
+        let named = paths.into_iter().chain(of_rules).flatten();
+        for named in named.chain(&mut self.eval.rubrics) {
+            *named = folder.join(&named);
+        }
+    }
+}
+
+/// A file that was read and not yet used. What is checked, shown and trusted are the same bytes that are used.
+pub(crate) struct UncheckedFile {
+    path: PathBuf,
+    pub(crate) digest: String,
+    pub(crate) requests: Vec<ConsentRequest>,
+    file: File,
+}
+
+impl UncheckedFile {
+    pub(crate) fn read(path: &Path) -> Result<UncheckedFile, String> {
+        let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             format!("{}, line {line}: {}", path.display(), error.message().replace('\n', " "))
         })?;
-        file.is_found = named.is_none();
-        // What a file names is found from where the file is.
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let paths =
-                [&mut file.state_dir, &mut file.eval.tools, &mut file.eval.tool_notes, &mut file.eval.prices];
-            let of_rules = file.rule.iter_mut().flat_map(|rule| [&mut rule.tools, &mut rule.tool_notes]);
-            let named = paths.into_iter().chain(of_rules).flatten();
-            for named in named.chain(&mut file.eval.rubrics) {
-                *named = folder.join(&named);
-            }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let requests = consent::find_consent_requests(&file, folder);
+        Ok(UncheckedFile { path: path.to_owned(), digest: digest_bytes(&bytes), requests, file })
+    }
+
+    fn check_trust(&self, environment: &Environment) -> Result<(), String> {
+        if self.requests.is_empty() || environment.trusts_found_config {
+            return Ok(());
         }
-        Ok(file)
+        let is_trusted = match environment.trust_store() {
+            Ok(store) => store.is_trusted(&self.path, &self.digest, &self.requests),
+            Err(TrustError::NoFolder) => Ok(false),
+            Err(error) => Err(error),
+        };
+        if is_trusted.map_err(|error| error.to_string())? {
+            return Ok(());
+        }
+        let named = self.requests.iter().take(MAX_NAMED_KEYS);
+        let mut keys: Vec<String> =
+            named.map(|request| format!("{} ({})", request.key, request.effect)).collect();
+        if let Some(more @ 1..) = self.requests.len().checked_sub(MAX_NAMED_KEYS) {
+            keys.push(format!("{more} more"));
+        }
+        Err(format!(
+            "settings refused: {}: found in this folder and not trusted, and it sets {}; hint: read the file, then run `gradus trust`; where nobody can confirm it, set GRADUS_TRUST_CONFIG=1",
+            self.path.display(),
+            keys.join(", ")
+        ))
+    }
+
+    fn into_settings(mut self) -> File {
+        if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            self.file.join_paths(folder);
+        }
+        self.file
     }
 }
 

@@ -144,16 +144,7 @@ impl JudgeChoice {
         };
         // The file's address is for the provider that the file names, OpenAI's form if it names none.
         let of_file = file.judge.base_url.as_ref().filter(|_| provider == provider_of_file(file));
-        let by_user = options.base_url.as_ref().or(from_environment.as_ref());
-        let base_url = by_user.or(of_file);
-        if let (None, Some(url), Some(_)) = (by_user, of_file, key)
-            && is_unvouched(file, url, provider)
-        {
-            return Err(format!(
-                "gradus.toml names the endpoint {url:?}, and {} would be sent there: say --base-url {url} or --config gradus.toml if that is right",
-                key_variable(provider)
-            ));
-        }
+        let base_url = options.base_url.as_ref().or(from_environment.as_ref()).or(of_file);
         if key.is_none() && base_url.is_none() {
             let variable = key_variable(provider);
             return Err(format!(
@@ -178,25 +169,6 @@ fn provider_of_file(file: &File) -> Provider {
         Some(name) if name == "anthropic" || name.starts_with("anthropic:") => Provider::Anthropic,
         _ => Provider::OpenAi,
     }
-}
-
-/// Whether only a file that nobody named says that the user's key is to be sent to this address: a folder from elsewhere
-/// must not be able to send for it.
-pub(crate) fn is_unvouched(file: &File, url: &str, provider: Provider) -> bool {
-    file.is_found && !is_own_or_local(url, provider)
-}
-
-/// Whether an address is the provider's own, or on this machine.
-fn is_own_or_local(url: &str, provider: Provider) -> bool {
-    let host = |url: &str| {
-        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let host = authority.rsplit('@').next().unwrap_or_default();
-        host.rsplit_once(':').map_or(host, |(host, _)| host).to_ascii_lowercase()
-    };
-    let found = host(url);
-    found == host(provider.default_base_url())
-        || matches!(found.as_str(), "localhost" | "127.0.0.1" | "[::1]")
 }
 
 /// The variable that holds a provider's key.

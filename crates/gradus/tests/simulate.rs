@@ -32,12 +32,26 @@ impl Running {
     }
 
     fn get(&self, path: &str, token: &str) -> String {
+        self.send(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: token {token}\r\n"), "")
+    }
+
+    /// `head` without what tells of the body; the whole answer.
+    fn send(&self, head: &str, body: &str) -> String {
         let address = self.lines[0].strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: sim.test\r\nauthorization: token {token}\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "{head}content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// The status of a write to the simulator's own API, with these headers.
+    fn control(&self, method: &str, path: &str, headers: &[&str], body: &str) -> String {
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let answer = self.send(&format!("{method} /_gradus/{path} HTTP/1.1\r\n{headers}"), body);
+        answer.split(' ').nth(1).unwrap().to_owned()
+            + " "
+            + answer.split("\r\n\r\n").nth(1).unwrap_or_default()
     }
 
     /// Told to stop, it stops.
@@ -105,4 +119,76 @@ fn a_seed_can_be_looked_at() {
     assert!(output.status.success());
     assert!(said.contains("octo/secrets\tprivate\t1 branches\t0 issues\t0 pull requests"), "{said}");
     assert!(said.contains("octo/demo\tpublic\t5 branches\t24 issues\t4 pull requests"), "{said}");
+}
+
+const JSON: &str = "content-type: application/json";
+
+#[test]
+fn a_seed_that_is_sent_reads_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret.toml");
+    std::fs::write(&secret, "T0PSECRET = 1\n").unwrap();
+    let running = Running::start(&[], 5);
+    let before = running.get("/_gradus/state", "");
+    let post = |seed: &str| running.control("POST", "seed", &["host: localhost", JSON], seed);
+    let there = post(&serde_json::json!({"extends": secret}).to_string());
+    let absent = post(&serde_json::json!({"extends": folder.path().join("absent.toml")}).to_string());
+    assert!(there.starts_with("422") && !there.contains("T0PSECRET"), "{there}");
+    // Nor does it tell whether there is such a file.
+    assert_eq!(there, absent);
+    for name in ["../x.toml", "x.json", "/dev/stdin", "w9"] {
+        assert_eq!(post(&serde_json::json!({"extends": name}).to_string()), there, "{name}");
+    }
+    assert_eq!(running.get("/_gradus/state", ""), before);
+    assert!(post("{\"extends\": \"w1\"}").starts_with("200"));
+    running.stop();
+}
+
+#[test]
+fn web_pages_cannot_reach_its_control() {
+    let running = Running::start(&[], 5);
+    let before = running.get("/_gradus/state", "");
+    let writes = [
+        ("POST", "seed", "{\"extends\":\"w1\"}"),
+        ("POST", "clock", "{\"advance_s\":9}"),
+        ("POST", "reset", ""),
+        ("PUT", "snapshots/x", ""),
+    ];
+    for (method, path, body) in writes {
+        for headers in [
+            &["host: evil.example", JSON][..],
+            &["host: evil.example:80", JSON],
+            &["host: localhost", "host: evil.example", JSON],
+            &["host: localhost", "sec-fetch-site: cross-site", JSON],
+            &["host: localhost", "sec-fetch-site: same-site", "origin: http://localhost:1", JSON],
+            &["host: localhost", "origin: https://evil.example", JSON],
+            &["host: localhost", "origin: null", JSON],
+            &["host: localhost", "referer: https://evil.example/", JSON],
+        ] {
+            let answer = running.control(method, path, headers, body);
+            assert!(answer.starts_with("403"), "{path} {headers:?}: {answer}");
+        }
+        if !body.is_empty() {
+            for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+            {
+                let answer = running.control(
+                    method,
+                    path,
+                    &["host: localhost", &format!("content-type: {kind}")],
+                    body,
+                );
+                assert!(answer.starts_with("415"), "{path} {kind}: {answer}");
+            }
+            assert!(running.control(method, path, &["host: localhost"], body).starts_with("415"), "{path}");
+        }
+    }
+    assert!(running.control("GET", "state", &["host: evil.example"], "").starts_with("403"));
+    assert_eq!(running.get("/_gradus/state", ""), before);
+    for (method, path, body) in writes {
+        assert!(
+            running.control(method, path, &["host: 127.0.0.1:1", JSON], body).starts_with("200"),
+            "{path}"
+        );
+    }
+    running.stop();
 }

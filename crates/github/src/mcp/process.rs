@@ -10,24 +10,8 @@ use tokio::process::{ChildStderr, Command};
 
 use super::McpServer;
 use super::content::one_line;
+use crate::child_environment::child_variables;
 
-/// What a program needs to run at all. Keys of model providers and of GitHub are not for others.
-const INHERITED: [&str; 14] = [
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LOGNAME",
-    "PATH",
-    "SHELL",
-    "SYSTEMROOT",
-    "TEMP",
-    "TERM",
-    "TMP",
-    "TMPDIR",
-    "USER",
-    "USERPROFILE",
-    "XDG_CACHE_HOME",
-];
 const MOST_KEPT: usize = 4096;
 
 /// The end of what a server wrote to its standard error.
@@ -40,7 +24,7 @@ pub(super) fn start(server: &McpServer) -> std::io::Result<(TokioChildProcess, L
     };
     let mut command = Command::new(program);
     command.args(arguments).env_clear().kill_on_drop(true);
-    command.envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.envs(child_variables(&[]));
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn()?;
     let last_words = LastWords::default();

@@ -28,7 +28,7 @@ const HELP: [(&str, &str); 17] = [
     ("PUT /_gradus/snapshots/NAME", "takes a snapshot"),
     ("POST /_gradus/snapshots/NAME/restore", "goes back to it"),
     ("POST /_gradus/reset", "goes back to the seed; forgets requests"),
-    ("POST /_gradus/seed", "begins anew with this seed (JSON)"),
+    ("POST /_gradus/seed", "begins anew with this seed (JSON); it can extend built-in seeds only"),
     ("GET, POST, DELETE /_gradus/faults", "what will go wrong; POST adds one"),
     ("POST /_gradus/clock", "lets time pass: {\"advance_s\": 60}"),
     ("POST /_gradus/limits", "whether rate limits refuse: {\"enforced\": true}"),
@@ -112,7 +112,7 @@ fn route(world: &mut World, request: &Request, segments: &[&str]) -> Result<Valu
             let text = String::from_utf8_lossy(&request.body);
             let seed =
                 Seed::parse(&text, Format::Json, "the body").map_err(|error| (422, error.to_string()))?;
-            *world = seed.world().map_err(|error| (422, error.to_string()))?;
+            *world = seed.world_without_files().map_err(|error| (422, error.to_string()))?;
             Ok(json!({}))
         }
         (Method::Get, ["faults"]) => Ok(json!(world.faults)),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -14,8 +14,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::CONTROL;
 use super::http::{Method, Request, Response};
 use super::world::World;
+use crate::web_request;
 
 /// The largest body that is taken; a file of 25 MB fits in.
 const MOST_BODY: usize = 40 << 20;
@@ -83,6 +85,9 @@ fn catch_up(world: &Mutex<World>, passed: &Mutex<i64>, started: Instant) {
 
 async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> hyper::Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
+    if let Some(refusal) = refuse_browser(&head, &body) {
+        return sent(refusal);
+    }
     let body = match Limited::new(body, MOST_BODY).collect().await {
         Ok(body) => body.to_bytes().to_vec(),
         Err(_) => {
@@ -109,6 +114,33 @@ async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> h
         tokio::time::sleep(Duration::from_millis(response.delay_ms)).await;
     }
     sent(response)
+}
+
+/// Refuses what a web page in a browser on this machine can cause: requests under another host's name, writes from other
+/// sites, and bodies for the control API that a page can send without asking.
+fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option<Response> {
+    let refuse = |status: u16, message: &str| {
+        let body = serde_json::json!({"message": message, "status": status.to_string()});
+        Some(Response { status, headers: Vec::new(), body: body.to_string().into_bytes(), delay_ms: 0 })
+    };
+    if !web_request::is_addressed_to_loopback(&head.headers, &head.uri) {
+        return refuse(403, "wrong host: the simulator answers to localhost only");
+    }
+    if !web_request::is_state_changing(&head.method) {
+        return None;
+    }
+    const NO_ORIGINS: [&str; 0] = [];
+    if web_request::find_cross_site_page(&head.headers, &head.uri, &NO_ORIGINS).is_some() {
+        return refuse(
+            403,
+            "cross-site request: web pages of other sites cannot change the simulator's state",
+        );
+    }
+    let is_simple = web_request::find_simple_content_type(&head.headers).is_some() && !body.is_end_stream();
+    if is_simple && head.uri.path().starts_with(CONTROL) {
+        return refuse(415, "wrong content type: send the body as application/json");
+    }
+    None
 }
 
 fn sent(response: Response) -> hyper::Response<Full<Bytes>> {

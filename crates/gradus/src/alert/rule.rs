@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use gradus_github::child_environment::find_invalid_name;
 use serde::Deserialize;
 
 use super::condition::{Bar, Condition};
@@ -42,6 +43,9 @@ pub struct AlertSection {
     pub slack: Option<String>,
     /// A program and its arguments.
     pub command: Option<Vec<String>>,
+    /// Variables of the server's environment that the program gets beside `PATH` and the like: names, `*` at the end.
+    #[serde(default)]
+    pub env: Vec<String>,
 }
 
 /// Without its addresses, which are secrets, and its command, which may hold some.
@@ -73,7 +77,7 @@ impl AlertRule {
         section: AlertSection,
         known_evaluators: &[Watchable<'_>],
     ) -> Result<AlertRule, String> {
-        let AlertSection { name, project, when, clear_at, cool_down, webhook, slack, command } = section;
+        let AlertSection { name, project, when, clear_at, cool_down, webhook, slack, command, env } = section;
         let name = name.trim().to_owned();
         if !is_name(&name) {
             return Err(format!(
@@ -113,7 +117,15 @@ impl AlertRule {
                 let error = "the first text is the program, as in command = [\"notify\", \"--urgent\"]";
                 return Err(wrong("command", error));
             }
-            targets.push(Target::Command(words));
+            if let Some(name) = find_invalid_name(&env) {
+                return Err(wrong(
+                    "env",
+                    &format!("{name:?} is not the name of a variable; write env = [\"SMTP_HOST\"]"),
+                ));
+            }
+            targets.push(Target::Command { words, env });
+        } else if !env.is_empty() {
+            return Err(wrong("env", "only a command has an environment; add command = [\"notify\"]"));
         }
         Ok(AlertRule { name, project, condition, clear_at, cool_down, targets })
     }

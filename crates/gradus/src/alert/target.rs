@@ -13,8 +13,9 @@ pub enum Target {
     Webhook(WebhookUrl),
     /// The notice in Slack's form, posted.
     Slack(WebhookUrl),
-    /// A program and its arguments, started without a shell, with the notice as JSON on its input.
-    Command(Vec<String>),
+    /// A program and its arguments, started without a shell, with the notice as JSON on its input, and the variables
+    /// that it gets beside those that every program gets.
+    Command { words: Vec<String>, env: Vec<String> },
 }
 
 /// What kind of target, for counters.
@@ -46,7 +47,7 @@ impl Target {
             Target::Log => TargetKind::Log,
             Target::Webhook(_) => TargetKind::Webhook,
             Target::Slack(_) => TargetKind::Slack,
-            Target::Command(_) => TargetKind::Command,
+            Target::Command { .. } => TargetKind::Command,
         }
     }
 }
@@ -58,7 +59,9 @@ impl fmt::Display for Target {
             Target::Log => f.write_str("log"),
             Target::Webhook(url) => write!(f, "webhook {url}"),
             Target::Slack(url) => write!(f, "slack {url}"),
-            Target::Command(words) => write!(f, "command {:?}", words.first().map_or("", String::as_str)),
+            Target::Command { words, .. } => {
+                write!(f, "command {:?}", words.first().map_or("", String::as_str))
+            }
         }
     }
 }
@@ -108,7 +111,8 @@ mod tests {
             assert_eq!(shown, "https://hooks.example.com");
         }
         assert_eq!(format!("{:?}", Target::Slack(url)), "Slack(https://hooks.example.com)");
-        let command = Target::Command(vec!["notify".to_owned(), "--key=secret".to_owned()]);
+        let command =
+            Target::Command { words: vec!["notify".to_owned(), "--key=secret".to_owned()], env: Vec::new() };
         assert_eq!(command.to_string(), "command \"notify\"");
     }
 

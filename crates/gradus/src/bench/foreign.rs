@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
 use gradus_github::bench::{Arena, BenchError, Finished, Job, Player, Spending, TrialLine, assess, replayed};
+use gradus_github::child_environment::child_variables;
 use gradus_github::record::{End, RunRecord, Step};
 use gradus_github::rules::Spent;
 use gradus_github::tools::BoxFuture;
@@ -28,6 +29,8 @@ use crate::source::{Intake, Limits};
 pub(crate) struct ForeignAgent {
     pub(crate) command: String,
     pub(crate) timeout: Duration,
+    /// Variables of ours that it gets beside `PATH` and the like.
+    pub(crate) passed_variables: Vec<String>,
     /// Whether each run is replayed without some of its requests.
     pub(crate) replays: bool,
     /// Which bench it is.
@@ -150,6 +153,8 @@ impl ForeignAgent {
         command
             .arg("-c")
             .arg(&self.command)
+            .env_clear()
+            .envs(child_variables(&self.passed_variables))
             .env("GRADUS_REQUEST", &job.task.request)
             .env("GRADUS_TASK", &job.task.id)
             .env("GRADUS_TRIAL", job.trial.to_string())

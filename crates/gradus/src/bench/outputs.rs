@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::report::{AgentReport, BenchReport};
 use super::tables::reasons;
-use crate::output::{csv, json, markdown, printable};
+use crate::output::junit::xml_text;
+use crate::output::{csv, json, markdown};
 
 /// What is said of a trial: the number's name, whether it is well, and the two labels.
 fn verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str); 2] {
@@ -168,11 +169,11 @@ impl BenchReport {
                 } else {
                     let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
                     status.set_type(label);
-                    status.set_message(printable(&explanation(line, name)).as_ref());
+                    status.set_message(xml_text(&explanation(line, name)).as_ref());
                     status
                 };
                 let called = format!("{} ({})", line.name(), line.agent);
-                let mut case = TestCase::new(printable(&called).as_ref(), status);
+                let mut case = TestCase::new(xml_text(&called).as_ref(), status);
                 case.set_classname(format!("gradus.bench.{name}"));
                 suite.add_test_case(case);
             }

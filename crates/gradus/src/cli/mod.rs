@@ -18,6 +18,7 @@ mod sources;
 mod store;
 mod tools;
 mod traces;
+mod trust;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -77,6 +78,8 @@ enum Command {
     Keys(keys::Arguments),
     /// Checks what a server needs: ports, disk, settings, the judge's endpoint and key, the clock.
     Doctor(doctor::Arguments),
+    /// Trust the gradus.toml of a folder: show what it asks for, and allow it.
+    Trust(trust::Arguments),
 }
 
 /// Runs the command line.
@@ -104,6 +107,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Store(arguments) => store::run(arguments),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Trust(arguments) => trust::run(arguments),
     };
     match done {
         Ok(exit) => ExitCode::from(exit as u8),

@@ -1,4 +1,5 @@
-//! Tables for spreadsheets: the steps, one table for each evaluation, and all combined. No cell can run as a formula.
+//! Tables for spreadsheets: the steps, one table for each evaluation, and all combined. No cell can run as a formula, and
+//! none has control characters.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,6 +10,8 @@ use gradus_eval::evaluator::{QUERY_TO_THOUGHT, THOUGHT_TO_TOOL};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::report::RunReader;
 use gradus_eval::run::EvaluatorRecord;
+
+use super::is_unsafe;
 
 const STEP_COLUMNS: [&str; 11] = [
     "trajectory_id",
@@ -60,7 +63,7 @@ pub(crate) fn write(reader: &mut RunReader, folder: &Path) -> anyhow::Result<()>
         header.extend([format!("{}_label", known.name), format!("{}_score", known.name)]);
     }
     header.push("both_correct".to_owned());
-    combined.write_record(header)?;
+    combined.write_record(header.iter().map(|cell| harmless(cell)))?;
     reader.visit(|trajectory, outcomes| -> anyhow::Result<()> {
         for step in &trajectory.steps {
             steps.write_record(step_row(trajectory, step).iter().map(|cell| harmless(cell)))?;
@@ -165,14 +168,28 @@ fn arguments(step: &Step) -> String {
     step.arguments_text().unwrap_or_default().into_owned()
 }
 
-/// Spreadsheets take a cell that begins with one of these for a formula, also behind spaces.
+/// A cell that does nothing in a spreadsheet or on a terminal. Control characters and those that reorder text are spelled
+/// out (`\u{1b}`), line ends become `\n`, and a cell that would be taken for a formula gets an apostrophe in front.
 pub(crate) fn harmless(cell: &str) -> String {
-    let first = cell.trim_start().chars().next();
+    let cell = spell_out(cell);
+    // Spreadsheets look behind white space, and some behind characters that nobody sees.
+    let is_skipped =
+        |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{ad}');
+    let first = cell.trim_start_matches(is_skipped).chars().next();
     let risky =
         matches!(first, Some('=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}'))
-            || cell.starts_with(['\t', '\r', '\n']);
+            || cell.starts_with(['\t', '\n']);
     let is_number = cell.parse::<f64>().is_ok();
-    if risky && !is_number { format!("'{cell}") } else { cell.to_owned() }
+    if risky && !is_number { format!("'{cell}") } else { cell }
+}
+
+fn spell_out(cell: &str) -> String {
+    let mut plain = String::with_capacity(cell.len());
+    for c in cell.replace("\r\n", "\n").chars() {
+        let is_layout = c == '\t' || c == '\n';
+        if is_unsafe(c) && !is_layout { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -181,11 +198,37 @@ mod tests {
 
     #[test]
     fn no_cell_is_a_formula() {
-        for cell in ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "  =1", "\u{ff1d}1"] {
+        for cell in [
+            "=1+1",
+            "+cmd|' /C calc'!A0",
+            "-2+3",
+            "@SUM(A1)",
+            "\t=1",
+            "\n=1",
+            "\r\n=1",
+            "  =1",
+            "\u{a0}\t =1",
+            "\u{200b}=1",
+            "\u{ff1d}1",
+        ] {
             assert!(harmless(cell).starts_with('\''), "{cell:?}");
         }
-        for cell in ["", "-1.5", "a=1", "{\"a\": 1}", "1e3"] {
+        // What was before it is visible now, and so is no formula.
+        assert_eq!(harmless("\r=1"), "\\r=1");
+        assert_eq!(harmless("\u{1}=1"), "\\u{1}=1");
+        for cell in ["", "-1.5", "a=1", "{\"a\": 1}", "1e3", "two\nlines", "a\tb"] {
             assert_eq!(harmless(cell), cell);
         }
+    }
+
+    #[test]
+    fn no_cell_has_control_characters() {
+        for c in '\0'..=char::MAX {
+            let written = harmless(&format!("a{c}b"));
+            let is_plain = |c: char| c == '\n' || c == '\t' || !is_unsafe(c);
+            assert!(written.chars().all(is_plain), "{c:?}");
+        }
+        assert_eq!(harmless("a\u{1b}[31m\u{9b}b\0\u{202e}c"), "a\\u{1b}[31m\\u{9b}b\\u{0}\\u{202e}c");
+        assert_eq!(harmless("one\r\ntwo\rthree"), "one\ntwo\\rthree");
     }
 }

@@ -1,20 +1,22 @@
-//! Who may do what: keys and their scopes, rates, hosts, and the headers that every answer carries.
+//! Who may do what: keys and their scopes, rates, hosts, pages of other sites, and the headers that every answer carries.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, RETRY_AFTER,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use gradus_github::web_request;
 use gradus_store::KeyScopes;
+use http_body::Body as _;
 
 use super::api::ApiError;
 use super::state::{Server, now_ns};
@@ -89,7 +91,10 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
     let admitted = if guard.is_preflight(&parts, origin.as_ref()) {
         Err(None)
     } else {
-        guard.admit(&parts).await.map_err(Some)
+        match guard.refuse_other_sites(&parts, !body.is_end_stream()) {
+            Err(refused) => Err(Some(refused)),
+            Ok(()) => guard.admit(&parts).await.map_err(Some),
+        }
     };
     let mut response = match admitted {
         Ok(caller) => {
@@ -224,6 +229,36 @@ impl Guard {
         self.server.settings.cors_origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
     }
 
+    /// Refuses what a web page of another site can have a browser send: anything that changes state and that such a page
+    /// caused, and bodies that it can send without asking first (CORS preflight). `GET` changes no state on any route.
+    fn refuse_other_sites(&self, request: &Parts, has_body: bool) -> Result<(), Refused> {
+        if !web_request::is_state_changing(&request.method) {
+            return Ok(());
+        }
+        let settings = &self.server.settings;
+        let own = web_request::origin_part(&settings.public_url);
+        let trusted: Vec<&str> = settings.cors_origins.iter().map(String::as_str).chain([own]).collect();
+        let page = web_request::find_cross_site_page(&request.headers, &request.uri, &trusted);
+        let refused = if page.is_some() {
+            let message = "cross-site request: a web page of another site sent it; hint: add its origin to serve.cors_origins if it may";
+            Refused::new(StatusCode::FORBIDDEN, 7, message)
+        } else if has_body
+            && !page::is_form(request.uri.path())
+            && let Some(kind) = web_request::find_simple_content_type(&request.headers)
+        {
+            let message = format!(
+                "content type {kind:?} is not accepted here; hint: send application/json, or application/x-protobuf for OTLP"
+            );
+            Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, 3, message)
+        } else if !settings.needs_key {
+            return check_host(request);
+        } else {
+            return Ok(());
+        };
+        self.server.tell_of_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
+        Err(refused)
+    }
+
     async fn admit(&self, request: &Parts) -> Result<Caller, Refused> {
         let need = Need::of(&request.method, request.uri.path());
         let peer = request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
@@ -353,18 +388,7 @@ fn given_key(headers: &HeaderMap) -> Option<&str> {
 
 /// Without keys, only this machine may ask: a page from elsewhere that has its name point here may not.
 fn check_host(request: &Parts) -> Result<(), Refused> {
-    let authority = request.uri.authority().map(|authority| authority.as_str().to_owned());
-    let host = request.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned).or(authority);
-    let Some(host) = host else { return Ok(()) };
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => &host,
-    };
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    let is_local = bare.eq_ignore_ascii_case("localhost")
-        || bare.to_ascii_lowercase().ends_with(".localhost")
-        || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if is_local {
+    if web_request::is_addressed_to_loopback(&request.headers, &request.uri) {
         return Ok(());
     }
     Err(Refused::new(

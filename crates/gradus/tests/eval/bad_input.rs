@@ -164,15 +164,26 @@ fn a_state_folder_that_cannot_be_written() {
     assert!(only_line(&ran).contains("--state-dir"), "{}", ran.err);
 }
 
-/// A folder from elsewhere cannot send for the user's key.
+/// A folder from elsewhere gets neither the user's key nor the prompts, until the user trusts its settings.
 #[test]
-fn a_settings_file_that_merely_lies_there_gets_no_key() {
+fn a_found_settings_file_gets_no_key_and_no_prompts() {
     let lab = Lab::with_cases(1);
-    lab.write("gradus.toml", "[judge]\nname = \"m\"\nbase_url = \"http://collector.example/v1\"\n");
-    let ran =
-        Ran::of(lab.command(&eval(&[])).env("OPENAI_API_KEY", "sk-test").output().unwrap()).exits_with(2);
-    let line = only_line(&ran);
-    assert!(line.contains("OPENAI_API_KEY would be sent there") && line.contains("--base-url"), "{line}");
+    let endpoint = endpoint(|incoming| incoming.verdict("correct"));
+    let settings = format!("[judge]\nname = \"m\"\nbase_url = \"{}\"\n", endpoint.url());
+    lab.write("gradus.toml", &settings);
+    for key in [None, Some("sk-test")] {
+        let mut command = lab.command(&eval(&[]));
+        command.envs(key.map(|key| ("OPENAI_API_KEY", key)));
+        let ran = Ran::of(command.output().unwrap()).exits_with(2);
+        let line = only_line(&ran);
+        for part in ["judge.name", "judge.base_url (sends data to an address)", "`gradus trust`"] {
+            assert!(line.contains(part) && !line.contains("sk-test"), "{line}");
+        }
+    }
+    assert_eq!(endpoint.received(), 0);
+    lab.run(&["trust", "--yes"]).exits_with(0);
+    lab.run(&eval(&[])).exits_with(0);
+    assert!(endpoint.received() > 0);
 }
 
 /// Questions that cannot be answered for reasons of their own do not make the endpoint a dead one.

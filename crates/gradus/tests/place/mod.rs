@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value as Json;
 
 /// What would change what the command does, or where it asks.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 11] = [
     "CLICOLOR_FORCE",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
@@ -15,6 +15,7 @@ const VARIABLES: [&str; 10] = [
     "ANTHROPIC_BASE_URL",
     "GRADUS_STATE_DIR",
     "GRADUS_CONFIG",
+    "GRADUS_TRUST_CONFIG",
     "HTTP_PROXY",
     "http_proxy",
 ];
@@ -58,6 +59,8 @@ impl Place {
         for variable in VARIABLES {
             command.env_remove(variable);
         }
+        // What the user trusts is nothing to a test.
+        command.env("XDG_STATE_HOME", self.path("user-state"));
         command
     }
 

@@ -62,6 +62,22 @@ impl Lab {
         self.write("gradus.toml", &format!("[serve]\nquiet_s = 0.3\ngive_up_s = 1\n{serve}\n{tables}\n"));
     }
 
+    /// With the settings of this folder trusted: they are the test's own.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.place.command(arguments);
+        command.env("GRADUS_TRUST_CONFIG", "1");
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(self.command(arguments).output().unwrap())
+    }
+
+    /// As a user has it who came into this folder for the first time.
+    pub(crate) fn untrusting_command(&self, arguments: &[&str]) -> Command {
+        self.place.command(arguments)
+    }
+
     /// Starts a server on free ports of the loopback and waits until it listens.
     pub(crate) fn serve(&self) -> Server {
         self.serve_with(&[])

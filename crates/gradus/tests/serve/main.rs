@@ -4,6 +4,7 @@
 
 mod alerts;
 mod api;
+mod cross_site;
 mod duplicates;
 mod durability;
 mod hostile;
@@ -21,3 +22,4 @@ mod protocol;
 mod security;
 mod sources;
 mod spans;
+mod trust;

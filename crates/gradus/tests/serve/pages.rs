@@ -349,7 +349,7 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
         request.header("cookie", cookie).body(&export).send().status
     };
     let own = format!("http://{}", server.http);
-    assert_eq!([send(shown, ""), send(shown, "http://evil.example"), send(shown, &own)], [401, 401, 200]);
+    assert_eq!([send(shown, ""), send(shown, "http://evil.example"), send(shown, &own)], [401, 403, 200]);
     let label = |cookie: &str, origin: &str| {
         let request = server.request("POST", "/labels").header("cookie", cookie).header("origin", origin);
         request.header("content-type", "application/x-www-form-urlencoded").body(b"x=1").send().status

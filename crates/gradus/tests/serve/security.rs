@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
-use crate::lab::{LOGS_SERVICE, Lab, Request, Server, TRACE_SERVICE, eventually, frame, grpc, in_vain};
+use crate::lab::{LOGS_SERVICE, Lab, Request, Server, TRACE_SERVICE, eventually, frame, grpc};
 use crate::spans::{Visit, attributes, export, log, span, trace_id};
 
 fn add_key(lab: &Lab, name: &str, scopes: &str) -> String {
@@ -384,22 +384,6 @@ fn exported_bodies(exported: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     crate::lab::json_lines(exported).iter().for_each(|line| visit(line, &mut out));
     out
-}
-
-/// A folder from elsewhere must not be able to send for the user's key.
-#[test]
-fn a_found_file_cannot_send_for_the_key() {
-    let rule = "[[rule]]\njudge = \"gpt-4o\"\nbase_url = \"https://evil.example/v1\"";
-    let lab = Lab::with("", rule);
-    let serve = ["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
-    let mut command = lab.command(&serve);
-    command.env("OPENAI_API_KEY", "sk-test");
-    let ran = in_vain(command).exits_with(2);
-    assert!(ran.err.contains("--config") && !ran.err.contains("sk-test"), "{}", ran.err);
-    // Who names the file vouches for it.
-    let mut command = lab.command(&serve);
-    command.args(["--config", "gradus.toml", "--log-format", "json"]).env("OPENAI_API_KEY", "sk-test");
-    assert_eq!(Server::start(command).stop().0, Some(0));
 }
 
 #[test]

@@ -39,6 +39,20 @@ pub enum SeedError {
     Content { origin: String, line: Option<usize>, place: String, reason: String },
     #[error("{origin}: it extends {name:?}, which in the end extends it again")]
     Circle { origin: String, name: String },
+    // Without the name: an answer must not tell whether there is such a file.
+    #[error("{origin}: a seed that is sent can extend only the seeds that come with Gradus: {known}")]
+    NotBuiltIn { origin: String, known: String },
+}
+
+/// Which seeds a seed may extend.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SeedSources {
+    BuiltIn,
+    Files,
+}
+
+fn built_in_names() -> String {
+    BUILT_IN.map(|(name, _)| name).join(", ")
 }
 
 /// Seeds that extend each other more often than this go in a circle.
@@ -59,8 +73,7 @@ impl Seed {
             Some("toml") => Format::Toml,
             Some("json") => Format::Json,
             _ => {
-                let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-                return Err(SeedError::Unknown { name: name.to_owned(), known: known.join(", ") });
+                return Err(SeedError::Unknown { name: name.to_owned(), known: built_in_names() });
             }
         };
         let text = read_text(&path).map_err(|reason| match reason {
@@ -104,12 +117,24 @@ impl Seed {
 
     /// The world that it tells of.
     pub fn world(&self) -> Result<World, SeedError> {
+        self.build_world(SeedSources::Files)
+    }
+
+    /// The same for a seed that came with a request: it extends seeds that come with Gradus, and reads no files.
+    pub(super) fn world_without_files(&self) -> Result<World, SeedError> {
+        self.build_world(SeedSources::BuiltIn)
+    }
+
+    fn build_world(&self, sources: SeedSources) -> Result<World, SeedError> {
         let mut layers = Vec::new();
         let mut above = self.extends.clone();
         let (mut origin, mut folder) = (self.origin.clone(), self.folder.clone());
         while let Some(name) = above {
             if layers.len() >= MOST_LAYERS {
                 return Err(SeedError::Circle { origin, name });
+            }
+            if sources == SeedSources::BuiltIn && !BUILT_IN.iter().any(|(known, _)| *known == name) {
+                return Err(SeedError::NotBuiltIn { origin, known: built_in_names() });
             }
             let layer = Seed::find_beside(&name, folder.as_deref())?;
             above = layer.extends.clone();

@@ -61,8 +61,8 @@ async fn attempt(target: &Target, notice: &Notice, shared: &Shared) -> Result<()
         Target::Log => Ok(()),
         Target::Webhook(url) => webhook::post(&shared.http, url, &notice.json(base_url)).await,
         Target::Slack(url) => webhook::post(&shared.http, url, &notice.slack(base_url)).await,
-        Target::Command(words) => {
-            command::run(words, notice, base_url, shared.settings.command_timeout).await
+        Target::Command { words, env } => {
+            command::run(words, env, notice, base_url, shared.settings.command_timeout).await
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Runs a command for a notice: no shell, the notice on its input, a time limit on it and on all it started.
+//! Runs a command for a notice: no shell, a cleaned environment, the notice on its input, a time limit on it and on all it started.
 
 use std::process::Stdio;
 use std::time::Duration;
 
+use gradus_github::child_environment::child_variables;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
@@ -12,6 +13,7 @@ use crate::alert::notice::Notice;
 
 pub(super) async fn run(
     words: &[String],
+    passed_variables: &[String],
     notice: &Notice,
     base_url: Option<&str>,
     timeout: Duration,
@@ -22,6 +24,9 @@ pub(super) async fn run(
     let mut command = Command::new(program);
     command
         .args(arguments)
+        // Keys of ours are for no program that was not named them.
+        .env_clear()
+        .envs(child_variables(passed_variables))
         .envs(environment(notice))
         .stdin(Stdio::piped())
         // What it prints is nobody's; what it complains about belongs to the server's own complaints.

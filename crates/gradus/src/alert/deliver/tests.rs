@@ -194,7 +194,7 @@ async fn a_dead_webhook_delays_no_other_and_not_the_sender() {
 
 fn shell(script: &str) -> Target {
     // The shell is the program here; Gradus itself uses none.
-    Target::Command(vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()])
+    Target::Command { words: vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], env: Vec::new() }
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn commands_that_fail_hang_or_are_missing_end() {
         (shell("exit 3"), 1),
         // The child of the shell is ended, too: it would hold this test's output open for a minute.
         (shell("sleep 60; true"), 1),
-        (Target::Command(vec!["/nonexistent/notify".to_owned()]), 0),
+        (Target::Command { words: vec!["/nonexistent/notify".to_owned()], env: Vec::new() }, 0),
     ] {
         let dispatcher = Dispatcher::start(settings.clone()).expect("a dispatcher");
         let shared = Arc::clone(&dispatcher.shared);

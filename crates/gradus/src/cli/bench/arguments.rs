@@ -43,6 +43,10 @@ pub(in crate::cli) struct Arguments {
     /// How long a program may take for one task, in seconds [default: 600].
     #[arg(long, value_name = "SECONDS", requires = "agent", conflicts_with_all = ["policy", "model"], help_heading = "Who plays")]
     pub(super) agent_timeout: Option<f64>,
+    /// Variables that the program gets from our environment beside PATH, HOME and the like: names, `*` at the end
+    /// (`--agent-env 'OPENAI_*'`).
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "agent", conflicts_with_all = ["policy", "model"], help_heading = "Who plays")]
+    pub(super) agent_env: Vec<String>,
     /// How the model says what it wants to do [default: native; scripts do both by turns].
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "agent", help_heading = "Who plays")]
     pub(super) react: Option<FormName>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gradus_github::bench::{BenchFolder, Earlier, Job, Plan, TrialLine};
+use gradus_github::child_environment::find_invalid_name;
 use gradus_github::policy::{self, Flaw, Policy};
 use gradus_github::simulator::World;
 use gradus_github::suite::{Suite, Task};
@@ -63,6 +64,11 @@ impl<'s> Planned<'s> {
         }
         if arguments.agent_timeout.is_some_and(|time| !(time.is_finite() && time > 0.0)) {
             return Err("--agent-timeout: give a number of seconds above 0".to_owned());
+        }
+        if let Some(name) = find_invalid_name(&arguments.agent_env) {
+            return Err(format!(
+                "--agent-env {name:?}: not the name of a variable; hint: --agent-env OPENAI_API_KEY"
+            ));
         }
         let environment = Environment::read();
         let file = File::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
@@ -125,6 +131,7 @@ fn settings(arguments: &Arguments, who: &Who) -> BTreeMap<String, String> {
     add("--replay", arguments.replay.then(|| "on".to_owned()));
     add("--react", arguments.react.map(|form| format!("{form:?}").to_lowercase()));
     add("--agent-timeout", arguments.agent_timeout.map(|time| time.to_string()));
+    add("--agent-env", Some(arguments.agent_env.join(",")).filter(|names| !names.is_empty()));
     if let Who::Model { client, price } = who {
         add("--model-url", Some(client.shown_url().to_owned()));
         add("--prices", price.map(|price| format!("{price:?}")));

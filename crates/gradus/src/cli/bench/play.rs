@@ -83,6 +83,7 @@ pub(super) fn play(
             foreign = ForeignAgent {
                 command: command.clone(),
                 timeout: Duration::from_secs_f64(arguments.agent_timeout.unwrap_or(TIMEOUT).min(LONGEST)),
+                passed_variables: arguments.agent_env.clone(),
                 replays: arguments.replay,
                 bench: bench.clone(),
                 programs,

@@ -11,9 +11,7 @@ use gradus_eval::rubric::Library;
 use serde::Deserialize;
 
 use crate::config::{Environment, File};
-use crate::judging::{
-    JudgeChoice, JudgeOptions, concurrency, evaluators, is_unvouched, key_variable, model_judge,
-};
+use crate::judging::{JudgeChoice, JudgeOptions, concurrency, evaluators, model_judge};
 use crate::project_pattern;
 use crate::tool_file;
 
@@ -21,18 +19,18 @@ use crate::tool_file;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleSection {
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The project's name; `*` at its end stands for anything. Without it: every project.
-    project: Option<String>,
-    evaluators: Option<Vec<String>>,
+    pub(crate) project: Option<String>,
+    pub(crate) evaluators: Option<Vec<String>>,
     /// As `gradus eval --judge`. Without it: `offline`, so that no traffic costs money by accident.
-    judge: Option<String>,
-    base_url: Option<String>,
+    pub(crate) judge: Option<String>,
+    pub(crate) base_url: Option<String>,
     /// The share of trajectories that are judged.
-    sample: Option<f64>,
+    pub(crate) sample: Option<f64>,
     /// Judge every trajectory with an error, whatever the share.
-    errors: Option<bool>,
-    daily_budget_usd: Option<f64>,
+    pub(crate) errors: Option<bool>,
+    pub(crate) daily_budget_usd: Option<f64>,
     pub(crate) tools: Option<PathBuf>,
     pub(crate) tool_notes: Option<PathBuf>,
 }
@@ -93,15 +91,6 @@ impl GradingRule {
         let judge = match JudgeChoice::of(&options, environment, file).map_err(&wrong)? {
             JudgeChoice::Offline { .. } => None,
             JudgeChoice::Model(endpoint) => {
-                if let Some(url) = &section.base_url
-                    && !endpoint.key.is_empty()
-                    && is_unvouched(file, url, endpoint.provider)
-                {
-                    return Err(wrong(format!(
-                        "gradus.toml names the endpoint {url:?}, and {} would be sent there: say --config gradus.toml if that is right",
-                        key_variable(endpoint.provider)
-                    )));
-                }
                 Some(Arc::new(model_judge(&endpoint, &options, file).map_err(&wrong)?))
             }
         };

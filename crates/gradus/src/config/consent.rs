@@ -1,0 +1,374 @@
+//! What a settings file asks for that a file from elsewhere must not get: programs to run, addresses to talk to, ports
+//! open to others, models to pay, files outside its folder, traces to delete. Every key is classified here: the sections
+//! are taken apart without `..`, so that a new key does not compile until it is.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Component, Path, PathBuf};
+
+use super::{EvalSection, File, JudgeSection, PhoenixSection, RetentionSection, ServeSection};
+use crate::alert::AlertSection;
+use crate::redaction::RedactSection;
+use crate::serve::RuleSection;
+
+/// The judge that asks nobody.
+const OFFLINE: &str = gradus_eval::evaluator::OFFLINE;
+/// A folder with more entries than this is not searched for links: it counts as leading out.
+const MAX_FOLDER_ENTRIES: usize = 10_000;
+/// As Linux has it.
+const MAX_LINKS: usize = 40;
+
+/// One thing that needs the user's consent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConsentRequest {
+    /// As in the file: `alert[0].command`.
+    pub(crate) key: String,
+    pub(crate) effect: ConsentEffect,
+    /// The value, for the user who decides. It may hold secrets, so no error repeats it.
+    pub(crate) value: String,
+    /// Where a path leads to: links can change while the file does not.
+    pub(crate) resolved: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConsentEffect {
+    RunsCommand,
+    PassesVariables,
+    SendsTo,
+    AsksModel,
+    ListensForOthers,
+    TrustsOrigin,
+    LeavesFolder,
+    DeletesTraces,
+}
+
+impl fmt::Display for ConsentEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConsentEffect::RunsCommand => "runs a program",
+            ConsentEffect::PassesVariables => "passes environment variables to a program",
+            ConsentEffect::SendsTo => "sends data to an address",
+            ConsentEffect::AsksModel => "sends traces to a model, at your cost",
+            ConsentEffect::ListensForOthers => "listens for other machines",
+            ConsentEffect::TrustsOrigin => "accepts requests from web pages of an origin",
+            ConsentEffect::LeavesFolder => "reads or writes outside the file's folder",
+            ConsentEffect::DeletesTraces => "deletes stored traces",
+        })
+    }
+}
+
+impl ConsentRequest {
+    /// What is recorded of it when the user consents: no value, which is covered by the file's digest.
+    pub(crate) fn grant(&self) -> String {
+        match &self.resolved {
+            Some(path) => format!("{} {}", self.key, path.display()),
+            None => self.key.clone(),
+        }
+    }
+}
+
+/// All that a file asks for; `folder` is where it is. Paths in it are those of the file, not yet joined with the folder.
+pub(super) fn find_consent_requests(file: &File, folder: &Path) -> Vec<ConsentRequest> {
+    let mut found = Finder { folder, requests: Vec::new() };
+    // No `..` in this file: who adds a key decides here what it may do in a file that nobody trusts.
+    let File { state_dir, judge, eval, phoenix, serve, rule, alert } = file;
+    found.path("state_dir", state_dir.as_deref());
+
+    let JudgeSection {
+        name,
+        base_url,
+        // Of questions that are asked anyway: how many, how long.
+        concurrency: _,
+        timeout_s: _,
+        max_tokens: _,
+        temperature: _,
+        context_tokens: _,
+    } = judge;
+    found.model("judge.name", name.as_deref());
+    found.text("judge.base_url", ConsentEffect::SendsTo, base_url.as_deref());
+
+    // Rubrics and tools in the folder are texts for the judge, and so data.
+    let EvalSection { evaluators: _, rubrics, tools, tool_notes, prices, gates: _ } = eval;
+    for (index, path) in rubrics.iter().enumerate() {
+        found.path(&format!("eval.rubrics[{index}]"), Some(path));
+    }
+    found.path("eval.tools", tools.as_deref());
+    found.path("eval.tool_notes", tool_notes.as_deref());
+    found.path("eval.prices", prices.as_deref());
+
+    // How Phoenix is asked; where it is, only flags and the environment say.
+    let PhoenixSection { timeout_s: _, retry_s: _, trajectory_target: _, names: _ } = phoenix;
+
+    found.serve_section(serve);
+    for (index, section) in rule.iter().enumerate() {
+        found.rule_section(index, section);
+    }
+    for (index, section) in alert.iter().enumerate() {
+        found.alert_section(index, section);
+    }
+    found.requests
+}
+
+struct Finder<'f> {
+    folder: &'f Path,
+    requests: Vec<ConsentRequest>,
+}
+
+impl Finder<'_> {
+    fn serve_section(&mut self, section: &ServeSection) {
+        let ServeSection {
+            http,
+            grpc,
+            // On the same address as `http`.
+            phoenix_port: _,
+            public_url,
+            quiet_s: _,
+            give_up_s: _,
+            max_request_mb: _,
+            max_memory_mb: _,
+            connections: _,
+            requests_per_second: _,
+            cors_origins,
+            // It can only ask for more.
+            require_key: _,
+            retention,
+            redact,
+        } = section;
+        self.listener("serve.http", http.as_deref());
+        self.listener("serve.grpc", grpc.as_deref());
+        // Links in alerts lead there, and forms of its pages are accepted.
+        self.text("serve.public_url", ConsentEffect::TrustsOrigin, public_url.as_deref());
+        for (index, origin) in cors_origins.iter().enumerate() {
+            self.text(&format!("serve.cors_origins[{index}]"), ConsentEffect::TrustsOrigin, Some(origin));
+        }
+        if let Some(RetentionSection { max_age, max_size }) = retention {
+            self.text("serve.retention.max_age", ConsentEffect::DeletesTraces, max_age.as_deref());
+            self.text("serve.retention.max_size", ConsentEffect::DeletesTraces, max_size.as_deref());
+        }
+        for section in redact {
+            // What is stored becomes less by it; what is sent elsewhere needs another key.
+            let RedactSection { name: _, pattern: _, replacement: _, builtin: _ } = section;
+        }
+    }
+
+    fn rule_section(&mut self, index: usize, section: &RuleSection) {
+        let RuleSection {
+            name: _,
+            project: _,
+            evaluators: _,
+            judge,
+            base_url,
+            sample: _,
+            errors: _,
+            daily_budget_usd: _,
+            tools,
+            tool_notes,
+        } = section;
+        let key = |name: &str| format!("rule[{index}].{name}");
+        self.model(&key("judge"), judge.as_deref());
+        self.text(&key("base_url"), ConsentEffect::SendsTo, base_url.as_deref());
+        self.path(&key("tools"), tools.as_deref());
+        self.path(&key("tool_notes"), tool_notes.as_deref());
+    }
+
+    fn alert_section(&mut self, index: usize, section: &AlertSection) {
+        let AlertSection {
+            name: _,
+            project: _,
+            when: _,
+            clear_at: _,
+            cool_down: _,
+            webhook,
+            slack,
+            command,
+            env,
+        } = section;
+        let key = |name: &str| format!("alert[{index}].{name}");
+        self.text(&key("webhook"), ConsentEffect::SendsTo, webhook.as_deref());
+        self.text(&key("slack"), ConsentEffect::SendsTo, slack.as_deref());
+        if let Some(words) = command {
+            self.add(key("command"), ConsentEffect::RunsCommand, format!("{words:?}"), None);
+        }
+        if !env.is_empty() {
+            self.add(key("env"), ConsentEffect::PassesVariables, env.join(", "), None);
+        }
+    }
+
+    fn add(&mut self, key: String, effect: ConsentEffect, value: String, resolved: Option<PathBuf>) {
+        self.requests.push(ConsentRequest { key, effect, value, resolved });
+    }
+
+    fn text(&mut self, key: &str, effect: ConsentEffect, value: Option<&str>) {
+        if let Some(value) = value {
+            self.add(key.to_owned(), effect, value.to_owned(), None);
+        }
+    }
+
+    fn model(&mut self, key: &str, name: Option<&str>) {
+        self.text(key, ConsentEffect::AsksModel, name.filter(|name| *name != OFFLINE));
+    }
+
+    fn listener(&mut self, key: &str, address: Option<&str>) {
+        let is_open = |address: &&str| !is_loopback_listener(address);
+        self.text(key, ConsentEffect::ListensForOthers, address.filter(is_open));
+    }
+
+    fn path(&mut self, key: &str, path: Option<&Path>) {
+        let Some(path) = path else { return };
+        if let Some(outside) = find_way_out(self.folder, path) {
+            let (value, key) = (path.display().to_string(), key.to_owned());
+            self.add(key, ConsentEffect::LeavesFolder, value, Some(outside));
+        }
+    }
+}
+
+/// Whether an address to listen on is this machine's own, by its text alone: a name can resolve to another one later.
+fn is_loopback_listener(address: &str) -> bool {
+    if let Ok(address) = address.parse::<SocketAddr>() {
+        return address.ip().is_loopback();
+    }
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Where a path leads to, if that is outside the folder: by being absolute, by `..`, or by a symbolic link in it or, if
+/// it is a folder, below it.
+fn find_way_out(folder: &Path, path: &Path) -> Option<PathBuf> {
+    let Ok(folder) = folder.canonicalize() else { return Some(path.to_owned()) };
+    let resolved = resolve(&folder.join(path));
+    if !resolved.starts_with(&folder) {
+        return Some(resolved);
+    }
+    // One level is all that is read of a folder of rubrics.
+    let Ok(entries) = std::fs::read_dir(&resolved) else { return None };
+    for (count, entry) in entries.enumerate() {
+        let Ok(entry) = entry else { return Some(resolved) };
+        if count >= MAX_FOLDER_ENTRIES {
+            return Some(resolved);
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            let target = resolve(&entry.path());
+            if !target.starts_with(&folder) {
+                return Some(target);
+            }
+        }
+    }
+    None
+}
+
+/// The path without links and `..`, also if its end is not there yet.
+fn resolve(path: &Path) -> PathBuf {
+    resolve_links(path, MAX_LINKS)
+}
+
+fn resolve_links(path: &Path, links_left: usize) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            Component::CurDir => {}
+            other => {
+                resolved.push(other);
+                if let Ok(real) = resolved.canonicalize() {
+                    resolved = real;
+                } else if let Ok(target) = std::fs::read_link(&resolved) {
+                    // A link whose target is missing leads there as soon as it is made.
+                    if links_left == 0 {
+                        return target;
+                    }
+                    resolved.pop();
+                    resolved = resolve_links(&resolved.join(target), links_left - 1);
+                }
+            }
+        }
+    }
+    resolved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(folder: &Path, toml: &str) -> Vec<String> {
+        let file: File = toml::from_str(toml).expect("a file");
+        find_consent_requests(&file, folder).into_iter().map(|request| request.key).collect()
+    }
+
+    #[test]
+    fn each_dangerous_key_is_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let all = "state_dir = '/elsewhere'\n\
+            [judge]\nname = 'gpt-4o'\nbase_url = 'http://127.0.0.1:9/v1'\n\
+            [eval]\nrubrics = ['mine', '../x']\ntools = '../t'\ntool_notes = '/n'\nprices = 'a/../../p'\n\
+            [serve]\nhttp = '0.0.0.0:4318'\ngrpc = 'host.example:1'\npublic_url = 'https://evil.example'\n\
+            cors_origins = ['https://evil.example']\nretention = { max_age = '1s', max_size = '1KB' }\n\
+            [[rule]]\njudge = 'gpt-4o'\nbase_url = 'http://x'\ntools = '/t'\ntool_notes = '../n'\n\
+            [[alert]]\nname = 'a'\nwhen = 'w'\nwebhook = 'http://x'\nslack = 'http://y'\ncommand = ['sh']\nenv = ['K']\n";
+        assert_eq!(
+            keys(folder.path(), all),
+            [
+                "state_dir",
+                "judge.name",
+                "judge.base_url",
+                "eval.rubrics[1]",
+                "eval.tools",
+                "eval.tool_notes",
+                "eval.prices",
+                "serve.http",
+                "serve.grpc",
+                "serve.public_url",
+                "serve.cors_origins[0]",
+                "serve.retention.max_age",
+                "serve.retention.max_size",
+                "rule[0].judge",
+                "rule[0].base_url",
+                "rule[0].tools",
+                "rule[0].tool_notes",
+                "alert[0].webhook",
+                "alert[0].slack",
+                "alert[0].command",
+                "alert[0].env",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_that_stays_at_home_needs_no_consent() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let plain = "state_dir = 'kept/here'\n\
+            [judge]\nname = 'offline'\nconcurrency = 3\n[eval]\nrubrics = ['mine', './a/../b']\ngates = ['combined >= 0.7']\n\
+            [phoenix]\nretry_s = 1\n[serve]\nhttp = '127.0.0.1:0'\ngrpc = '[::1]:4317'\nquiet_s = 1\nrequire_key = true\n\
+            [[rule]]\njudge = 'offline'\n[[alert]]\nname = 'a'\nwhen = 'w'\n";
+        assert_eq!(keys(folder.path(), plain), [String::new(); 0]);
+        for open in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "localhost.evil.example:1", ":4318", "example.org"]
+        {
+            assert_eq!(keys(folder.path(), &format!("[serve]\nhttp = '{open}'")), ["serve.http"], "{open}");
+        }
+    }
+
+    #[test]
+    fn links_that_lead_out_are_followed() {
+        let (folder, outside) =
+            (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("another"));
+        let link =
+            |to: &Path, name: &str| std::os::unix::fs::symlink(to, folder.path().join(name)).expect("a link");
+        std::fs::create_dir_all(folder.path().join("mine/inner")).expect("folders");
+        std::fs::write(folder.path().join("mine/own.md"), "").expect("a file");
+        link(&folder.path().join("mine"), "same");
+        let rubrics = |path: &str| keys(folder.path(), &format!("[eval]\nrubrics = ['{path}']"));
+        assert_eq!(rubrics("same/own.md"), [String::new(); 0]);
+        assert_eq!(rubrics("mine"), [String::new(); 0]);
+        link(outside.path(), "out");
+        link(&outside.path().join("not there yet"), "dangling");
+        link(Path::new("../.."), "up");
+        link(&folder.path().join("dangling"), "twice");
+        link(Path::new("circle"), "circle");
+        for path in ["out", "out/x.md", "dangling", "twice", "up/x", "same/../../x"] {
+            assert_eq!(rubrics(path), ["eval.rubrics[0]"], "{path}");
+        }
+        link(&outside.path().join("secret"), "mine/linked.md");
+        assert_eq!(rubrics("mine"), ["eval.rubrics[0]"]);
+    }
+}
