@@ -56,22 +56,30 @@ class Plan:
 
     @staticmethod
     def smoke():
-        return Plan(Sizes.smoke(), 1.5, 3, 8, 0.5, 15, 3, 1_500, 3_000)
+        return Plan(Sizes.smoke(), 1.2, 3, 8, 0.3, 15, 3, 1_500, 3_000)
 
 
-def run_mode(mode, options, plan, names, folder, only_together):
+def start_attackers(names, plan):
+    """All of them at once; preparing takes a while, and is done before anything is measured."""
+    attackers = {name: worker.Attacker(SCRIPT, name, plan.sizes) for name in names}
+    for attacker in attackers.values():
+        attacker.wait_until_ready()
+    return attackers
+
+
+def run_mode(mode, options, plan, attackers, folder, only_together):
+    names = list(attackers)
     folder = pathlib.Path(folder) / mode
     folder.mkdir()
     server = SupervisedServer(options.gradus, folder, mode == "keys", address_space_mb=options.address_space_mb)
-    soak = Soak(SCRIPT, server, plan)
+    soak = Soak(server, plan, attackers)
     found = {"mode": mode, "phases": soak.phases}
     try:
-        print_phase(soak.measure("baseline", [], plan.baseline_s, plan.settle_s)[1])
-        for number, name in enumerate([] if only_together else names):
-            soak.prepare(names[number:number + 2])
-            print_phase(soak.measure(name, [name], plan.attack_s, plan.settle_s)[1])
-        if len(names) > 1:
-            print_phase(soak.measure("all together", names, plan.together_s, plan.settle_s)[1])
+        print_phase(soak.measure("baseline", [], plan.baseline_s, plan.settle_s))
+        for name in [] if only_together else names:
+            print_phase(soak.measure(name, [name], plan.attack_s, plan.settle_s))
+        if len(names) > 1 or only_together:
+            print_phase(soak.measure("all together", names, plan.together_s, plan.settle_s))
         found["recovery"] = soak.recover()
         found["stop"], found["restart"] = soak.stop_under_attack(names)
     finally:
@@ -114,18 +122,21 @@ def main():
     names = [name for name in catalogue.ATTACKS if name in wanted]
     began = time.monotonic()
     results = {"machine": machine(), "attack_seconds": plan.attack_s, "rest_mib": plan.rest_mib, "sizes": dataclasses.asdict(plan.sizes), "modes": [], "own_servers": {}}
-    with tempfile.TemporaryDirectory() as folder:
+    attackers = start_attackers(names, plan)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         retention = own_server.FutureRetention(options.gradus, folder) if "future_retention" in wanted else None
         if retention:
             results["version"] = retention.server.version()
             retention.begin()
         for mode in (["keys", "open"] if options.mode == "both" else [options.mode]) if names else []:
             print(f"mode {mode}:", flush=True)
-            results["modes"].append(run_mode(mode, options, plan, names, folder, mode == "open" and options.mode == "both"))
+            results["modes"].append(run_mode(mode, options, plan, attackers, folder, mode == "open" and options.mode == "both"))
         if "poison_restart" in wanted:
             results["own_servers"]["poison_restart"] = own_server.poison_restart(options.gradus, folder, plan.sizes.nodes)
         if retention:
             results["own_servers"]["future_retention"] = retention.end()
+    for attacker in attackers.values():
+        attacker.close()
     results["seconds"] = round(time.monotonic() - began)
     bars = list(report.check(results))
     results["missed"] = [text for text, holds in bars if not holds]

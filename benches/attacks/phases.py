@@ -3,62 +3,40 @@ import json
 import os
 import time
 
-from . import catalogue
 from .clients import PROJECT, Prober, Reader, Sender, TraceMaker
 from .seed import fill
-from .worker import Attacker
 
 
 class Soak:
     """The server, the clients beside it, and the phases that were measured."""
 
-    def __init__(self, script, server, plan):
-        self.script, self.server, self.plan = script, server, plan
+    def __init__(self, server, plan, attackers):
+        self.server, self.plan, self.attackers = server, plan, attackers
         self.phases, self.acknowledged = [], {}
         server.start() is not None or exit_with(server, "the server did not start")
         fill(server, plan.seed_traces, plan.large_spans)
         server.wait_for_grading(300)
         self.sender = Sender(server, TraceMaker())
         self.prober, self.reader = Prober(server), Reader(server, self.sender)
-        self.waiting = {}
 
     def close(self):
         for client in (self.sender, self.prober, self.reader):
             client.done.set()
-        for attacker in self.waiting.values():
-            attacker.end()
         self.server.kill()
-
-    def prepare(self, names):
-        """Starts attackers ahead of their phase, so that preparing is not measured."""
-        for name in names:
-            if name not in self.waiting:
-                self.waiting[name] = Attacker(self.script, name, self.server, self.plan.sizes)
 
     def measure(self, label, names, seconds, settle_s):
         """One phase with these attacks: what the clients saw, what the server used, what the attackers counted."""
-        self.prepare(names)
-        attackers = [self.waiting.pop(name) for name in names]
-        for attacker in attackers:
-            attacker.wait_until_ready()
-        return attackers, self.measure_running(label, attackers, seconds, settle_s)
-
-    def measure_running(self, label, attackers, seconds, settle_s, should_end=True):
-        server, crashes = self.server, len(self.server.crashes)
-        set_aside = server.stores_set_aside
+        server, attackers = self.server, [self.attackers[name] for name in names]
+        crashes, set_aside = len(server.crashes), server.stores_set_aside
         server.reset_peak()
         cpu, begin = server.cpu_s(), time.monotonic()
         for attacker in attackers:
-            attacker.begin()
+            attacker.begin(server)
         time.sleep(seconds)
         end = time.monotonic()
         load, rss = os.getloadavg()[0], server.memory_mib()
         cpu = (server.cpu_s() - cpu) / (end - begin)
-        counted = {}
-        if should_end:
-            counted = {attacker.name: attacker.end() for attacker in attackers}
-            for name, results in counted.items():
-                self.acknowledged[name] = self.acknowledged.get(name, 0) + results["acknowledged_spans"]
+        counted = self.end_attacks(attackers)
         for client in (self.sender, self.prober, self.reader):
             client.wait_through(end)
         drained, drained_s = server.wait_for_grading(settle_s) if settle_s else (None, None)
@@ -74,12 +52,21 @@ class Soak:
         self.phases.append(phase)
         return phase
 
+    def end_attacks(self, attackers):
+        for attacker in attackers:
+            attacker.stop()
+        counted = {attacker.name: attacker.results() for attacker in attackers}
+        for name, results in counted.items():
+            self.acknowledged[name] = self.acknowledged.get(name, 0) + results["acknowledged_spans"]
+        return counted
+
     def forget_acknowledged(self):
         """The store was moved away because the server could not live with it; what follows is held against the new one."""
         self.acknowledged.clear()
         with self.sender.lock:
             self.sender.sent_at.clear()
             self.sender.span_ids.clear()
+        fill(self.server, self.plan.seed_traces, self.plan.large_spans)
 
     def catch_up(self, pages=40):
         """Looks through the list for traces that were graded later than the reader's page reaches."""
@@ -109,17 +96,13 @@ class Soak:
 
     def stop_under_attack(self, names):
         """SIGTERM in the middle of it, then a start over the same store."""
-        self.prepare(names)
-        attackers = [self.waiting.pop(name) for name in names]
+        attackers = [self.attackers[name] for name in names]
         for attacker in attackers:
-            attacker.wait_until_ready()
-        for attacker in attackers:
-            attacker.begin()
+            attacker.begin(self.server)
         time.sleep(self.plan.stop_after_s)
         # What is sent while it stops may be answered or not; what was answered counts.
         status, took = self.server.stop()
-        for attacker in attackers:
-            self.acknowledged[attacker.name] = self.acknowledged.get(attacker.name, 0) + attacker.end()["acknowledged_spans"]
+        self.end_attacks(attackers)
         self.sender.done.set()
         self.reader.done.set()
         self.prober.done.set()

@@ -179,9 +179,9 @@ def attack_dense_values(target):
 def attack_grpc(target):
     """The same over gRPC: one connection for each sender, a stream for each call."""
     bodies = fresh_bodies(target, list(json_shapes(target.sizes.nodes).values())[:6])
+    yield
     headers = [("content-type", "application/grpc"), ("te", "trailers"), ("grpc-encoding", "gzip"), *target.key_headers("ingest").items()]
     block = wire.header_block("POST", wire.EXPORT_PATH, headers)
-    yield
     turns = itertools.count()
 
     def call(_):

@@ -18,12 +18,12 @@ def searches():
 
 def attack_search(target):
     """Prefix searches in lists and pages, with conditions that nothing meets, so that all of it is looked at."""
+    yield
     headers = target.key_headers("read")
     paths = []
     for text in searches():
         quoted = urllib.parse.quote(text)
         paths += [f"/api/v1/traces?limit=500&score=thought_to_tool%3C0&q={quoted}", f"/traces?project=seed&q={quoted}", f"/api/v1/traces?limit=500&label=none&q={quoted}"]
-    yield
     turns = itertools.count()
     target.run_threads(target.sizes.searchers, lambda _: target.request("GET", paths[next(turns) % len(paths)], headers={**headers, "accept": "text/html, */*"}, timeout=120))
 
@@ -37,11 +37,11 @@ def conditions():
 
 def attack_filter(target):
     """Phoenix's filter language, by clients that leave after two seconds."""
+    yield
     headers = {**JSON, **target.key_headers("read")}
     select = {"context.span_id": {"key": "context.span_id"}}
     bodies = [json.dumps({"queries": [{"select": select, "filter": {"condition": one}}]}) for one in conditions()]
     pages = ["/traces?project=seed&where=" + urllib.parse.quote(one) for one in conditions() if len(one) < 6_000]
-    yield
     turns = itertools.count()
 
     def ask(_):
@@ -56,6 +56,7 @@ def attack_filter(target):
 
 def attack_pages(target):
     """Every page and export, with parameters that no cache has, by readers that leave before the answer."""
+    yield
     headers = {**target.key_headers("read"), "accept": "text/html, */*"}
     trace, rng = target.large_trace, random.Random(7)
 
@@ -77,5 +78,4 @@ def attack_pages(target):
         connection.close()
         target.count("left")
 
-    yield
     target.run_threads(target.sizes.senders * 2, visit)

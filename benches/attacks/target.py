@@ -5,6 +5,8 @@ import socket
 import threading
 import time
 
+from collecting.clients import rejected
+
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
 GZIP = {"content-encoding": "gzip"}
@@ -32,9 +34,10 @@ class Sizes:
 class Target:
     """One server as one attacker sees it."""
 
-    def __init__(self, name, address, http_port, grpc_port, keys, sizes, large_trace):
-        self.name, self.address, self.http_port, self.grpc_port = name, address, http_port, grpc_port
-        self.keys, self.sizes, self.large_trace = keys, sizes, large_trace
+    def __init__(self, name, address, sizes):
+        self.name, self.address, self.sizes = name, address, sizes
+        # Which server it is, is known when the attack begins.
+        self.http_port, self.grpc_port, self.keys, self.large_trace = 0, 0, {}, ""
         self.project = f"attack-{name}"
         self.stop = threading.Event()
         self.lock = threading.Lock()
@@ -55,27 +58,30 @@ class Target:
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         """Sends one request on a connection of its own and counts its status; None where there was no answer."""
+        return self.exchange(method, path, body, headers, timeout)[0]
+
+    def exchange(self, method, path, body, headers, timeout=60):
         connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=timeout, source_address=(self.address, 0))
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
-            answer.read()
+            reply = answer.read()
             self.count(answer.status)
-            return answer.status
+            return answer.status, reply
         except TimeoutError:
             self.count("timeout")
         except (OSError, http.client.HTTPException):
             self.count("broken off")
         finally:
             connection.close()
-        return None
+        return None, b""
 
     def send(self, path, body, headers, spans):
         """Sends spans with the attacker's own key; pauses where it was not taken, so that a refusal is no busy loop."""
-        status = self.request("POST", path, body, {**headers, **self.key_headers("ingest")})
+        status, reply = self.exchange("POST", path, body, {**headers, **self.key_headers("ingest")})
         if status == 200 or status == 202:
             with self.lock:
-                self.acknowledged_spans += spans
+                self.acknowledged_spans += max(0, spans - rejected(reply))
         else:
             self.stop.wait(0.2)
         return status

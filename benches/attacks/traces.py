@@ -42,49 +42,46 @@ def same_times(trace, numbers):
                              number_id(0) if number else b"", START_NS, START_NS + 1) for number in numbers]
 
 
-def send_one_trace(target, make_spans, pause_s):
-    """A whole large trace, then another, until the attack is stopped. Bodies of the first are prepared."""
-    size = target.sizes.spans
+def send_large_traces(target, make_spans):
+    """A whole large trace, then another, until the attack is stopped. The bodies are prepared; each trace has an id of its own."""
+    size, marker = target.sizes.spans, wire.new_trace_id()
     ranges = [range(at, min(at + A_REQUEST, size)) for at in range(0, size, A_REQUEST)]
-    marker = b"\xa5" * 16
     bodies = [(wire.encode_export(make_spans(marker, numbers), target.project), len(numbers)) for numbers in ranges]
-    packed = [(gzip.compress(body, 1), count) for body, count in bodies]
-    first = marker
     yield
     while not target.stop.is_set():
-        for (body, count), (small, _) in zip(bodies, packed):
-            if first is not marker:
-                small = gzip.compress(body.replace(marker, first), 1)
-            while not target.stop.is_set() and target.send("/v1/traces", small, {**PROTOBUF, **GZIP}, count) not in (200, 400, 413):
+        trace = wire.new_trace_id()
+        for body, count in bodies:
+            packed = gzip.compress(body.replace(marker, trace), 1)
+            while not target.stop.is_set() and target.send("/v1/traces", packed, {**PROTOBUF, **GZIP}, count) not in (200, 400, 413):
                 pass
-        first = wire.new_trace_id()
-        target.stop.wait(pause_s)
+        target.stop.wait(5)
 
 
 def attack_tools(target):
-    return send_one_trace(target, tool_spans, 5)
+    return send_large_traces(target, tool_spans)
 
 
 def attack_chain(target):
-    return send_one_trace(target, chain_spans, 5)
+    return send_large_traces(target, chain_spans)
 
 
 def attack_models(target):
-    return send_one_trace(target, model_spans, 5)
+    return send_large_traces(target, model_spans)
 
 
 def attack_same_times(target):
-    return send_one_trace(target, same_times, 5)
+    return send_large_traces(target, same_times)
 
 
 def attack_drip(target):
     """One more span every few hundred milliseconds for traces that are large already."""
-    traces, size = [wire.new_trace_id() for _ in range(3)], target.sizes.dripped
-    bodies = [gzip.compress(wire.encode_export(model_spans(trace, range(size)), target.project), 1) for trace in traces]
+    size, marker = target.sizes.dripped, wire.new_trace_id()
+    body = wire.encode_export(model_spans(marker, range(size)), target.project)
     next_number = itertools.count(size)
     yield
-    for body in bodies:
-        target.send("/v1/traces", body, {**PROTOBUF, **GZIP}, size)
+    traces = [wire.new_trace_id() for _ in range(3)]
+    for trace in traces:
+        target.send("/v1/traces", gzip.compress(body.replace(marker, trace), 1), {**PROTOBUF, **GZIP}, size)
     while not target.stop.is_set():
         for trace in traces:
             target.send("/v1/traces", wire.encode_export(model_spans(trace, [next(next_number)]), target.project), PROTOBUF, 1)

