@@ -47,6 +47,8 @@ class Plan:
     stop_after_s: float
     seed_traces: int
     large_spans: int
+    # Attacks of one family together, where there is no time for each alone.
+    by_family: bool = False
     # What the process may still hold some time after the attacks.
     rest_mib: int = 256
 
@@ -56,7 +58,7 @@ class Plan:
 
     @staticmethod
     def smoke():
-        return Plan(Sizes.smoke(), 1.2, 3, 8, 0.3, 15, 3, 1_500, 3_000)
+        return Plan(Sizes.smoke(), 3, 3, 8, 0.3, 15, 3, 1_500, 3_000, by_family=True)
 
 
 def start_attackers(names, plan):
@@ -76,8 +78,8 @@ def run_mode(mode, options, plan, attackers, folder, only_together):
     found = {"mode": mode, "phases": soak.phases}
     try:
         print_phase(soak.measure("baseline", [], plan.baseline_s, plan.settle_s))
-        for name in [] if only_together else names:
-            print_phase(soak.measure(name, [name], plan.attack_s, plan.settle_s))
+        for label, group in catalogue.groups(names, plan.by_family).items() if not only_together else ():
+            print_phase(soak.measure(label, group, plan.attack_s, plan.settle_s))
         if len(names) > 1 or only_together:
             print_phase(soak.measure("all together", names, plan.together_s, plan.settle_s))
         found["recovery"] = soak.recover()
@@ -90,9 +92,9 @@ def run_mode(mode, options, plan, attackers, folder, only_together):
 def print_phase(phase):
     """One line while it goes on; the table comes at the end."""
     sender, healthz = phase["sender"], phase["healthz"]
-    outcomes = "; ".join(f"{name}: {results['outcomes']}" for name, results in phase["attackers"].items())
+    outcomes = "; ".join(f"{name}: {', '.join(f'{key} {value}' for key, value in {**results['outcomes'], **results}.items() if not isinstance(value, dict))}" for name, results in phase["attackers"].items())
     print(f"  {phase['phase']}: sender p99 {sender.get('p99_ms')} ms, refused {sender['refused'] or 0}; healthz p99 {healthz.get('p99_ms')} ms; peak {phase['memory_mib']['peak']} MiB"
-          f"{'' if phase['survived'] else '; CRASHED ' + str(len(phase['crashes'])) + ' times'} [{outcomes[:300]}]", flush=True)
+          f"{'' if phase['survived'] else '; CRASHED ' + str(len(phase['crashes'])) + ' times'} [{outcomes[:500]}]", flush=True)
 
 
 def main():
@@ -100,9 +102,9 @@ def main():
     parser.add_argument("gradus", nargs="?", help="the binary")
     parser.add_argument("--seconds", type=float, default=20, help="how long each attack runs alone; all together run three times as long")
     parser.add_argument("--only", help="names of attacks, with commas between; all without it")
-    parser.add_argument("--mode", choices=["keys", "open", "both"], default="both")
+    parser.add_argument("--mode", choices=["keys", "open", "both"], help="both without it; keys with --smoke")
     parser.add_argument("--json", help="the results file, if not benches/results/attacks.json")
-    parser.add_argument("--smoke", action="store_true", help="small sizes, about two minutes; writes no file without --json")
+    parser.add_argument("--smoke", action="store_true", help="small sizes, attacks by family, about two minutes; writes no file without --json")
     parser.add_argument("--address-space-mb", type=int, default=4096, help="the server's limit (RLIMIT_AS); 0 for none")
     parser.add_argument("--list", action="store_true", help="print the names of all attacks")
     parser.add_argument("--worker", nargs=2, metavar=("NAME", "JSON"), help=argparse.SUPPRESS)
@@ -118,6 +120,7 @@ def main():
     if unknown := [name for name in wanted if name not in catalogue.ATTACKS and name not in catalogue.OWN_SERVER]:
         parser.error(f"no such attack: {', '.join(unknown)}; --list names them")
     raise_open_files(20_000)
+    mode = options.mode or ("keys" if options.smoke else "both")
     plan = Plan.smoke() if options.smoke else Plan.full(options.seconds)
     names = [name for name in catalogue.ATTACKS if name in wanted]
     began = time.monotonic()
@@ -128,11 +131,12 @@ def main():
         if retention:
             results["version"] = retention.server.version()
             retention.begin()
-        for mode in (["keys", "open"] if options.mode == "both" else [options.mode]) if names else []:
-            print(f"mode {mode}:", flush=True)
-            results["modes"].append(run_mode(mode, options, plan, attackers, folder, mode == "open" and options.mode == "both"))
+        for one in (["keys", "open"] if mode == "both" else [mode]) if names else []:
+            print(f"mode {one}:", flush=True)
+            results["modes"].append(run_mode(one, options, plan, attackers, folder, one == "open" and mode == "both"))
         if "poison_restart" in wanted:
-            results["own_servers"]["poison_restart"] = own_server.poison_restart(options.gradus, folder, plan.sizes.nodes)
+            # In its full size always: a smaller one fits into the memory that there is.
+            results["own_servers"]["poison_restart"] = own_server.poison_restart(options.gradus, folder, Sizes().nodes)
         if retention:
             results["own_servers"]["future_retention"] = retention.end()
     for attacker in attackers.values():

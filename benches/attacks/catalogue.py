@@ -43,5 +43,15 @@ OWN_SERVER = ["future_retention", "poison_restart"]
 FIRST_ADDRESS = 20
 
 
+def groups(names, by_family):
+    """Which attacks run together, by a label: each alone, or those of one file."""
+    if not by_family:
+        return {name: [name] for name in names}
+    found = {}
+    for name in names:
+        found.setdefault(ATTACKS[name].__module__.rpartition(".")[2], []).append(name)
+    return found
+
+
 def address(name):
     return f"127.0.0.{FIRST_ADDRESS + list(ATTACKS).index(name)}"

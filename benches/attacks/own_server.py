@@ -89,11 +89,12 @@ def poison_restart(binary, folder, nodes, rounds=3):
         server.kill()
         crashes = len(server.crashes)
         started = server.start()
-        good = encode_trace(agent_trace("input.value", "good"), "good-" + secrets.token_hex(2))
+        project = "good-" + secrets.token_hex(4)
+        good = encode_trace(agent_trace("input.value", "good"), project)
         status, began, graded = post(server, gzip.compress(good)), time.monotonic(), False
         while time.monotonic() - began < 30 and not graded:
-            page = server.try_json("/api/v1/traces?limit=20", 10)
-            graded = bool(page) and any(item["trajectories"] for item in page["items"] if item["project"].startswith("good-"))
+            page = server.try_json(f"/api/v1/traces?limit=20&project={project}", 10)
+            graded = bool(page) and any(item["trajectories"] for item in page["items"])
             time.sleep(0.2)
         rounds_seen.append({"start_s": started, "crashes": len(server.crashes) - crashes, "good_status": status, "good_graded": graded})
     log = server.log_tail(300)

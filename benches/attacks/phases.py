@@ -12,7 +12,7 @@ class Soak:
 
     def __init__(self, server, plan, attackers):
         self.server, self.plan, self.attackers = server, plan, attackers
-        self.phases, self.acknowledged = [], {}
+        self.phases, self.windows, self.acknowledged = [], [], {}
         server.start() is not None or exit_with(server, "the server did not start")
         fill(server, plan.seed_traces, plan.large_spans)
         server.wait_for_grading(300)
@@ -50,6 +50,7 @@ class Soak:
                  "crashes": [f"status {crash['status']}: {crash['log'][-160:]}" for crash in server.crashes[crashes:]],
                  "store_set_aside": server.stores_set_aside > set_aside, "attackers": counted}
         self.phases.append(phase)
+        self.windows.append((begin, end))
         return phase
 
     def end_attacks(self, attackers):
@@ -92,6 +93,9 @@ class Soak:
             time.sleep(0.5)
             lowest = min(lowest, server.memory_mib())
         self.catch_up()
+        # What was graded later than its phase counts for it.
+        for phase, (begin, end) in zip(self.phases, self.windows):
+            phase["grading"].update(self.sender.grading(begin, end))
         return {"queue_empty": drained, "queue_empty_after_s": drained_s, "memory_mib": round(lowest), "seconds": round(time.monotonic() - began, 1)}
 
     def stop_under_attack(self, names):

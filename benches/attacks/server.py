@@ -1,10 +1,12 @@
 """`gradus serve` under supervision: started with keys or without, bounded in memory, restarted when it ends, sampled all the time."""
+import ctypes
 import http.client
 import json
 import os
 import pathlib
 import resource
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -12,6 +14,7 @@ import time
 from collecting.servers import free_ports, without_proxies
 
 LOOP_S, LOOP_STARTS = 60, 3
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 KEYS = {"sender": "ingest", "reader": "read,ingest", "attacker_ingest": "ingest", "attacker_read": "read"}
 
 
@@ -60,6 +63,8 @@ class SupervisedServer:
         limit = self.address_space_mb << 20
 
         def bound_memory():
+            # It does not outlive a measurement that is killed.
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if limit:
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
@@ -151,7 +156,7 @@ class SupervisedServer:
             return 0.0
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
-    def stop(self, within_s=60):
+    def stop(self, within_s=30):
         """SIGTERM; the exit status (None where it had to be killed) and the seconds."""
         with self.lock:
             self.should_run = False
