@@ -16,8 +16,6 @@ from .target import Sizes, Target
 
 def run(name, sizes):
     """Inside the process."""
-    # In the world attackers have machines of their own. Here they would take the server's processor.
-    os.nice(19)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     target = Target(name, catalogue.address(name), Sizes(**sizes))
@@ -42,6 +40,8 @@ def run(name, sizes):
 
 
 def attack_once(target, attack, server, stop_reader):
+    # In the world attackers have machines of their own. Here they would take the server's processor.
+    os.nice(19)
     for field, value in server.items():
         setattr(target, field, value)
 
