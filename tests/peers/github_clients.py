@@ -14,11 +14,11 @@ import contextlib
 import functools
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 from collector import checked, clean_environment
 from run import CACHE, HERE, NotInstalled, finish, python_for, run_checks
@@ -38,14 +38,14 @@ def simulator(gradus, seed):
         yield process.stdout.readline().strip()
     finally:
         process.terminate()
-        status = process.wait(10)
+        status = process.wait(120)
         process.stdout.close()
     if status != 0:
         raise RuntimeError(f"gradus simulate ended with status {status}")
 
 
 def run(command, extra=None, **options):
-    ran = subprocess.run(command, env=clean_environment(**(extra or {})), capture_output=True, text=True, timeout=180, **options)
+    ran = subprocess.run(command, env=clean_environment(**(extra or {})), capture_output=True, text=True, timeout=900, **options)
     return ran.returncode, (ran.stdout + ran.stderr).strip().splitlines()
 
 
@@ -138,15 +138,20 @@ def description(gradus):
 
 @checked
 def start(gradus):
-    """From the call to the first answer, the best of some tries: the machine may be busy."""
+    """The processor time of a start and an end, the best of some tries: how long they take is the machine's business."""
     best = min(started(gradus, seed) for seed in ("w0",) for _ in range(10))
-    return [] if best < 0.05 else [f"it takes {best * 1000:.0f} ms to start"]
+    return [] if best < 0.05 else [f"it takes {best * 1000:.0f} ms of processor time to start"]
 
 
 def started(gradus, seed):
-    begin = time.monotonic()
+    def used():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    before = used()
     with simulator(gradus, seed):
-        return time.monotonic() - begin
+        pass
+    return used() - before
 
 
 def main():

@@ -104,7 +104,7 @@ class Client:
         for key, value in ({"Authorization": f"Bearer {token}"} if token else {}).items() | (headers or {}).items():
             request.add_header(key, value)
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect).open(request, timeout=20) as answer:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect).open(request, timeout=120) as answer:
                 status, content = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             status, content = error.code, error.read()

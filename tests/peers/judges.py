@@ -61,7 +61,7 @@ def judge(gradus, url, source, judge_name, prefix):
         environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
         environment |= {f"{prefix}_API_KEY": "key", f"{prefix}_BASE_URL": url + "/v1"}
         command = [gradus, "eval", source, "--judge", judge_name, "-e", "thought_to_tool", "--jsonl", "-", "--state-dir", state]
-        ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     if ran.returncode != 0:
         return [f"gradus failed: {ran.stderr.strip()}"]
     lines = [json.loads(line) for line in ran.stdout.splitlines()]

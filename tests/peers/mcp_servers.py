@@ -43,19 +43,20 @@ def by_address(python):
         port = probe.getsockname()[1]
     process = subprocess.Popen([python, SERVER, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=clean_environment())
     try:
-        for _ in range(200):
+        end = time.monotonic() + 300
+        while process.poll() is None and time.monotonic() < end:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             time.sleep(0.1)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(120)
 
 
 def check(gradus, packages, name, reached):
     def ask(*arguments):
-        return subprocess.run([gradus, "tools", *arguments], env=clean_environment(), capture_output=True, text=True, timeout=120)
+        return subprocess.run([gradus, "tools", *arguments], env=clean_environment(), capture_output=True, text=True, timeout=600)
 
     with reached(python_for(name, packages)) as server:
         listed = ask("--mcp", server, "--json")

@@ -18,7 +18,7 @@ import tempfile
 import time
 
 import page_world
-from collector import Server, checked, clean_environment, free_ports
+from collector import RUNS_WITHIN_S, Server, checked, clean_environment, free_ports
 from github_clients import npm_folder
 from run import HERE, NotInstalled, finish, python_for, run_checks
 
@@ -79,11 +79,7 @@ def world(gradus):
         try:
             url = f"http://127.0.0.1:{server.http_port}"
             ids = page_world.fill(url)
-            end = time.monotonic() + 60
-            while not settled(server) or not server.json("/api/v1/metrics?evaluator=helpful")["items"]:
-                if time.monotonic() > end:
-                    raise RuntimeError("the traces were not graded")
-                time.sleep(0.1)
+            wait_for_grading(server, lambda: server.json("/api/v1/metrics?evaluator=helpful")["items"])
             page_world.runs(gradus, url, server.data)
             yield url, ids
         finally:
@@ -95,32 +91,41 @@ def demo_world(gradus):
     """A server over what `gradus demo` keeps, with two more runs over it."""
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(folder) / "data"
-        made = subprocess.run([gradus, "demo", "--keep", data, "--html", pathlib.Path(folder) / "demo.html"], env=clean_environment(), capture_output=True, text=True, timeout=300)
+        made = subprocess.run([gradus, "demo", "--keep", data, "--html", pathlib.Path(folder) / "demo.html"], env=clean_environment(), capture_output=True, text=True, timeout=RUNS_WITHIN_S)
         if made.returncode != 0:
             raise RuntimeError(f"gradus demo: {made.stderr.strip()[-500:]}")
         server = Server(gradus, folder, *free_ports(2))
         try:
             url = f"http://127.0.0.1:{server.http_port}"
-            end = time.monotonic() + 120
-            while not settled(server):
-                if time.monotonic() > end:
-                    raise RuntimeError("the traces were not graded")
-                time.sleep(0.1)
+            wait_for_grading(server)
             page_world.runs(gradus, url, server.data, "gradus-demo")
             yield url, {}
         finally:
             server.stop()
 
 
-def settled(server):
-    return b"\ngradus_traces_due 0.0\n" in server.get("/metrics")[1]
+def wait_for_grading(server, is_judged=lambda: True):
+    """Until nothing waits to be assembled, and models have judged; given up when nothing moves any more."""
+    last, since = None, time.monotonic()
+    while (now := due_count(server)) != 0 or not is_judged():
+        if now != last:
+            last, since = now, time.monotonic()
+        if time.monotonic() - since > RUNS_WITHIN_S:
+            raise RuntimeError(f"the traces were not graded: {now} wait, for {RUNS_WITHIN_S} s; {server.tail()}")
+        time.sleep(0.1)
+
+
+def due_count(server):
+    lines = server.get("/metrics")[1].decode().splitlines()
+    return next((float(line.split()[1]) for line in lines if line.startswith("gradus_traces_due ")), None)
 
 
 def browse(url, ids, what, *more):
     script = HERE / "page_browser.py"
     given = json.dumps({"url": url, "ids": ids, "chromium": chromium(), "axe": str(npm_folder("page-axe", AXE) / "node_modules/axe-core/axe.min.js")})
     python = python_for("page", PACKAGES)
-    ran = subprocess.run([python, script, given, what, *more], env=clean_environment(), capture_output=True, text=True, timeout=300)
+    # Every wait in the browser has its own bound; this one ends a browser that hangs.
+    ran = subprocess.run([python, script, given, what, *more], env=clean_environment(), capture_output=True, text=True, timeout=3 * RUNS_WITHIN_S)
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-25:]
 
 

@@ -5,7 +5,7 @@ import sys
 from playwright.sync_api import expect
 
 import page_world
-from page_open import AXE, IDS, fine, opened, paths
+from page_open import AXE, IDS, draw_frames, fine, opened, paths
 
 
 def accessible(browser):
@@ -16,7 +16,9 @@ def accessible(browser):
             page = opened(browser, path, color_scheme=scheme, bypass_csp=True)
             for details in page.locator("details").all()[:30]:
                 details.evaluate("one => one.open = true")
-            page.wait_for_timeout(200)
+            # Parts that are loaded when they are opened.
+            expect(page.locator("details[data-src][open] [data-into]:empty")).to_have_count(0)
+            draw_frames(page)
             page.evaluate(AXE)
             result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
             for one in result["violations"]:
@@ -61,7 +63,7 @@ def long_names(browser):
     # Where there is room for it, a name is whole.
     page = opened(browser, f"/traces/{IDS['names']}")
     agent = page.locator(".facts > div", has_text="Agent").locator("dd")
-    assert agent.inner_text() == "a_name_that_goes_on_and_on_" * 6
+    expect(agent).to_have_text("a_name_that_goes_on_and_on_" * 6)
     assert not found, "\n".join(found)
     fine(page)
 
@@ -72,6 +74,6 @@ def screenshots(browser):
         for width in [1280, 400]:
             for name, path in paths().items():
                 page = opened(browser, path, color_scheme=scheme, viewport={"width": width, "height": 900})
-                page.wait_for_timeout(150)
+                draw_frames(page)
                 page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
                 page.context.close()

@@ -1,9 +1,18 @@
-"""Opening pages of a server in the browser, for page_browser.py and page_every.py."""
+"""Opening pages of a server in the browser, for page_browser.py and page_every.py; and waiting for what they show.
+
+Nothing here waits for a fixed time: a machine that is busy takes as long as it takes. MAX_WAIT_MS only ends what hangs.
+"""
 import json
 import pathlib
 import sys
+import time
+
+from playwright.sync_api import expect
 
 import page_world
+
+MAX_WAIT_MS = 180_000
+expect.set_options(timeout=MAX_WAIT_MS)
 
 GIVEN = json.loads(sys.argv[1])
 URL, IDS = GIVEN["url"], GIVEN["ids"]
@@ -21,13 +30,40 @@ def paths():
 
 def opened(browser, path, **options):
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    context.set_default_timeout(MAX_WAIT_MS)
     page = context.new_page()
+    page.posts = []
     page.trouble = []
     page.on("pageerror", lambda error: page.trouble.append(f"{path}: {error}"))
     page.on("console", lambda message: page.trouble.append(f"{path}: {message.text}") if message.type == "error" and "404" not in message.text else None)
+    page.on("request", lambda request: page.posts.append(request.url) if request.method == "POST" else None)
     page.on("request", lambda request: FOREIGN.append(request.url) if not request.url.startswith(URL) else None)
     page.goto(URL + path)
     return page
+
+
+def press(page, *keys):
+    """Presses keys on a page whose script runs: before that they are lost."""
+    page.wait_for_load_state("load")
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def draw_frames(page):
+    """Until whatever the last action caused in the page has run and was drawn."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))")
+
+
+def open_until(page, path, holds):
+    """Opens a page again and again until it shows what is wanted: the server may know it a moment later, or keep a slow page
+    for some seconds. What `holds` gave."""
+    end = time.monotonic() + MAX_WAIT_MS / 1000
+    while True:
+        page.goto(URL + path)
+        if found := holds(page):
+            return found
+        assert time.monotonic() < end, f"{path} does not show it: {page.locator('main').inner_text()[:1500]}"
+        page.wait_for_timeout(300)
 
 
 def fine(page):
@@ -38,6 +74,7 @@ def found_runs(browser):
     """Addresses of what the runs are named by."""
     page = opened(browser, "/runs")
     links = page.locator("th a[href^='/runs/']")
+    expect(links.nth(1)).to_be_visible()
     ids = [links.nth(at).inner_text() for at in range(2)]
     IDS.update(run=f"/runs/{ids[0]}", compare=f"/compare?a={ids[1]}&b={ids[0]}")
     page.goto(URL + IDS["run"])

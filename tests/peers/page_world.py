@@ -123,7 +123,7 @@ def nested(started_ns):
 
 def send(url, body, headers=None):
     request = urllib.request.Request(url + "/v1/traces", json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return answer.status
 
 
@@ -195,6 +195,6 @@ def runs(gradus, url, data, project="shop"):
         for judge in (["--judge", "offline"], ["--judge", "openai:strict"]):
             command = [gradus, "eval", source, *judge, "--gate", "failed <= 0.9", "--quiet", "--state-dir", data]
             told = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.url + "/v1"}
-            ran = subprocess.run(command, env={**environment, **told}, capture_output=True, text=True, timeout=120)
+            ran = subprocess.run(command, env={**environment, **told}, capture_output=True, text=True, timeout=600)
             if ran.returncode != 0:
                 raise RuntimeError(f"gradus eval: {ran.stderr.strip()[-500:]}")

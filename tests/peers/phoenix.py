@@ -19,6 +19,7 @@ import gzip
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,7 +74,7 @@ def graded():
 
 
 def gradus_run(gradus, folder, *arguments, code=(0,), **variables):
-    ran = subprocess.run([gradus, *map(str, arguments)], env=environment(**variables), capture_output=True, text=True, cwd=folder, timeout=300)
+    ran = subprocess.run([gradus, *map(str, arguments)], env=environment(**variables), capture_output=True, text=True, cwd=folder, timeout=900)
     if ran.returncode not in code:
         raise RuntimeError(f"gradus {' '.join(map(str, arguments))} ended with {ran.returncode}: {ran.stderr.strip()[-600:]}")
     return ran
@@ -282,8 +283,11 @@ def killed_while_read(gradus):
             with subprocess.Popen([gradus, *command], env=environment(), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as reading:
                 while not list(pathlib.Path(folder, ".gradus", "reads").glob("*/read.json")) and reading.poll() is None:
                     time.sleep(0.001)
+                # It stands still meanwhile: on a busy machine killing takes longer than reading.
+                reading.send_signal(signal.SIGSTOP)
                 phoenix.kill()
-                _, said = reading.communicate(timeout=60)
+                reading.send_signal(signal.SIGCONT)
+                _, said = reading.communicate(timeout=600)
         if reading.returncode == 0:
             return ["it was read before it could be killed"]
         found = [] if reading.returncode == 2 and "are kept, and the same command goes on from there" in said else [f"status {reading.returncode}: {said}"]

@@ -124,7 +124,7 @@ def check(gradus, name, peer):
     with tempfile.TemporaryDirectory() as folder, collector(folder) as sink, scripted_model(peer["replies"]) as model:
         environment = {**os.environ, "MODEL_URL": model.url + "/v1", "OTEL_EXPORTER_OTLP_ENDPOINT": sink.url, "OTEL_SERVICE_NAME": name}
         environment = {key: value for key, value in environment.items() if "proxy" not in key.lower()}
-        ran = subprocess.run([python, HERE / "agents" / peer["agent"], *peer["queries"]], env=environment, capture_output=True, text=True, timeout=120)
+        ran = subprocess.run([python, HERE / "agents" / peer["agent"], *peer["queries"]], env=environment, capture_output=True, text=True, timeout=600)
         if ran.returncode != 0:
             return [f"the agent failed: {ran.stderr.strip()[-600:]}"]
         read = subprocess.run([gradus, "traces", "--format", "jsonl", folder], capture_output=True, text=True)
@@ -138,7 +138,7 @@ def check(gradus, name, peer):
 
 def check_judges(gradus):
     python = python_for("judges", JUDGE_PACKAGES)
-    ran = subprocess.run([python, HERE / "judges.py", gradus], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([python, HERE / "judges.py", gradus], capture_output=True, text=True, timeout=900)
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
 
 

@@ -252,7 +252,7 @@ def own_spans():
     compare("log_spans, as a data frame", lambda client: rows(client.spans.get_spans_dataframe(project_identifier="written")))
 
 
-def wait_until(settled, within_s=20):
+def wait_until(settled, within_s=300):
     import time
     end = time.monotonic() + within_s
     while time.monotonic() < end and not all(answer(client, settled) is True for client in (PHOENIX, OTHER)):

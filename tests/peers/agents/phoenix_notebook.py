@@ -45,7 +45,7 @@ provider.shutdown()
 # 2. Look at what it did.
 client = Client()
 query = SpanQuery().where("span_kind == 'LLM' and 'gpt' in llm.model_name").select("input.value", "output.value", "llm.model_name", "llm.output_messages")
-for _ in range(100):
+for _ in range(1000):
     calls = client.spans.get_spans_dataframe(query=query, project_identifier=PROJECT)
     tools = client.spans.get_spans_dataframe(query=SpanQuery().where("span_kind == 'TOOL'"), project_identifier=PROJECT)
     if len(calls) >= int(os.environ["MODEL_CALLS"]):

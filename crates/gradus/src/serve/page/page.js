@@ -56,9 +56,10 @@ function renew(list, markup, news) {
   const began = (row) => BigInt(row.dataset.at);
   const past = () => all("tr[data-id]", list).filter((row) => began(row) < ahead);
   if (grows) {
-    // How many were looked at differs: only what began behind all that is there is new.
-    const newest = past().map(began).reduce((a, b) => (a > b ? a : b), 0n);
-    added = added.filter((row) => began(row) > newest);
+    // How many traces a look gets to differs: new is only what began after all that was there at first. What one look did
+    // not get to comes with a later one.
+    list.newestAtFirst ??= past().map(began).reduce((a, b) => (a > b ? a : b), 0n);
+    added = added.filter((row) => began(row) > list.newestAtFirst);
   }
   for (const row of added) row.classList.add("fresh");
   if (news) news.textContent = "";
@@ -67,9 +68,11 @@ function renew(list, markup, news) {
       const old = all("tr[data-id]", list).find((one) => one.dataset.id === row.dataset.id);
       if (old && columns(list) === columns(fresh)) old.replaceWith(row);
     }
-    const [first] = past();
-    if (first) first.before(...added);
-    else list.querySelector("tbody").append(...added);
+    for (const row of added) {
+      const older = past().find((one) => began(one) < began(row));
+      if (older) older.before(row);
+      else list.querySelector("tbody").append(row);
+    }
     return tell(news, added.length);
   }
   const [region, hadFocus] = [list.querySelector("[role=region]"), list.contains(document.activeElement)];
