@@ -10,6 +10,7 @@ use crate::Store;
 use crate::compress::decompress;
 use crate::error::StoreError;
 use crate::ingest::BlockSignal;
+use crate::monitor::{check_query, current_monitor};
 
 /// Records of one trace that came together: an OTLP export request.
 #[derive(Clone, Debug)]
@@ -60,7 +61,14 @@ pub struct PagePosition {
 }
 
 /// What one story may take in memory.
-pub(super) const MOST_BYTES: usize = 256 << 20;
+const MOST_BYTES: usize = 256 << 20;
+/// The same for a query: several of them run at once.
+const MAX_QUERY_BYTES: usize = 64 << 20;
+
+/// What may be read of a trace, or of a story.
+pub(super) fn max_bytes() -> usize {
+    if current_monitor().is_some() { MAX_QUERY_BYTES } else { MOST_BYTES }
+}
 const TRACES_A_PAGE: i64 = 64;
 /// A page ends when it has this many bytes; with one block more if that is larger.
 const PAGE_BYTES: usize = 4 << 20;
@@ -84,7 +92,7 @@ impl Store {
         found.due_ns = sql
             .prepare_cached("SELECT max(arrived_ns) FROM due WHERE story = ?")?
             .query_row([story], |row| row.get(0))?;
-        let mut left = MOST_BYTES;
+        let mut left = max_bytes();
         for (trace, id, has_versions, project) in traces {
             let id = TraceId(u128::from_be_bytes(id));
             found.traces.push(id);
@@ -159,6 +167,7 @@ pub(super) fn read_blocks(
         if *left == 0 && last.is_some() {
             return Ok(last);
         }
+        check_query()?;
         let body = row.get_ref(3)?.as_blob().map_err(|error| StoreError::bad_row("a block", error))?;
         let export = decompress(body)?;
         *left = left.saturating_sub(export.len());

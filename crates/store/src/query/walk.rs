@@ -6,7 +6,7 @@ use gradus_core::span::{SpanId, TraceId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ProjectPosition;
-use super::spans::{Block, MOST_BYTES, read_blocks, read_versions};
+use super::spans::{Block, max_bytes, read_blocks, read_versions};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -82,7 +82,7 @@ impl Store {
         };
         let mut rows = statement.query(params![project, at.start_ns, at.trace])?;
         let mut page: Vec<TraceRecords> = Vec::new();
-        let mut left = MOST_BYTES;
+        let mut left = max_bytes();
         while let Some(row) = rows.next()? {
             let (start_ns, end_ns): (i64, i64) = (row.get(0)?, row.get(4)?);
             if start_ns >= walk.before_ns {
@@ -93,7 +93,7 @@ impl Store {
             }
             let Some(trace) = read_trace(sql, row, &mut left, !page.is_empty())? else { break };
             page.push(trace);
-            if page.len() >= TRACES_A_PAGE || left < MOST_BYTES - PAGE_BYTES {
+            if page.len() >= TRACES_A_PAGE || left < max_bytes() - PAGE_BYTES {
                 break;
             }
         }
@@ -110,7 +110,7 @@ impl Store {
         )?;
         let mut rows = statement.query(params![&id[..], project])?;
         match rows.next()? {
-            Some(row) => read_trace(sql, row, &mut { MOST_BYTES }, false),
+            Some(row) => read_trace(sql, row, &mut max_bytes(), false),
             None => Ok(None),
         }
     }
