@@ -17,6 +17,7 @@ mod phoenix;
 #[path = "../place/mod.rs"]
 mod place;
 mod protocol;
+mod queries;
 mod security;
 mod sources;
 mod spans;
