@@ -58,6 +58,10 @@ pub(crate) struct ServeSection {
     pub(crate) connections: Option<usize>,
     /// Of one client or key.
     pub(crate) requests_per_second: Option<f64>,
+    /// How long a query may run: a page, a list, a search.
+    pub(crate) query_timeout_s: Option<f64>,
+    /// The same for a download, without the time that its client takes to read it.
+    pub(crate) download_timeout_s: Option<f64>,
     /// Pages of these origins may ask; none may without it.
     #[serde(default)]
     pub(crate) cors_origins: Vec<String>,

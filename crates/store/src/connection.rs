@@ -1,15 +1,21 @@
 //! Connections to the file: how they are set up, and the numbered migrations.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::error::StoreError;
+use crate::files::{beside, check_database_file};
 
 /// In order; a store remembers how many of them it has been through.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/0001.sql"),
+    include_str!("../migrations/0002.sql"),
+    include_str!("../migrations/0003.sql"),
+];
 /// Marks the file as ours, for `file` and for ourselves ("grad").
 const APPLICATION_ID: i64 = 0x6772_6164;
 /// Spans are a few hundred bytes to a few kilobytes when compressed: larger pages keep more of them out of chains.
@@ -17,19 +23,49 @@ const PAGE_BYTES: i64 = 8192;
 /// How far the write-ahead log grows before its pages are moved into the file.
 const CHECKPOINT_PAGES: i64 = 4000;
 const STATEMENTS: usize = 64;
-/// What every database begins with.
-const HEADER_BYTES: u64 = 100;
+/// How long one waits for another process that writes.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens for writing; makes the file if it is not there.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+    if !check_database_file(path)? {
+        create_store(path)?;
+    }
+    set_up_store(path, path)
+}
+
+/// Makes a new store. It gets its name when it is complete, so that an empty file under that name is always one that was
+/// truncated, and never one that somebody began to make.
+fn create_store(path: &Path) -> Result<(), StoreError> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let draft = beside(path, &format!(".new-{}-{number}", std::process::id()));
+    let not_writable = |error: std::io::Error| StoreError::not_writable(path, &error);
+    let remove_draft = || {
+        for ending in ["", "-wal", "-shm", "-journal"] {
+            let _ = std::fs::remove_file(beside(&draft, ending));
+        }
+    };
+    remove_draft();
+    // Made here and not by SQLite, so that only its owner can read it; the files beside it get the same rights.
+    crate::create_private(&draft).map_err(not_writable)?;
+    let made = set_up_store(&draft, path)
+        .and_then(|connection| connection.close().map_err(|(_, error)| StoreError::opening(path, &error)));
+    // Somebody else who made one meanwhile was first.
+    let named = made.and_then(|()| match std::fs::hard_link(&draft, path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        // Not every file system has links.
+        Err(_) => std::fs::rename(&draft, path).map_err(not_writable),
+    });
+    remove_draft();
+    named
+}
+
+/// Opens a file and brings it up to date; errors name `path`.
+fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
     let open = || -> Result<Connection, rusqlite::Error> {
-        let connection = Connection::open_with_flags(
-            path,
-            OpenFlags::SQLITE_OPEN_READ_WRITE
-                | OpenFlags::SQLITE_OPEN_CREATE
-                | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        )?;
-        Ok(connection)
+        Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
     };
     let set_up_writer = |connection: &Connection| -> Result<(), rusqlite::Error> {
         // These two count only before the first table is made.
@@ -43,17 +79,6 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "cache_size", -16_000)
     };
     let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
-    // SQLite takes what is shorter than its header for a new file, and writes over it.
-    if std::fs::metadata(path).is_ok_and(|data| (1..HEADER_BYTES).contains(&data.len())) {
-        return Err(StoreError::Damaged { path: path.to_owned(), reason: "it is too short".to_owned() });
-    }
-    // Made here and not by SQLite, so that only its owner can read it; the files beside it get the same rights.
-    if !path.exists()
-        && let Err(error) = crate::create_private(path)
-        && error.kind() != std::io::ErrorKind::AlreadyExists
-    {
-        return Err(StoreError::not_writable(path, &error));
-    }
     let mut connection = open().map_err(opening)?;
     // Looked at before anything is changed: it may be somebody else's.
     set_up(&connection).map_err(opening)?;
@@ -71,7 +96,7 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
         connection.pragma_update(None, "query_only", true)?;
-        connection.pragma_update(None, "cache_size", -4_000)?;
+        connection.pragma_update(None, "cache_size", -2_000)?;
         set_up(&connection)?;
         Ok(connection)
     };
@@ -88,7 +113,7 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 }
 
 fn set_up(connection: &Connection) -> Result<(), rusqlite::Error> {
-    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Plans are the same whatever is asked for: else statements are made again for each value that a plan could go by.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;

@@ -25,13 +25,17 @@ pub enum StoreError {
     #[error("{path}: the disk is full; make room, or choose another folder with --data")]
     NoRoomToOpen { path: PathBuf },
     #[error(
-        "{path}: the store's file is gone or was replaced; stop the server, and put it back or start anew"
+        "{path}: this file of the store is gone or was replaced; stop the server, restore the database from a backup if it is missing, and start again"
     )]
     Gone { path: PathBuf },
     #[error("the store is busy: more is waiting to be written than it takes")]
     Busy,
     #[error("the store is closed")]
     Closed,
+    #[error("{0}")]
+    Stopped(crate::monitor::QueryStop),
+    #[error("search: {reason}")]
+    BadSearch { reason: String },
     #[error("{what} is not what it should be: {reason}")]
     BadRow { what: String, reason: String },
     #[error("the store failed: {0}")]
@@ -79,6 +83,10 @@ impl StoreError {
     pub(crate) fn from_sql(error: &rusqlite::Error) -> StoreError {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => StoreError::DiskFull,
+            Some(rusqlite::ErrorCode::OperationInterrupted) => match crate::monitor::current_stop() {
+                Some(stop) => StoreError::Stopped(stop),
+                None => StoreError::Sql(error.to_string()),
+            },
             _ => StoreError::Sql(error.to_string()),
         }
     }

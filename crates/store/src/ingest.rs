@@ -285,11 +285,11 @@ fn trace(sql: &Connection, chunk: &Chunk, project: i64, now_ns: i64) -> Result<K
     if let Some(known) = known {
         return Ok(known);
     }
-    // Records without a time count from when they came: else they would be the oldest of all, and the first to be let go.
+    // Records without a time are listed from when they came.
     let (start_ns, end_ns) = times(chunk).unwrap_or((now_ns, now_ns));
     sql.prepare_cached(
         "INSERT INTO trace (trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, has_versions, \
-         story, arrived_ns) VALUES (?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?)",
+         story, arrived_ns, first_arrived_ns) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, 0, 0, ?6, ?6)",
     )?
     .execute(params![&id[..], project, chunk.name, start_ns, end_ns, now_ns])?;
     let no = sql.last_insert_rowid();

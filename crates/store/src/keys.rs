@@ -1,7 +1,8 @@
 //! API keys. Only their digests are kept: a key has 256 random bits, so a plain digest cannot be reversed, and comparing
 //! digests does not tell how much of a key was right. The same holds for the sessions of people who signed in with one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -26,6 +27,8 @@ pub struct KeyRow {
 }
 
 const PREFIX: &str = "gradus_";
+/// One that lasts longer was begun by a clock that was ahead, and does not count.
+const MAX_SESSION_NS: i64 = 31 * 86_400_000_000_000;
 
 /// A new key from the system's source of randomness.
 pub fn new_key() -> Result<String, StoreError> {
@@ -71,6 +74,32 @@ impl KeyScopes {
             }
         }
         Ok(scopes)
+    }
+}
+
+/// A connection that only keys are looked up through. It is used directly, also by asynchronous callers: a lookup takes some
+/// ten microseconds and waits for nobody else's reading or writing. Nothing is remembered in between, so that a key that is
+/// revoked is refused from the next request on.
+pub(crate) struct KeyReader {
+    path: PathBuf,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl KeyReader {
+    pub(crate) fn new(path: PathBuf) -> KeyReader {
+        KeyReader { path, connection: Mutex::new(None) }
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>) -> Result<T, StoreError> {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = match connection.take() {
+            Some(opened) => opened,
+            None => crate::connection::open_reader(&self.path)?,
+        };
+        // Kept only while it works: the next lookup opens another one.
+        let found = read(&opened)?;
+        *connection = Some(opened);
+        Ok(found)
     }
 }
 
@@ -130,11 +159,12 @@ impl Store {
 
     /// What a key may do; `None` when it is not known, or revoked.
     pub fn scopes_of(&self, key: &str) -> Result<Option<(String, KeyScopes)>, StoreError> {
-        let reader = self.readers.take()?;
-        let found: Option<(String, String)> = reader
-            .prepare_cached("SELECT name, scopes FROM api_key WHERE hash = ? AND revoked_ns IS NULL")?
-            .query_row([&hash(key)[..]], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        let found: Option<(String, String)> = self.key_reader.read(|connection| {
+            connection
+                .prepare_cached("SELECT name, scopes FROM api_key WHERE hash = ? AND revoked_ns IS NULL")?
+                .query_row([&hash(key)[..]], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        })?;
         Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
     }
 
@@ -166,14 +196,17 @@ impl Store {
         session: &str,
         now_ns: i64,
     ) -> Result<Option<(String, KeyScopes)>, StoreError> {
-        let reader = self.readers.take()?;
-        let found: Option<(String, String)> = reader
-            .prepare_cached(
-                "SELECT name, scopes FROM page_session JOIN api_key ON api_key.no = page_session.key \
-                 WHERE page_session.hash = ? AND until_ns > ? AND revoked_ns IS NULL",
-            )?
-            .query_row(params![&session_hash(session)[..], now_ns], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        let found: Option<(String, String)> = self.key_reader.read(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT name, scopes FROM page_session JOIN api_key ON api_key.no = page_session.key \
+                     WHERE page_session.hash = ?1 AND until_ns > ?2 AND until_ns < ?2 + ?3 AND revoked_ns IS NULL",
+                )?
+                .query_row(params![&session_hash(session)[..], now_ns, MAX_SESSION_NS], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+                .optional()
+        })?;
         Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
     }
 
@@ -207,6 +240,8 @@ mod tests {
         // A key is no session, and a session is no key.
         assert_eq!((known(&key, 50), store.scopes_of(&first).unwrap()), (None, None));
         assert_eq!(known(&first, 101), None);
+        let ahead = begin(&key, 2 * MAX_SESSION_NS).unwrap();
+        assert_eq!((known(&ahead, 1), known(&ahead, 2 * MAX_SESSION_NS).is_some()), (None, true));
         store.end_session(&first).unwrap().wait().unwrap();
         assert_eq!((known(&first, 50), known(&second, 50).is_some()), (None, true));
         // What is over is not kept.

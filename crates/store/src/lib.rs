@@ -10,10 +10,12 @@ mod compress;
 mod connection;
 mod error;
 mod facets;
+mod files;
 mod grading;
 mod ingest;
 mod keys;
 mod long;
+mod monitor;
 mod notes;
 mod projects;
 mod query;
@@ -35,6 +37,7 @@ pub use grading::{AssembledStory, Digest, OutcomeRecord, RecordedKind, Trajector
 pub use ingest::{BlockSignal, Chunk, Ingested, LinkKind, Root, SpanKey};
 pub use keys::{KeyRow, KeyScopes, new_key};
 pub use long::NameKind;
+pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use notes::AlertEvent;
 pub use projects::ProjectInfo;
 pub use query::{
@@ -66,7 +69,9 @@ pub const FILE_NAME: &str = "gradus.db";
 /// An open store.
 pub struct Store {
     path: PathBuf,
-    readers: Readers,
+    readers: Arc<Readers>,
+    /// Where keys are looked up, and nothing else: whoever sends something waits for no query.
+    key_reader: keys::KeyReader,
     /// `None` when it was opened for reading only.
     writer: Option<Writer>,
     /// Kept open: the lock ends with the process, however it ends.
@@ -97,8 +102,11 @@ impl Store {
         }
         let lock = lock(folder)?;
         let path = folder.join(FILE_NAME);
-        let writer = Writer::start(connection::open_writer(&path)?, options.most_queued_bytes)?;
-        Ok(Store { readers: Readers::new(path.clone()), path, writer: Some(writer), _lock: Some(lock) })
+        let readers = Arc::new(Readers::new(path.clone()));
+        let connection = connection::open_writer(&path)?;
+        let writer = Writer::start(connection, Arc::clone(&readers), options.most_queued_bytes)?;
+        let key_reader = keys::KeyReader::new(path.clone());
+        Ok(Store { readers, key_reader, path, writer: Some(writer), _lock: Some(lock) })
     }
 
     /// Opens a store's file for reading, also while a server uses it.
@@ -106,9 +114,10 @@ impl Store {
         if !path.is_file() {
             return Err(StoreError::Missing { path: path.to_owned() });
         }
-        let readers = Readers::new(path.to_owned());
+        let readers = Arc::new(Readers::new(path.to_owned()));
         drop(readers.take()?);
-        Ok(Store { path: path.to_owned(), readers, writer: None, _lock: None })
+        let key_reader = keys::KeyReader::new(path.to_owned());
+        Ok(Store { path: path.to_owned(), readers, key_reader, writer: None, _lock: None })
     }
 
     /// Writes a little and takes it away again, to find out whether that can be done.
@@ -120,6 +129,12 @@ impl Store {
             writing.sql.execute("DELETE FROM alert_state WHERE rule = ''", [])?;
             Ok(())
         })
+    }
+
+    /// Whether the files of the store are what they were when it was opened; the writer looks before it acknowledges
+    /// something, and this is for whoever wants to know in between.
+    pub fn check_files(&self) -> Result<(), StoreError> {
+        self.writer.as_ref().map_or(Ok(()), |writer| writer.files.check().map(drop))
     }
 
     /// Keeps the records of one request: all of them or none.

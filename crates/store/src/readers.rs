@@ -1,49 +1,64 @@
-//! Connections for reading. Readers never wait for the writer, nor it for them; at most so many read at once.
+//! Connections for reading. Readers never wait for the writer, nor it for them. What somebody asks for over the network
+//! (a query with a monitor) has connections of its own: the server's own work never waits behind it.
 
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
 use crate::connection::open_reader;
 use crate::error::StoreError;
+use crate::monitor::{OPERATIONS_PER_CHECK, QueryInterrupt, QueryMonitor, check_query, current_monitor};
 
 pub(crate) struct Readers {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<ReaderState>,
     returned: Condvar,
 }
 
-struct State {
+struct ReaderState {
     idle: Vec<Connection>,
-    /// How many more may be opened.
+    /// How many more may be opened for the server's own work.
     left: usize,
+    /// Idle connections of queries. How many are in use at once is up to whoever runs queries.
+    idle_for_queries: Vec<Connection>,
+    /// New queries wait: those that run keep the write-ahead log from being reset.
+    is_held: bool,
 }
 
-const MOST_READERS: usize = 8;
+const MAX_READERS: usize = 8;
+const MAX_IDLE_QUERY_READERS: usize = 8;
+/// How long a query waits at most for the write-ahead log to be reset.
+const MAX_HOLD: Duration = Duration::from_secs(5);
 
 impl Readers {
     pub(crate) fn new(path: PathBuf) -> Readers {
-        Readers {
-            path,
-            state: Mutex::new(State { idle: Vec::new(), left: MOST_READERS }),
-            returned: Condvar::new(),
+        let state =
+            ReaderState { idle: Vec::new(), left: MAX_READERS, idle_for_queries: Vec::new(), is_held: false };
+        Readers { path, state: Mutex::new(state), returned: Condvar::new() }
+    }
+
+    /// Takes a connection; without a monitor, waits if all are in use.
+    pub(crate) fn take(&self) -> Result<Reader<'_>, StoreError> {
+        match current_monitor() {
+            Some(monitor) => self.take_for_query(monitor),
+            None => self.take_unmonitored(),
         }
     }
 
-    /// Takes a connection; waits if all are in use.
-    pub(crate) fn take(&self) -> Result<Reader<'_>, StoreError> {
+    fn take_unmonitored(&self) -> Result<Reader<'_>, StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(connection) = state.idle.pop() {
-                return Ok(Reader { readers: self, connection: Some(connection) });
+                return Ok(Reader { readers: self, connection: Some(connection), query: None });
             }
             if state.left > 0 {
                 state.left -= 1;
                 drop(state);
                 return match open_reader(&self.path) {
-                    Ok(connection) => Ok(Reader { readers: self, connection: Some(connection) }),
+                    Ok(connection) => Ok(Reader { readers: self, connection: Some(connection), query: None }),
                     Err(error) => {
                         self.state.lock().unwrap_or_else(PoisonError::into_inner).left += 1;
                         self.returned.notify_one();
@@ -54,12 +69,60 @@ impl Readers {
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
+
+    fn take_for_query(&self, monitor: Arc<dyn QueryMonitor>) -> Result<Reader<'_>, StoreError> {
+        monitor.check()?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_held = |state: &mut ReaderState| state.is_held;
+        if state.is_held {
+            state = self
+                .returned
+                .wait_timeout_while(state, MAX_HOLD, is_held)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        let idle = state.idle_for_queries.pop();
+        drop(state);
+        check_query()?;
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => open_reader(&self.path)?,
+        };
+        let checked = Arc::clone(&monitor);
+        connection.progress_handler(OPERATIONS_PER_CHECK, Some(move || checked.check().is_err()))?;
+        let interrupt = Arc::new(QueryInterrupt::new(connection.get_interrupt_handle()));
+        monitor.attach(&interrupt);
+        Ok(Reader { readers: self, connection: Some(connection), query: Some((monitor, interrupt)) })
+    }
+
+    /// Holds new queries back, or lets them go on.
+    pub(crate) fn hold_queries(&self, is_held: bool) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_held = is_held;
+        if !is_held {
+            self.returned.notify_all();
+        }
+    }
+
+    fn give_back(&self, mut connection: Connection, is_for_query: bool) {
+        if is_for_query {
+            let cleared = connection.progress_handler(0, None::<fn() -> bool>);
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if cleared.is_ok() && state.idle_for_queries.len() < MAX_IDLE_QUERY_READERS {
+                state.idle_for_queries.push(connection);
+            }
+            return;
+        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.push(connection);
+        self.returned.notify_all();
+    }
 }
 
 /// A connection that goes back when it is dropped.
 pub(crate) struct Reader<'r> {
     readers: &'r Readers,
     connection: Option<Connection>,
+    /// Who watches over it, if it was taken for a query.
+    query: Option<(Arc<dyn QueryMonitor>, Arc<QueryInterrupt>)>,
 }
 
 impl Deref for Reader<'_> {
@@ -75,8 +138,11 @@ impl Deref for Reader<'_> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        let mut state = self.readers.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.idle.extend(self.connection.take());
-        self.readers.returned.notify_one();
+        if let Some((monitor, interrupt)) = &self.query {
+            monitor.detach(interrupt);
+        }
+        if let Some(connection) = self.connection.take() {
+            self.readers.give_back(connection, self.query.is_some());
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Lets go of what is too old or too much, a little at a time, so that nobody waits for it.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -26,6 +26,8 @@ pub struct Removed {
 
 /// Traces that one step removes, at most.
 const TRACES_A_STEP: i64 = 50;
+/// Times of arrival that one step corrects, at most.
+const CORRECTIONS_A_STEP: i64 = 5_000;
 /// Bytes of records after which a step ends.
 const BYTES_A_STEP: u64 = 16 << 20;
 /// Free pages that one step gives back to the file system.
@@ -43,29 +45,24 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the oldest traces that are not to be kept: a few of them.
+    /// Removes traces that are not to be kept, those that arrived first before all others: a few of them. When a trace
+    /// arrived is when its first record did, by this server's clock; what its spans say about time counts for nothing, and
+    /// records that come later do not make it younger.
     pub fn retain_step(&self, retention: Retention, now_ns: i64) -> Result<Written<Removed>, StoreError> {
         let (used, _) = self.size()?;
         let is_too_large = retention.max_bytes.is_some_and(|most| used > most);
         self.writer()?.submit(0, move |writing| {
             let sql = writing.sql;
-            let before_ns = match (retention.max_age_ns, is_too_large) {
-                (_, true) => i64::MAX,
-                (Some(age), false) => now_ns.saturating_sub(age),
-                (None, false) => return Ok(Removed::default()),
-            };
+            let mut traces = Vec::new();
             if let Some(age) = retention.max_age_ns {
-                forget_notes(sql, now_ns.saturating_sub(age), now_ns)?;
+                let before_ns = now_ns.saturating_sub(age);
+                forget_notes(sql, before_ns, now_ns)?;
+                correct_arrivals(sql, now_ns)?;
+                traces = expired_traces(sql, before_ns)?;
             }
-            let traces: Vec<(i64, u64, u64)> = sql
-                .prepare_cached(
-                    "SELECT no, spans, bytes FROM trace INDEXED BY trace_by_start WHERE start_ns < ? \
-                     ORDER BY start_ns LIMIT ?",
-                )?
-                .query_map(params![before_ns, TRACES_A_STEP], |row| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-                })?
-                .collect::<Result<_, _>>()?;
+            if traces.is_empty() && is_too_large {
+                traces = first_traces(sql)?;
+            }
             let mut removed =
                 Removed { has_more: traces.len() as i64 == TRACES_A_STEP, ..Removed::default() };
             let mut left_bytes = BYTES_A_STEP;
@@ -88,6 +85,36 @@ impl Store {
             Ok(removed)
         })
     }
+}
+
+type TraceSize = (i64, u64, u64);
+
+fn expired_traces(sql: &Connection, before_ns: i64) -> Result<Vec<TraceSize>, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT no, spans, bytes FROM trace INDEXED BY trace_by_arrival WHERE first_arrived_ns < ? \
+         ORDER BY first_arrived_ns LIMIT ?",
+    )?;
+    let rows =
+        statement.query_map([before_ns, TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// In the order of their numbers, which is the order that they arrived in whatever the clock said.
+fn first_traces(sql: &Connection) -> Result<Vec<TraceSize>, StoreError> {
+    let mut statement =
+        sql.prepare_cached("SELECT no, spans, bytes FROM trace WHERE no > 0 ORDER BY no LIMIT ?")?;
+    let rows = statement.query_map([TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Traces that arrived while the clock was ahead would be kept for longer by as much as it was: they count from now on.
+fn correct_arrivals(sql: &Connection, now_ns: i64) -> Result<(), StoreError> {
+    sql.prepare_cached(
+        "UPDATE trace SET first_arrived_ns = ?1 WHERE no IN (SELECT no FROM trace INDEXED BY trace_by_arrival \
+         WHERE first_arrived_ns > ?1 ORDER BY first_arrived_ns LIMIT ?2)",
+    )?
+    .execute([now_ns, CORRECTIONS_A_STEP])?;
+    Ok(())
 }
 
 /// Alerts that were told go with the traces they were about. What judging cost is kept for as long as a budget or an

@@ -2,7 +2,6 @@
 //! so one wait for the disk serves many requests, and nobody hears "done" before it is.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -11,8 +10,11 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use crate::connection::BUSY_TIMEOUT;
 use crate::error::StoreError;
+use crate::files::StoreFiles;
 use crate::ingest::Projects;
+use crate::readers::Readers;
 
 /// What a task works with.
 pub(crate) struct Writing<'w> {
@@ -62,6 +64,7 @@ pub(crate) struct Writer {
     tasks: Option<mpsc::Sender<Task>>,
     thread: Option<JoinHandle<()>>,
     pub(crate) status: Arc<WriterStatus>,
+    pub(crate) files: Arc<StoreFiles>,
     most_queued_bytes: usize,
 }
 
@@ -70,16 +73,25 @@ const MOST_BYTES: usize = 8 << 20;
 const MOST_TASKS: usize = 1024;
 
 impl Writer {
-    pub(crate) fn start(connection: Connection, most_queued_bytes: usize) -> Result<Writer, StoreError> {
+    pub(crate) fn start(
+        connection: Connection,
+        readers: Arc<Readers>,
+        most_queued_bytes: usize,
+    ) -> Result<Writer, StoreError> {
         let projects = Projects::read(&connection)?;
+        // Known before anybody can be told that something was stored.
+        let files = Arc::new(StoreFiles::new(&connection));
         let (tasks, received) = mpsc::channel();
         let status = Arc::new(WriterStatus::default());
         let shared = Arc::clone(&status);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || write_until_closed(&connection, projects, &received, &shared))
+            .spawn({
+                let files = Arc::clone(&files);
+                move || write_until_closed(&connection, projects, &received, &shared, &files, readers)
+            })
             .map_err(|error| StoreError::Sql(error.to_string()))?;
-        Ok(Writer { tasks: Some(tasks), thread: Some(thread), status, most_queued_bytes })
+        Ok(Writer { tasks: Some(tasks), thread: Some(thread), status, files, most_queued_bytes })
     }
 
     /// Queues a task; `bytes` is what it holds in memory while it waits.
@@ -129,19 +141,45 @@ impl Drop for Writer {
     }
 }
 
+/// How often the files are looked at while nothing is written.
+const IDLE_CHECK: Duration = Duration::from_millis(500);
+
 fn write_until_closed(
     connection: &Connection,
     mut projects: Projects,
     tasks: &mpsc::Receiver<Task>,
     status: &WriterStatus,
+    files: &StoreFiles,
+    readers: Arc<Readers>,
 ) {
-    let mut file = OwnFile::of(connection);
-    while let Ok(first) = tasks.recv() {
+    let mut log_limit = LogLimit::new(readers);
+    let mut is_rescued = false;
+    let mut rescue = |checked: &Result<u64, StoreError>| {
+        if checked.is_err() && !std::mem::replace(&mut is_rescued, true) {
+            files.rescue_log(connection);
+        }
+    };
+    loop {
+        let first = match tasks.recv_timeout(IDLE_CHECK) {
+            Ok(task) => task,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let checked = files.check();
+                rescue(&checked);
+                match checked {
+                    Ok(log_bytes) => log_limit.keep(connection, log_bytes, MAX_LOG_BYTES),
+                    Err(_) => status.is_failing.store(true, Ordering::Relaxed),
+                }
+                continue;
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        };
         let started = Instant::now();
         let (mut bytes, mut count) = (0, 0);
         let mut finishes = Vec::new();
         let mut next = Some(first);
-        let begun = file.check().and_then(|()| {
+        let checked = files.check();
+        rescue(&checked);
+        let begun = checked.and_then(|_| {
             connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error))
         });
         let mut ended = None;
@@ -156,6 +194,13 @@ fn write_until_closed(
             next = if has_room { tasks.try_recv().ok() } else { None };
         }
         let committed = begun.and_then(|()| ended.map_or_else(|| commit(connection), Err));
+        // Looked at between the commit and the acknowledgement: what went into a file without a name is lost.
+        let checked = committed.and_then(|()| files.check());
+        if matches!(checked, Err(StoreError::Gone { .. })) {
+            rescue(&checked);
+        }
+        let log_bytes = *checked.as_ref().unwrap_or(&0);
+        let committed = checked.map(drop);
         if committed.is_err() {
             // Numbers that were given in the transaction are gone with it.
             projects = Projects::read(connection).unwrap_or_default();
@@ -177,6 +222,7 @@ fn write_until_closed(
                 Err(error) => Err(error),
             });
         }
+        log_limit.keep(connection, log_bytes, MAX_LOG_BYTES);
         if is_full {
             // What the log holds may have room in the file, and the log is room.
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -186,45 +232,48 @@ fn write_until_closed(
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+    files.close(connection);
 }
 
-/// The file as it was when it was opened. What is written to one that was removed or replaced is seen by nobody.
-struct OwnFile {
-    path: PathBuf,
-    identity: Option<(u64, u64)>,
-    checked: Instant,
+/// Keeps the write-ahead log within bounds. It can be reset only while nobody reads from it, which may never be when
+/// queries overlap: so new queries wait for a moment when it has grown too large.
+struct LogLimit {
+    readers: Arc<Readers>,
+    is_over: bool,
+    next_try: Instant,
 }
 
-impl OwnFile {
-    const EVERY: Duration = Duration::from_millis(500);
+/// Where the log is reset even if queries have to wait for it.
+const MAX_LOG_BYTES: u64 = 128 << 20;
 
-    fn of(connection: &Connection) -> OwnFile {
-        let path = PathBuf::from(connection.path().unwrap_or_default());
-        OwnFile { identity: identity(&path), path, checked: Instant::now() }
+impl LogLimit {
+    /// Between two tries, each of which moves what it can.
+    const PAUSE: Duration = Duration::from_millis(200);
+
+    fn new(readers: Arc<Readers>) -> LogLimit {
+        LogLimit { readers, is_over: false, next_try: Instant::now() }
     }
 
-    fn check(&mut self) -> Result<(), StoreError> {
-        if self.checked.elapsed() < Self::EVERY {
-            return Ok(());
+    fn keep(&mut self, connection: &Connection, log_bytes: u64, max_bytes: u64) {
+        let is_over = log_bytes > max_bytes;
+        if is_over != self.is_over {
+            self.is_over = is_over;
+            self.readers.hold_queries(is_over);
         }
-        if identity(&self.path) != self.identity {
-            return Err(StoreError::Gone { path: self.path.clone() });
+        if !is_over || Instant::now() < self.next_try {
+            return;
         }
-        self.checked = Instant::now();
-        Ok(())
+        // Senders do not wait for whoever still reads: the next commit tries again.
+        let reset = connection.busy_timeout(Duration::ZERO).and_then(|()| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+        });
+        let _ = connection.busy_timeout(BUSY_TIMEOUT);
+        self.next_try = Instant::now() + Self::PAUSE;
+        if matches!(reset, Ok(0)) {
+            self.is_over = false;
+            self.readers.hold_queries(false);
+        }
     }
-}
-
-#[cfg(unix)]
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt as _;
-    std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()))
-}
-
-#[cfg(not(unix))]
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|_| (0, 0))
 }
 
 /// A task that fails takes back its own work, and nobody else's.
@@ -282,7 +331,9 @@ mod tests {
     use crate::connection::open_writer;
 
     fn writer(folder: &tempfile::TempDir) -> Writer {
-        Writer::start(open_writer(&folder.path().join("store.db")).unwrap(), 1 << 20).unwrap()
+        let path = folder.path().join("store.db");
+        let readers = Arc::new(Readers::new(path.clone()));
+        Writer::start(open_writer(&path).unwrap(), readers, 1 << 20).unwrap()
     }
 
     /// Lets the file grow by so many pages and no further; a full disk, as far as the database can tell.

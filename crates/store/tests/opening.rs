@@ -68,9 +68,72 @@ fn what_is_no_store_is_left_alone() {
     assert_told(&open(folder.path()).unwrap_err(), "somebody else's database");
     assert_told(&Store::open_to_read(&path).unwrap_err(), "somebody else's database");
     assert_eq!(fs::read(&path).unwrap(), before);
-    fs::write(&path, "").unwrap();
-    assert_told(&Store::open_to_read(&path).unwrap_err(), "it is empty");
-    open(folder.path()).unwrap();
+}
+
+#[test]
+fn a_store_truncated_to_nothing_is_refused_and_left_alone() {
+    let Lab { folder, store } = filled();
+    let path = store.path().to_owned();
+    drop(store);
+    let sound = fs::read(&path).unwrap();
+    for bytes in [0, 1, 50, 99, 100, 4096, 8192, sound.len() as u64 - 1] {
+        fs::write(&path, &sound).unwrap();
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(bytes).unwrap();
+        assert_told(&open(folder.path()).unwrap_err(), "damaged");
+        assert!(Store::open_to_read(&path).is_err());
+        assert!(Store::add_key_beside(folder.path(), "a", "k", KeyScopes::default(), 1).is_err());
+        assert_eq!(fs::metadata(&path).unwrap().len(), bytes, "nothing was written over it");
+    }
+    fs::write(&path, &sound).unwrap();
+    drop(open(folder.path()).unwrap());
+    // Without its file, what the log holds must not be deleted either.
+    fs::remove_file(&path).unwrap();
+    let log = folder.path().join("gradus.db-wal");
+    fs::write(&log, "frames").unwrap();
+    assert_told(&open(folder.path()).unwrap_err(), "write-ahead log is there");
+    assert_eq!(fs::read(&log).unwrap(), b"frames");
+    fs::remove_file(&log).unwrap();
+    drop(open(folder.path()).unwrap());
+    let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, [".gitignore", "gradus.db", "gradus.lock"], "no draft is left");
+}
+
+/// A store as the version before this one made it.
+fn first_version(path: &Path) {
+    let sql = rusqlite::Connection::open(path).unwrap();
+    sql.execute_batch(
+        "PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; BEGIN;",
+    )
+    .unwrap();
+    sql.execute_batch(include_str!("../migrations/0001.sql")).unwrap();
+    sql.execute_batch(
+        "INSERT INTO project (no, name, created_ns) VALUES (1, 'shop', 1); \
+         INSERT INTO trace (no, trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, has_versions, \
+         story, arrived_ns) VALUES \
+         (1, x'00000000000000000000000000000001', 1, 'a', 7000000000000000000, 7000000000000000001, 0, 0, 0, 2, 0, 1, 500), \
+         (2, x'00000000000000000000000000000002', 1, 'b', 400, 401, 0, 0, 0, 2, 0, 2, 2000); \
+         PRAGMA user_version = 1; PRAGMA application_id = 0x67726164; COMMIT",
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_store_of_the_first_version_is_migrated_and_its_traces_go_by_arrival() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE_NAME);
+    first_version(&path);
+    assert_told(&Store::open_to_read(&path).unwrap_err(), "older than this version");
+    let store = open(folder.path()).unwrap();
+    assert_eq!(store.projects().unwrap()[0].name, "shop");
+    let retention = Retention { max_age_ns: Some(1_000), max_bytes: None };
+    assert_eq!(store.retain_step(retention, 2_000).unwrap().wait().unwrap().traces, 1);
+    let left = store.traces(&TraceFilter::default(), None, 10).unwrap().traces;
+    assert_eq!(left.iter().map(|trace| trace.trace_id.0).collect::<Vec<_>>(), [2]);
+    store.ingest(vec![chunk(3, "shop", 1, &[span(1)])], 2_000).unwrap().wait().unwrap();
+    drop(store);
+    drop(open(folder.path()).unwrap());
 }
 
 #[test]

@@ -140,14 +140,14 @@ fn a_session_without_an_end_is_cut_into_stories() {
 fn a_story_goes_on_when_its_first_trace_is_let_go() {
     let lab = Lab::new();
     lab.ingest(vec![linked(chunk(1, "shop", 10, &[span(1)]), &[(Session, 7)])], 1);
-    lab.ingest(vec![linked(chunk(2, "shop", 1_000, &[span(2)]), &[(Session, 7)])], 2);
+    lab.ingest(vec![linked(chunk(2, "shop", 1_000, &[span(2)]), &[(Session, 7)])], 800);
     let retention = Retention { max_age_ns: Some(500), max_bytes: None };
     assert_eq!(lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap().traces, 1);
     let due = lab.ready(2_000, 10, 10, 10);
     assert_eq!(due.len(), 1);
     assert_eq!(lab.store.story(due[0]).unwrap().traces, [TraceId(2)]);
-    lab.assemble(due[0], vec![trajectory("t2", 2, 1_000)], 3);
-    lab.ingest(vec![linked(chunk(3, "shop", 1_000, &[span(3)]), &[(Session, 7)])], 4);
+    lab.assemble(due[0], vec![trajectory("t2", 2, 1_000)], 801);
+    lab.ingest(vec![linked(chunk(3, "shop", 1_000, &[span(3)]), &[(Session, 7)])], 900);
     assert_eq!(story(&lab, 3), [2, 3]);
     assert_eq!(lab.store.retain_step(retention, 10_000).unwrap().wait().unwrap().traces, 2);
     assert_eq!(lab.store.due_count().unwrap(), 0);

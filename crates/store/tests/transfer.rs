@@ -198,8 +198,10 @@ fn compacting_changes_nothing_but_the_room() {
 fn retention_goes_step_by_step_oldest_first() {
     let lab = Lab::new();
     let text: String = (0..4_000).map(|_| fastrand::alphanumeric()).collect();
-    let chunks = (1..=300u64).map(|n| chunk(u128::from(n), "shop", n * 1_000, &[span(n).text(&text)]));
-    lab.ingest(chunks.collect(), 1);
+    for n in 1..=300u64 {
+        let chunk = chunk(u128::from(n), "shop", n * 1_000, &[span(n).text(&text)]);
+        drop(lab.store.ingest(vec![chunk], n as i64 * 1_000).unwrap());
+    }
     for id in 1..=300u128 {
         lab.assemble(lab.trace(id).story, vec![trajectory(&format!("t{id}"), id, 1)], 1);
     }

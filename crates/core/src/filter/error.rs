@@ -11,6 +11,10 @@ pub enum FilterError {
     Meaning { at: usize, what: String },
     #[error("the filter has {length} bytes, more than the {limit} that are read")]
     TooLong { length: usize, limit: usize },
+    #[error(
+        "the filter has {parts} names, operators and brackets, more than the {limit} that are read; write lists as `x in [...]`"
+    )]
+    TooComplex { parts: usize, limit: usize },
     #[error("the filter is nested too deeply at character {at}: no more than {limit} levels are read")]
     TooDeep { at: usize, limit: usize },
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Number, Value as Json};
 
 use super::loops::{DetailField, Reduction};
-use super::lower::{Condition, Details, Lowered, Value};
+use super::lower::{Condition, Details, Lowered, Value, ValueList};
 use super::names::{Column, Field, Path};
 use super::sql::{self, Sql, Truth};
 use super::{CostDetail, Note, Surroundings};
@@ -14,6 +14,10 @@ use crate::phoenix_view::{Glance, PhoenixSpan};
 /// Combinations of annotations that are looked at for one span. A span has one or two of a name, so this is for
 /// someone who writes thousands; what lies beyond is not looked at.
 const MAX_COMBINATIONS: usize = 100_000;
+/// Texts that are joined to longer ones come to nothing: a filter could ask for many times what a span holds.
+const MAX_JOINED_BYTES: usize = 4 << 20;
+/// Values of a list that are compared between two questions whether to stop.
+const VALUES_PER_CHECK: usize = 1024;
 
 pub(super) fn matches(filter: &Lowered, span: &PhoenixSpan<'_>, around: &dyn Surroundings) -> bool {
     let mut notes: Vec<Vec<Note>> = Vec::with_capacity(filter.annotations.len());
@@ -24,6 +28,9 @@ pub(super) fn matches(filter: &Lowered, span: &PhoenixSpan<'_>, around: &dyn Sur
     // another name: the filter is true of the span if it is true of one combination.
     let mut chosen = vec![0; notes.len()];
     for _ in 0..MAX_COMBINATIONS {
+        if around.should_stop() {
+            return false;
+        }
         let look = Look {
             span,
             around,
@@ -70,6 +77,10 @@ impl Look<'_> {
             }
             Condition::IsNull(value) => Some(self.value(value) == Sql::Null),
             Condition::Contains { text, wanted } => {
+                // Texts may be long, and this is asked for each of them.
+                if self.around.should_stop() {
+                    return None;
+                }
                 let text = self.value(text).into_text()?;
                 match wanted {
                     Value::Text(folded) => Some(sql::contains_folded(&text, folded)),
@@ -115,13 +126,21 @@ impl Look<'_> {
         made
     }
 
-    fn one_of(&self, value: &Value, values: &[Value]) -> Truth {
-        if values.is_empty() {
+    fn one_of(&self, value: &Value, list: &ValueList) -> Truth {
+        if list.values.is_empty() {
             return Some(false);
         }
         let value = self.value(value);
+        match (&value, &list.texts) {
+            (Sql::Null, Some(_)) => return None,
+            (Sql::Text(text), Some(texts)) => return Some(texts.contains(text.as_ref())),
+            _ => {}
+        }
         let mut truth = Some(false);
-        for other in values {
+        for (number, other) in list.values.iter().enumerate() {
+            if number % VALUES_PER_CHECK == 0 && self.around.should_stop() {
+                return None;
+            }
             match sql::compare(&value, super::ast::Comparison::Equal, &self.value(other)) {
                 Some(true) => return Some(true),
                 Some(false) => {}
@@ -165,7 +184,9 @@ impl Look<'_> {
             }
             Value::Joined(left, right) => match (self.value(left).into_text(), self.value(right).into_text())
             {
-                (Some(left), Some(right)) => Sql::Text(left + right),
+                (Some(left), Some(right)) if left.len() + right.len() <= MAX_JOINED_BYTES => {
+                    Sql::Text(left + right)
+                }
                 _ => Sql::Null,
             },
             Value::NumberOf(value) => self.value(value).number().map_or(Sql::Null, Sql::Number),

@@ -1,6 +1,8 @@
 //! From what is written to what is done: names become columns and paths, and every place where Phoenix casts one kind
 //! of value to another is settled here, once for a filter instead of once for a span.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 
 use super::ast::{Comparison, Expr, Loop, Node, Operator};
@@ -24,7 +26,7 @@ pub(super) enum Condition {
         text: Value,
         wanted: Value,
     },
-    OneOf(Value, Vec<Value>),
+    OneOf(Value, ValueList),
     HasParent,
     /// Whether the annotation in this place is there.
     Annotated(usize),
@@ -32,6 +34,24 @@ pub(super) enum Condition {
     Holds(Value),
     /// Any or all details of the cost.
     Details(Reduction, Box<Details>),
+}
+
+/// What a value may be one of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ValueList {
+    pub(super) values: Vec<Value>,
+    /// The same, if all of them are texts: lists of ids are long.
+    pub(super) texts: Option<HashSet<String>>,
+}
+
+impl ValueList {
+    fn new(values: Vec<Value>) -> ValueList {
+        let text = |value: &Value| match value {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        ValueList { texts: values.iter().map(text).collect(), values }
+    }
 }
 
 /// What is asked of each detail of a cost for which the condition holds.
@@ -205,7 +225,7 @@ impl Lowering {
                 item.at,
                 "an attribute in a list is not supported; compare with `==`",
             )),
-            None => Ok(Condition::OneOf(value, values)),
+            None => Ok(Condition::OneOf(value, ValueList::new(values))),
         }
     }
 

@@ -42,6 +42,10 @@ pub trait Surroundings {
     fn cost_details(&self) -> Vec<CostDetail> {
         Vec::new()
     }
+    /// Whether the answer is not wanted any more. What a filter says then means nothing.
+    fn should_stop(&self) -> bool {
+        false
+    }
     /// The annotations of this name; there can be several with different identifiers.
     fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<Note>;
 }

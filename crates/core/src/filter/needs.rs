@@ -62,7 +62,7 @@ impl Needs {
             }
             Condition::OneOf(value, values) => {
                 self.note_value(value);
-                values.iter().for_each(|value| self.note_value(value));
+                values.values.iter().for_each(|value| self.note_value(value));
             }
             Condition::HasParent => self.parent = true,
             Condition::Details(..) => self.cost_details = true,
@@ -111,7 +111,7 @@ fn bounds(condition: &Condition) -> Bounds {
         Condition::Compare(value, comparison, Value::Column(column)) => {
             compared(*column, turned(*comparison), value)
         }
-        Condition::OneOf(Value::Column(column), values) => listed(*column, values),
+        Condition::OneOf(Value::Column(column), list) => listed(*column, &list.values),
         Condition::IsNull(Value::Column(Column::ParentId)) => Bounds { is_root: true, ..Bounds::default() },
         _ => Bounds::default(),
     }

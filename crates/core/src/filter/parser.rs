@@ -8,12 +8,22 @@ use super::lexer::{Token, Word, tokens};
 pub(super) const MAX_DEPTH: usize = 64;
 /// Room for a list of some thousand ids.
 pub(super) const MAX_LENGTH: usize = 256 << 10;
+/// Names, operators and brackets: each of them is work for every span. Constants in lists are looked up at once, however many
+/// there are, and are not counted. This is enough for a hundred conditions.
+pub(super) const MAX_PARTS: usize = 500;
 
 pub(super) fn parse(text: &str) -> Result<Node, FilterError> {
     if text.len() > MAX_LENGTH {
         return Err(FilterError::TooLong { length: text.len(), limit: MAX_LENGTH });
     }
-    let mut parser = Parser { tokens: tokens(text)?, next: 0 };
+    let tokens = tokens(text)?;
+    let is_part =
+        |word: &Word| !matches!(word, Word::Text(_) | Word::Number(..) | Word::Mark(",") | Word::End);
+    let parts = tokens.iter().filter(|token| is_part(&token.word)).count();
+    if parts > MAX_PARTS {
+        return Err(FilterError::TooComplex { parts, limit: MAX_PARTS });
+    }
+    let mut parser = Parser { tokens, next: 0 };
     let node = parser.disjunction(0)?;
     match parser.peek() {
         Word::End => Ok(node),

@@ -171,19 +171,35 @@ pub(super) fn fold(text: &str) -> String {
     folded
 }
 
-/// Whether a text holds another, which is folded already. Most texts are ASCII and long: they are not copied.
+/// Whether a text holds another, which is folded already. Most texts are ASCII and long: they are not copied whole.
 pub(super) fn contains_folded(text: &str, folded: &str) -> bool {
     if !text.is_ascii() {
         return fold(text).contains(folded);
     }
-    let (text, wanted) = (text.as_bytes(), folded.as_bytes());
-    let Some((first, rest)) = wanted.split_first() else { return true };
-    let Some(last) = text.len().checked_sub(wanted.len()) else { return false };
-    (0..=last).any(|at| {
-        text[at].to_ascii_lowercase() == *first
-            && text[at + 1..].iter().zip(rest).all(|(byte, wanted)| byte.to_ascii_lowercase() == *wanted)
-    })
+    if text.len() < folded.len() || !folded.is_ascii() {
+        return false;
+    }
+    // A window at a time, each of them overlapping the next: the search takes as long as the text is, whatever is sought.
+    let step = WINDOW_BYTES.max(4 * folded.len());
+    let mut window = String::with_capacity(step.min(text.len()) + folded.len());
+    let mut begin = 0;
+    loop {
+        let end = (begin + step + folded.len()).min(text.len());
+        window.clear();
+        window.push_str(&text[begin..end]);
+        window.make_ascii_lowercase();
+        if window.contains(folded) {
+            return true;
+        }
+        if end == text.len() {
+            return false;
+        }
+        begin += step;
+    }
 }
+
+/// What is folded at once of a text that is searched.
+const WINDOW_BYTES: usize = 16 << 10;
 
 /// The number that a text begins with, or 0, as a cast gives it.
 pub(super) fn leading_number(text: &str) -> f64 {

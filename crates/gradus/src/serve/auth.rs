@@ -20,7 +20,7 @@ use http_body::Body as _;
 
 use super::api::ApiError;
 use super::state::{Server, now_ns};
-use super::{page, phoenix, receive};
+use super::{page, phoenix, queries, receive};
 
 /// Who asks: the name of the key, or nobody in particular.
 #[derive(Clone, Debug, Default)]
@@ -93,13 +93,18 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
     } else {
         match guard.refuse_other_sites(&parts, !body.is_end_stream()) {
             Err(refused) => Err(Some(refused)),
-            Ok(()) => guard.admit(&parts).await.map_err(Some),
+            Ok(()) => guard.admit(&parts).map_err(Some),
         }
     };
     let mut response = match admitted {
         Ok(caller) => {
+            // Queries take turns by key, and by address where there are no keys.
+            let name = match caller.name.is_empty() {
+                true => peer(&parts).map(|ip| ip.to_string()).unwrap_or_default(),
+                false => caller.name.clone(),
+            };
             parts.extensions.insert(caller);
-            next.run(Request::from_parts(parts, body)).await
+            queries::with_caller(name.into(), next.run(Request::from_parts(parts, body))).await
         }
         Err(None) => preflight(),
         Err(Some(refusal)) if is_grpc => refusal.grpc(),
@@ -148,12 +153,7 @@ pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
 pub(super) struct Guard {
     server: Arc<Server>,
     rates: Rates,
-    keys: Mutex<HashMap<String, (Instant, Caller, KeyScopes)>>,
 }
-
-/// How long a key that was looked up is believed: a revoked one works no longer than this.
-const KEY_IS_FRESH: Duration = Duration::from_secs(5);
-const MOST_KEYS: usize = 1000;
 
 /// What somebody shows to be let in.
 #[derive(Clone, Copy)]
@@ -161,16 +161,6 @@ enum Proof<'p> {
     Key(&'p str),
     /// Of somebody who signed in on the page.
     Session(&'p str),
-}
-
-impl Proof<'_> {
-    /// A session is no key, even if it reads the same.
-    fn name(self) -> String {
-        match self {
-            Proof::Key(key) => format!("key {key}"),
-            Proof::Session(session) => format!("session {session}"),
-        }
-    }
 }
 
 struct Refused {
@@ -215,7 +205,7 @@ impl Refused {
 
 impl Guard {
     pub(super) fn new(server: Arc<Server>) -> Guard {
-        Guard { rates: Rates::new(server.settings.requests_per_second), server, keys: Mutex::default() }
+        Guard { rates: Rates::new(server.settings.requests_per_second), server }
     }
 
     /// Whether a browser asks if a page may ask. That carries no key, and needs none: it tells nothing.
@@ -259,9 +249,8 @@ impl Guard {
         Err(refused)
     }
 
-    async fn admit(&self, request: &Parts) -> Result<Caller, Refused> {
+    fn admit(&self, request: &Parts) -> Result<Caller, Refused> {
         let need = Need::of(&request.method, request.uri.path());
-        let peer = request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
         let is_own = matches!(request.method, Method::GET | Method::HEAD)
             || page::is_own(&request.uri, &request.headers);
         if page::is_form(request.uri.path()) && !is_own {
@@ -269,7 +258,7 @@ impl Guard {
             let message = "forms are taken from this server's own pages only";
             return Err(Refused::new(StatusCode::FORBIDDEN, 7, message));
         }
-        let address = peer.map(|ip| ip.to_string()).unwrap_or_default();
+        let address = peer(request).map(|ip| ip.to_string()).unwrap_or_default();
         if need == Need::Nothing {
             // A key that is tried is looked up: guessing is not for free here, either.
             if page::is_form(request.uri.path()) && request.method == Method::POST {
@@ -284,7 +273,7 @@ impl Guard {
         }
         // A browser shows its session with whatever it asks: that is believed for looking, and for what our own pages send.
         let shown = page::session(&request.headers).filter(|_| is_own).map(Proof::Session);
-        match self.caller_of(given_key(&request.headers).map(Proof::Key).or(shown), need).await {
+        match self.caller_of(given_key(&request.headers).map(Proof::Key).or(shown), need) {
             Ok(caller) => {
                 self.rates.take(&caller.name)?;
                 Ok(caller)
@@ -298,7 +287,7 @@ impl Guard {
         }
     }
 
-    async fn caller_of(&self, proof: Option<Proof<'_>>, need: Need) -> Result<Caller, Refused> {
+    fn caller_of(&self, proof: Option<Proof<'_>>, need: Need) -> Result<Caller, Refused> {
         let Some(proof) = proof else {
             return Err(Refused::new(
                 StatusCode::UNAUTHORIZED,
@@ -306,16 +295,7 @@ impl Guard {
                 "an API key is needed here: send it as `Authorization: Bearer KEY`; `gradus keys add` makes one",
             ));
         };
-        let fresh = {
-            let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-            keys.get(&proof.name())
-                .filter(|(at, _, _)| at.elapsed() < KEY_IS_FRESH)
-                .map(|(_, caller, scopes)| (caller.clone(), *scopes))
-        };
-        let (caller, scopes) = match fresh {
-            Some(known) => known,
-            None => self.look_up(proof).await?,
-        };
+        let (caller, scopes) = self.look_up(proof)?;
         if !need.is_met(scopes) {
             let message = format!("this key may not do that: it needs the scope {}", need.name());
             return Err(Refused { lacks_scope: true, ..Refused::new(StatusCode::FORBIDDEN, 7, message) });
@@ -323,39 +303,25 @@ impl Guard {
         Ok(caller)
     }
 
-    async fn look_up(&self, proof: Proof<'_>) -> Result<(Caller, KeyScopes), Refused> {
-        let store = Arc::clone(&self.server.store);
-        let (is_session, wanted) = match proof {
-            Proof::Key(key) => (false, key.to_owned()),
-            Proof::Session(session) => (true, session.to_owned()),
+    /// Through a connection that nothing else uses, each time: so a key that was revoked is refused at once, and nobody's
+    /// query keeps a sender waiting.
+    fn look_up(&self, proof: Proof<'_>) -> Result<(Caller, KeyScopes), Refused> {
+        let store = &self.server.store;
+        let (found, unknown) = match proof {
+            Proof::Key(key) => (store.scopes_of(key), "this API key is not known, or it was revoked"),
+            Proof::Session(session) => (
+                store.scopes_of_session(session, now_ns()),
+                "you are signed in no more: it was too long ago, or the key was revoked",
+            ),
         };
-        let found = tokio::task::spawn_blocking(move || {
-            if is_session { store.scopes_of_session(&wanted, now_ns()) } else { store.scopes_of(&wanted) }
-        })
-        .await;
         match found {
-            Ok(Ok(Some((name, scopes)))) => {
-                let caller = Caller { name, scopes: Some(scopes) };
-                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-                if keys.len() >= MOST_KEYS {
-                    keys.clear();
-                }
-                keys.insert(proof.name(), (Instant::now(), caller.clone(), scopes));
-                Ok((caller, scopes))
+            Ok(Some((name, scopes))) => Ok((Caller { name, scopes: Some(scopes) }, scopes)),
+            Ok(None) => Err(Refused::new(StatusCode::UNAUTHORIZED, 16, unknown)),
+            Err(error) => {
+                self.server.tell_of_store(&error);
+                let message = "keys cannot be looked up at the moment";
+                Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, 14, message))
             }
-            Ok(Ok(None)) => Err(Refused::new(
-                StatusCode::UNAUTHORIZED,
-                16,
-                match is_session {
-                    true => "you are signed in no more: it was too long ago, or the key was revoked",
-                    false => "this API key is not known, or it was revoked",
-                },
-            )),
-            _ => Err(Refused::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                14,
-                "keys cannot be looked up at the moment",
-            )),
         }
     }
 
@@ -374,6 +340,10 @@ impl Guard {
             headers.insert(header::VARY, HeaderValue::from_static("origin"));
         }
     }
+}
+
+fn peer(request: &Parts) -> Option<IpAddr> {
+    request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())
 }
 
 /// A key as OTLP exporters, Phoenix's clients and people send it.

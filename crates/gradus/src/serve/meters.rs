@@ -180,6 +180,12 @@ fn register_state(server: &Server, registry: &mut Registry) {
         gauge("store_failed_commits", "Transactions that failed so far", number(&status.failed_commits));
         gauge("store_commit_seconds", "Time spent in transactions so far", number(&status.commit_ns) / 1e9);
     }
+    for (result, count) in server.queries.counts().by_result() {
+        gauge(&format!("queries_{result}"), "Queries so far by their result", count as f64);
+    }
+    let (under_way, waiting) = server.queries.under_way();
+    gauge("queries_under_way", "Queries that run or take turns", under_way as f64);
+    gauge("queries_waiting", "Queries that wait to be let in", waiting as f64);
     let deliveries = *server.meters.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
     for (kind, counts) in deliveries.iter() {
         let kind = kind.name();

@@ -9,6 +9,7 @@ mod logging;
 mod meters;
 mod page;
 mod phoenix;
+mod queries;
 mod receive;
 mod settings;
 mod signature;
@@ -82,6 +83,9 @@ async fn serve(
     running.stop().await;
     Ok(())
 }
+
+/// How long queries may go on when the server stops.
+const QUERY_GRACE: Duration = Duration::from_secs(3);
 
 /// A server at work.
 pub(crate) struct Running {
@@ -167,6 +171,7 @@ impl Running {
     pub(crate) async fn stop(self) {
         tracing::info!("going down: finishing what is under way");
         self.server.is_stopping.store(true, Ordering::Relaxed);
+        self.server.queries.shut_down(QUERY_GRACE);
         let _ = self.stop.send(true);
         self.retaining.abort();
         for task in self.listening {

@@ -12,6 +12,7 @@ use gradus_eval::scale::Scale;
 use gradus_store::Retention;
 
 use super::live::GradingRule;
+use super::queries::QueryLimits;
 use crate::alert;
 use crate::config::{Environment, File, PhoenixSection, ServeSection};
 use crate::judging::{library, seconds};
@@ -37,6 +38,7 @@ pub(crate) struct Settings {
     pub(super) requests_per_second: Option<f64>,
     pub(super) cors_origins: Vec<String>,
     pub(super) limits: gradus_otlp::Limits,
+    pub(super) queries: QueryLimits,
     /// Whether callers have to show a key.
     pub(super) needs_key: bool,
 }
@@ -126,6 +128,10 @@ impl Given {
                 connections: serve.connections.unwrap_or(2000),
                 requests_per_second: serve.requests_per_second,
                 cors_origins: serve.cors_origins.clone(),
+                queries: QueryLimits::new(
+                    span(serve.query_timeout_s, 10.0, "query_timeout_s")?,
+                    span(serve.download_timeout_s, 300.0, "download_timeout_s")?,
+                ),
                 limits: gradus_otlp::Limits {
                     record_bytes: max_request_bytes,
                     ..gradus_otlp::Limits::default()

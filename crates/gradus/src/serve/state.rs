@@ -1,8 +1,8 @@
 //! What all parts of the server share.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use gradus_store::{NewAnnotation, Store, StoreError, Written};
 use tokio::sync::Semaphore;
@@ -12,6 +12,7 @@ use super::auth::Caller;
 use super::live::{Readings, Standstills};
 use super::meters::Meters;
 use super::page;
+use super::queries::QueryPool;
 use super::settings::{Reloadable, Settings};
 use super::signature;
 use super::summaries::Summaries;
@@ -24,12 +25,10 @@ pub(super) struct Server {
     pub(super) meters: Meters,
     /// Turns for taking large requests apart.
     pub(super) large_requests: Semaphore,
-    /// Turns for whoever reads a whole project.
-    pub(super) downloads: Arc<Semaphore>,
-    /// Turns for reading whole traces, which may be large.
-    pub(super) openings: Arc<Semaphore>,
-    /// Turns for reading through many spans.
-    pub(super) scans: Arc<Semaphore>,
+    /// Runs what callers ask of the store.
+    pub(super) queries: Arc<QueryPool>,
+    /// A turn for putting `/metrics` together, which counts rows.
+    pub(super) metrics_turn: Semaphore,
     /// Pages that took long to make.
     pub(super) kept_pages: page::Kept,
     /// What finished runs come to.
@@ -51,32 +50,23 @@ pub(super) struct Server {
 /// What happens often, told now and then, and then how often it was.
 #[derive(Debug, Default)]
 pub(super) struct Occasionally {
-    /// When it may be told again.
-    next_ns: AtomicI64,
+    /// When it was told last. By the clock that nobody sets: else nothing would be told for as long as one was set back.
+    told: Mutex<Option<Instant>>,
     untold: AtomicU64,
 }
 
 impl Occasionally {
-    const EVERY_NS: i64 = 10_000_000_000;
+    const PAUSE: Duration = Duration::from_secs(10);
 
     /// How often it happened since it was told, if it is to be told now.
     pub(super) fn count(&self) -> Option<u64> {
-        let now = now_ns();
-        let untold = self.untold.fetch_add(1, Ordering::Relaxed) + 1;
-        let next = self.next_ns.load(Ordering::Relaxed);
-        if now < next {
+        self.untold.fetch_add(1, Ordering::Relaxed);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_some_and(|told| told.elapsed() < Self::PAUSE) {
             return None;
         }
-        let is_ours = self.next_ns.compare_exchange(
-            next,
-            now.saturating_add(Self::EVERY_NS),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        is_ours.is_ok().then(|| {
-            self.untold.fetch_sub(untold, Ordering::Relaxed);
-            untold
-        })
+        *told = Some(Instant::now());
+        Some(self.untold.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -85,13 +75,11 @@ impl Server {
         Server {
             admission: Admission::new(settings.memory_bytes),
             store: Arc::new(store),
-            settings,
             reloadable: RwLock::new(Arc::new(reloadable)),
             meters: Meters::default(),
             large_requests: Semaphore::new(2),
-            downloads: Arc::new(Semaphore::new(8)),
-            openings: Arc::new(Semaphore::new(4)),
-            scans: Arc::new(Semaphore::new(4)),
+            queries: Arc::new(QueryPool::new(settings.queries.clone())),
+            metrics_turn: Semaphore::new(1),
             kept_pages: page::Kept::default(),
             summaries: Summaries::default(),
             readings: Readings::default(),
@@ -102,6 +90,7 @@ impl Server {
             store_fails: Occasionally::default(),
             refusals: Occasionally::default(),
             judge_fails: Occasionally::default(),
+            settings,
         }
     }
 

@@ -7,10 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use gradus_store::StoreError;
+use gradus_store::{QueryStop, StoreError};
 use http_body_util::StreamBody;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+
+use super::queries::{CancelOnDrop, QueryPermit, QueryPool, without_turn};
 
 /// What waits to be sent, at most: pieces of some hundred kilobytes.
 const PIECES: usize = 4;
@@ -50,18 +52,21 @@ impl Sink {
         }
         let sending = self.sender.send(Ok(http_body::Frame::data(full.into())));
         // Made inside of the runtime, where its clock is.
-        let sent = self.runtime.block_on(async { tokio::time::timeout(STALLED, sending).await });
+        let sent =
+            without_turn(|| self.runtime.block_on(async { tokio::time::timeout(STALLED, sending).await }));
         self.is_gone = !matches!(sent, Ok(Ok(())));
-        if sent.is_err() {
-            self.is_cut.store(true, Ordering::Relaxed);
-        }
     }
 }
 
-/// A body that `write` makes, on a thread of its own.
-pub(super) fn body(write: impl FnOnce(&mut Sink) -> Result<(), StoreError> + Send + 'static) -> Body {
+/// A body that `write` makes: a query, which is stopped when the body is not wanted any more.
+pub(super) fn body(
+    queries: &QueryPool,
+    permit: QueryPermit,
+    write: impl FnOnce(&mut Sink) -> Result<(), StoreError> + Send + 'static,
+) -> Body {
     let (sender, mut receiver) = mpsc::channel::<Piece>(PIECES);
-    let is_cut = Arc::new(AtomicBool::new(false));
+    // Until it is complete: it may be stopped at any point, or never begin.
+    let is_cut = Arc::new(AtomicBool::new(true));
     let mut sink = Sink {
         sender,
         piece: Vec::new(),
@@ -69,13 +74,18 @@ pub(super) fn body(write: impl FnOnce(&mut Sink) -> Result<(), StoreError> + Sen
         is_cut: Arc::clone(&is_cut),
         runtime: Handle::current(),
     };
-    tokio::task::spawn_blocking(move || match write(&mut sink) {
-        Ok(()) => sink.flush(),
-        Err(error) => {
-            tracing::error!(%error, "spans could not be read");
-            sink.is_cut.store(true, Ordering::Relaxed);
+    let running = queries.spawn(permit, move || match write(&mut sink) {
+        Ok(()) => {
+            sink.flush();
+            sink.is_cut.store(sink.is_gone, Ordering::Relaxed);
         }
+        Err(StoreError::Stopped(QueryStop::Cancelled)) => {}
+        Err(error @ StoreError::Stopped(_)) => tracing::warn!(%error, "a download was cut off"),
+        Err(error) => tracing::error!(%error, "spans could not be read"),
     });
+    if let Err(error) = &running {
+        tracing::error!(%error, "a download could not be started");
+    }
     let poll = move |context: &mut Context<'_>| match receiver.poll_recv(context) {
         // Whoever reads must see that this is not the end.
         Poll::Ready(None) if is_cut.swap(false, Ordering::Relaxed) => {
@@ -83,11 +93,14 @@ pub(super) fn body(write: impl FnOnce(&mut Sink) -> Result<(), StoreError> + Sen
         }
         polled => polled,
     };
-    Body::new(StreamBody::new(PollStream(poll)))
+    Body::new(StreamBody::new(PollStream { poll, _running: running.ok() }))
 }
 
-/// A stream from a function that polls.
-struct PollStream<F>(F);
+/// A stream from a function that polls, and the query that it comes from.
+struct PollStream<F> {
+    poll: F,
+    _running: Option<CancelOnDrop>,
+}
 
 impl<F> futures_core::Stream for PollStream<F>
 where
@@ -96,6 +109,6 @@ where
     type Item = Piece;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
-        (self.0)(context)
+        (self.poll)(context)
     }
 }

@@ -19,6 +19,7 @@ mod phoenix;
 mod place;
 mod poison;
 mod protocol;
+mod queries;
 mod security;
 mod sources;
 mod spans;

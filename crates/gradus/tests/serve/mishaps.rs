@@ -36,17 +36,40 @@ fn a_store_whose_file_is_gone_takes_nothing() {
     let lab = Lab::new();
     let server = lab.serve();
     server.export(&export("p", vec![span(1, 1, "first")]));
-    std::fs::rename(lab.path(".gradus/gradus.db"), lab.path("away.db")).unwrap();
-    let refused = eventually("it is noticed", || {
-        let reply = server.post_traces(&export("p", vec![span(2, 2, "second")]));
-        (reply.status != 200).then_some(reply)
-    });
-    assert_eq!(refused.status, 503);
-    assert!(refused.text().contains("gone or was replaced"), "{}", refused.text());
-    assert_eq!(server.get("/readyz").status, 503);
-    std::fs::rename(lab.path("away.db"), lab.path(".gradus/gradus.db")).unwrap();
-    eventually("it is there again", || (server.get("/readyz").status == 200).then_some(()));
-    server.export(&export("p", vec![span(3, 3, "third")]));
+    for (number, name) in ["gradus.db", "gradus.db-wal", "gradus.db-shm"].into_iter().enumerate() {
+        let (path, id) = (lab.path(&format!(".gradus/{name}")), 10 * (number as u64 + 1));
+        std::fs::rename(&path, lab.path("away")).unwrap();
+        // The very next request.
+        let refused = server.post_traces(&export("p", vec![span(u128::from(id), id, "lost")]));
+        assert_eq!(refused.status, 503);
+        assert!(refused.text().contains("gone or was replaced"), "{}", refused.text());
+        assert_eq!(server.get("/readyz").status, 503);
+        std::fs::rename(lab.path("away"), &path).unwrap();
+        eventually("it is there again", || (server.get("/readyz").status == 200).then_some(()));
+        server.export(&export("p", vec![span(u128::from(id + 1), id + 1, "kept")]));
+    }
+    let names = server.spans("p");
+    let kept = names.iter().filter(|span| span["name"] == "kept").count();
+    assert_eq!((names.len(), kept), (4, 3));
+}
+
+#[test]
+fn a_store_that_was_truncated_is_not_taken_for_a_new_one() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    server.export(&export("p", vec![span(1, 1, "first")]));
+    server.stop();
+    let path = lab.path(".gradus/gradus.db");
+    let sound = std::fs::read(&path).unwrap();
+    for bytes in [0, 60, 5_000] {
+        std::fs::write(&path, &sound[..bytes]).unwrap();
+        let ran = lab.serve_in_vain(&[]).exits_with(2);
+        assert!(ran.err.contains("gradus.db") && ran.err.contains("truncated") || bytes == 60, "{}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+        assert_eq!(std::fs::read(&path).unwrap(), &sound[..bytes]);
+    }
+    std::fs::write(&path, &sound).unwrap();
+    assert_eq!(lab.serve().spans("p").len(), 1);
 }
 
 #[test]

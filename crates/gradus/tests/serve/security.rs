@@ -120,7 +120,7 @@ fn keys_open_what_their_scope_names() {
 }
 
 #[test]
-fn a_revoked_key_is_refused_within_seconds() {
+fn a_revoked_key_is_refused_at_once() {
     let lab = Lab::with("require_key = true", "");
     let (first, second) = (add_key(&lab, "first", "ingest,read"), add_key(&lab, "second", "read"));
     let server = lab.serve();
@@ -130,7 +130,7 @@ fn a_revoked_key_is_refused_within_seconds() {
     let third = add_key(&lab, "third", "read");
     assert_eq!(status(&third), 200);
     lab.run(&["keys", "revoke", "first"]).exits_with(0);
-    eventually("the key is refused", || (status(&first) == 401).then_some(()));
+    assert_eq!(status(&first), 401);
     assert_eq!((status(&second), status(&third)), (200, 200));
     let listed = lab.run(&["keys", "list"]).exits_with(0).out;
     let states: Vec<bool> = listed.lines().map(|line| line.ends_with("revoked")).collect();

@@ -7,6 +7,7 @@ use crate::error::StoreError;
 /// What a search looks for, in the words of the index; `None` when it has no words. The index does not know which words
 /// are neighbours, so each must be a word to it, too; where it would split one, words are split further.
 pub(super) fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, StoreError> {
+    check_prefixes(text)?;
     let splits: [fn(char) -> bool; 2] =
         [|c| c.is_whitespace() || (c.is_ascii() && !is_kept(c)), |c| !c.is_alphanumeric() && c != '*'];
     let mut is_known = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1")?;
@@ -21,13 +22,47 @@ pub(super) fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, 
     Ok(Some(search_terms(&search_words(letters), ending)))
 }
 
+/// Beginnings of words are looked up one word after the other: short ones, and many of them, are most of the index.
+fn check_prefixes(text: &str) -> Result<(), StoreError> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '*').filter(|word| word.ends_with('*'));
+    let mut prefixes: Vec<&str> = words.map(|word| word.trim_end_matches('*')).collect();
+    prefixes.retain(|prefix| !prefix.is_empty() && !has_no_case(prefix));
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    if let Some(short) = prefixes.iter().find(|prefix| prefix.chars().count() < MIN_PREFIX_CHARS) {
+        return Err(StoreError::BadSearch {
+            reason: format!("{short}* is too short; write {MIN_PREFIX_CHARS} letters or more before a star"),
+        });
+    }
+    if prefixes.len() > MAX_PREFIXES {
+        return Err(StoreError::BadSearch {
+            reason: format!("it has {} words with a star; write {MAX_PREFIXES} at most", prefixes.len()),
+        });
+    }
+    Ok(())
+}
+
+/// Letters in the beginning of a word, at least. Scripts without capitals say as much with one.
+const MIN_PREFIX_CHARS: usize = 3;
+const MAX_PREFIXES: usize = 5;
+
+fn has_no_case(word: &str) -> bool {
+    !word.contains(|c: char| c.is_ascii_alphanumeric() || c.is_lowercase() || c.is_uppercase())
+}
+
 fn is_kept(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '*'
 }
 
 fn search_words<'t>(words: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
     const MOST: usize = 20;
-    words.filter(|word| word.contains(char::is_alphanumeric)).take(MOST).collect()
+    let mut found: Vec<&str> = Vec::new();
+    for word in words.filter(|word| word.contains(char::is_alphanumeric)) {
+        if found.len() < MOST && !found.contains(&word) {
+            found.push(word);
+        }
+    }
+    found
 }
 
 fn search_terms(words: &[&str], ending: fn(&str) -> &'static str) -> String {
@@ -38,5 +73,32 @@ fn search_terms(words: &[&str], ending: fn(&str) -> &'static str) -> String {
 /// A word is a whole word, which is found at once however many there are of it. With a star, as people write it, it is
 /// the beginning of one; so it always is in scripts that put no spaces between words, where the index has whole phrases.
 fn ending(word: &str) -> &'static str {
-    if word.ends_with('*') || !word.is_ascii() { "*" } else { "" }
+    let is_long = || word.chars().count() >= MIN_PREFIX_CHARS || has_no_case(word);
+    if word.ends_with('*') || (!word.is_ascii() && is_long()) { "*" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beginnings_of_words_are_long_and_few() {
+        let refused = |text: &str| match check_prefixes(text) {
+            Err(StoreError::BadSearch { reason }) => Some(reason),
+            _ => None,
+        };
+        let bomb: Vec<String> = ('a'..='t').map(|letter| format!("{letter}*")).collect();
+        assert!(refused(&bomb.join(" ")).unwrap().contains("a* is too short"));
+        let long: Vec<String> = ('a'..='t').map(|letter| format!("abc{letter}*")).collect();
+        assert!(refused(&long.join(" ")).unwrap().contains("20 words with a star"));
+        for text in ["x-a*", "b** c", "é*", "па* сло", "1*", "(a*)"] {
+            assert!(refused(text).is_some(), "{text}");
+        }
+        for text in
+            ["refund*", "the cat", "*", "日*", "日本 語", "ref* und* abc* def* ghi*", &"abc* ".repeat(40)]
+        {
+            assert_eq!(refused(text), None, "{text}");
+        }
+        assert_eq!([ending("été"), ending("é"), ending("日"), ending("cat")], ["*", "", "*", ""]);
+    }
 }

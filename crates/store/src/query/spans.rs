@@ -10,6 +10,7 @@ use crate::Store;
 use crate::compress::decompress;
 use crate::error::StoreError;
 use crate::ingest::BlockSignal;
+use crate::monitor::check_query;
 
 /// Records of one trace that came together: an OTLP export request.
 #[derive(Clone, Debug)]
@@ -187,6 +188,7 @@ pub(super) fn read_blocks(
         if *left == 0 && last.is_some() {
             return Ok(last);
         }
+        check_query()?;
         let body = row.get_ref(3)?.as_blob().map_err(|error| StoreError::bad_row("a block", error))?;
         let export = decompress(body)?;
         *left = left.saturating_sub(export.len());

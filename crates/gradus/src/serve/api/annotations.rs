@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::json_body;
-use super::error::{ApiError, Params, blocking};
+use super::error::{ApiError, Params, blocking, blocking_sender};
 use super::time;
 use crate::serve::auth::Caller;
 use crate::serve::signature;
@@ -159,7 +159,7 @@ pub(super) async fn add(
     if input.items.len() > 1000 {
         return Err(ApiError::bad("at most 1000 annotations at once"));
     }
-    let written = blocking(&server, move |server| {
+    let written = blocking_sender(&server, move |server| {
         let items = input.items.into_iter().map(|item| item.resolve(server, &caller));
         let items: Vec<NewAnnotation> = items.collect::<Result<_, _>>()?;
         check_names(server, &caller, &items)?;

@@ -3,26 +3,23 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::StatusCode;
 use gradus_store::Story;
 
 use super::error::ApiError;
+use crate::serve::queries::QueryKind;
 use crate::serve::state::Server;
 use crate::serve::stream;
 
 /// Sends `head`, and then what `write` makes of each page.
-pub(super) fn of_project(
+pub(super) async fn of_project(
     server: Arc<Server>,
     project: String,
     head: Vec<u8>,
     write: impl Fn(&Story, &mut dyn FnMut(&[u8])) + Send + 'static,
 ) -> Result<Body, ApiError> {
-    // A download keeps one of the threads that all readers share.
-    let turn = Arc::clone(&server.downloads).try_acquire_owned().map_err(|_| {
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many downloads are under way; try again later")
-    })?;
-    Ok(stream::body(move |sink| {
-        let _turn = turn;
+    let permit = server.queries.admit(QueryKind::Download).await?;
+    let queries = Arc::clone(&server.queries);
+    Ok(stream::body(&queries, permit, move |sink| {
         sink.write(&head);
         let mut after = None;
         while !sink.is_gone()

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Query};
+use axum::http::header::RETRY_AFTER;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use gradus_store::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use crate::serve::auth::is_grpc;
+use crate::serve::queries::{QueryKind, QueryRefusal};
 use crate::serve::receive::grpc_error;
 use crate::serve::state::Server;
 use crate::serve::{page, phoenix};
@@ -55,7 +56,11 @@ impl ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         let status = match &error {
-            StoreError::Busy | StoreError::DiskFull | StoreError::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            StoreError::Busy | StoreError::DiskFull | StoreError::Closed | StoreError::Gone { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            StoreError::BadSearch { .. } => return ApiError::bad(error.to_string()),
+            StoreError::Stopped(stop) => return QueryRefusal::Stopped(*stop).into(),
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         tracing::error!(%error, "the store failed");
@@ -63,14 +68,58 @@ impl From<StoreError> for ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        (self.status, Json(ErrorBody { error: self.message })).into_response()
+impl From<QueryRefusal> for ApiError {
+    fn from(refusal: QueryRefusal) -> ApiError {
+        ApiError::new(refusal.status(), refusal.to_string())
     }
 }
 
-/// Reads from the store without keeping others waiting.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(ErrorBody { error: self.message })).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// Answers from what the store holds: a query, within its budget and in its turn.
 pub(in crate::serve) async fn blocking<T: Send + 'static>(
+    server: &Arc<Server>,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    run_query(server, QueryKind::Rows, read).await
+}
+
+/// The same for what reads whole traces or runs: fewer at once.
+pub(in crate::serve) async fn blocking_large<T: Send + 'static>(
+    server: &Arc<Server>,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    run_query(server, QueryKind::Large, read).await
+}
+
+/// The same for an answer that is written out here, too, and not where all others are answered.
+pub(in crate::serve) async fn respond<T: IntoResponse>(
+    server: &Arc<Server>,
+    kind: QueryKind,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    run_query(server, kind, move |server| Ok(read(server)?.into_response())).await
+}
+
+async fn run_query<T: Send + 'static>(
+    server: &Arc<Server>,
+    kind: QueryKind,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let reading = Arc::clone(server);
+    server.queries.run(kind, move || read(&reading)).await?
+}
+
+/// What a sender's request looks up before it is stored: it waits for no query.
+pub(in crate::serve) async fn blocking_sender<T: Send + 'static>(
     server: &Arc<Server>,
     read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -79,20 +128,6 @@ pub(in crate::serve) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|_| {
         Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered"))
     })
-}
-
-/// The same for what takes much: so many at once. A turn is over when the work is, and not when whoever asked goes away.
-pub(in crate::serve) async fn in_turn<T: Send + 'static>(
-    server: &Arc<Server>,
-    turns: &Arc<Semaphore>,
-    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let turn = Arc::clone(turns).acquire_owned().await;
-    blocking(server, move |server| {
-        let _turn = turn;
-        read(server)
-    })
-    .await
 }
 
 /// Query parameters; those that are not known are an error, not something to pass over.

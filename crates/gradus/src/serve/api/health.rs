@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::blocking;
+use super::error::blocking_sender;
 use crate::serve::meters;
 use crate::serve::state::Server;
 
@@ -49,7 +49,8 @@ pub(super) async fn readyz(State(server): State<Arc<Server>>) -> Response {
             let _ = tokio::time::timeout(TRIAL, tried.done()).await;
         }
     }
-    let is_failing = failing();
+    // Found out at once, and not only when somebody sends something.
+    let is_failing = failing() || server.store.check_files().is_err();
     let reason = if server.is_stopping.load(Ordering::Relaxed) {
         Some("the server is going down")
     } else if is_failing {
@@ -65,7 +66,9 @@ pub(super) async fn readyz(State(server): State<Arc<Server>>) -> Response {
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(State(server): State<Arc<Server>>) -> Response {
-    let text = blocking(&server, |server| Ok(meters::exposition(server))).await;
+    // Answered also when all queries are busy, and by one thread however often it is asked for.
+    let _turn = server.metrics_turn.acquire().await;
+    let text = blocking_sender(&server, |server| Ok(meters::exposition(server))).await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     text.map(|text| ([(CONTENT_TYPE, kind)], text)).into_response()
 }

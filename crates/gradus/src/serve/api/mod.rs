@@ -27,7 +27,7 @@ use utoipa_axum::routes;
 
 use super::state::Server;
 use super::{page, phoenix, receive};
-pub(super) use error::{ApiError, Params, blocking, in_turn};
+pub(super) use error::{ApiError, Params, blocking, blocking_large, blocking_sender};
 pub(super) use spans::visit_spans;
 pub(super) use time::{read as read_time, show as show_time};
 pub(super) use traces::score_bound;
@@ -70,7 +70,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/opentelemetry.proto.collector.trace.v1.TraceService/Export", post(receive::export_traces))
         .route("/opentelemetry.proto.collector.logs.v1.LogsService/Export", post(receive::export_logs))
         .merge(phoenix::routes())
-        .merge(page::routes())
+        .merge(page::routes(&server))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::wrong_method)
         .with_state(server)

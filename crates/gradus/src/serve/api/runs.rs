@@ -9,7 +9,7 @@ use gradus_eval::run::{RunRecord, RunState, StateFolder};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::{ApiError, blocking, in_turn};
+use super::error::{ApiError, blocking, blocking_large};
 use super::schema;
 use crate::serve::state::Server;
 use crate::serve::summaries::{self, failed};
@@ -79,7 +79,7 @@ pub(super) async fn one(
     State(server): State<Arc<Server>>,
     Path(id): Path<String>,
 ) -> Result<Json<RunSummary>, ApiError> {
-    in_turn(&server, &server.openings, move |server| {
+    blocking_large(&server, move |server| {
         let run = summaries::find(server, &id)?;
         let whole = server.summaries.of(&run).map_err(failed)?;
         Ok(Json(RunSummary(whole.summary.clone())))

@@ -143,6 +143,7 @@ pub(super) async fn of_project(
                     }
                 });
             });
+            let body = body.await?;
             Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
         }
         Some("csv") => {
@@ -152,6 +153,7 @@ pub(super) async fn of_project(
                     out(&table::row(&span_line(span, kind, &only), &only));
                 });
             });
+            let body = body.await?;
             Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8")], body).into_response())
         }
         Some(other) => Err(ApiError::bad(format!("format={other}: jsonl or csv"))),
@@ -172,6 +174,7 @@ pub(super) async fn export(
     let body = download::of_project(server, project, Vec::new(), |story, out| {
         crate::stored_records::write_otlp(story, out)
     });
+    let body = body.await?;
     Ok(([(CONTENT_TYPE, "application/x-protobuf")], body).into_response())
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::response::Response;
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
@@ -13,9 +14,10 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::annotations::AnnotationBody;
-use super::error::{ApiError, Params, blocking, in_turn};
+use super::error::{ApiError, Params, respond};
 use super::{schema, time};
 use crate::serve::live::StoryView;
+use crate::serve::queries::QueryKind;
 use crate::serve::state::Server;
 
 #[derive(Deserialize, IntoParams)]
@@ -111,7 +113,7 @@ pub(super) struct Score {
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
     Params(params): Params<ListParams>,
-) -> Result<Json<TracePage>, ApiError> {
+) -> Result<Response, ApiError> {
     let limit = params.limit.unwrap_or(50);
     if !(1..=500).contains(&limit) {
         return Err(ApiError::bad(format!("limit={limit}: from 1 to 500")));
@@ -135,7 +137,7 @@ pub(super) async fn list(
         text: params.q.filter(|text| !text.trim().is_empty()),
         ..TraceFilter::default()
     };
-    blocking(&server, move |server| {
+    respond(&server, QueryKind::Rows, move |server| {
         let page = server.store.traces(&filter, cursor, limit)?;
         let items = page.traces.into_iter().map(TraceSummary::of).collect();
         Ok(Json(TracePage { items, next_cursor: page.next.map(|cursor| cursor.to_string()) }))
@@ -189,11 +191,11 @@ fn outcomes_schema() -> utoipa::openapi::schema::Array {
 pub(super) async fn one(
     State(server): State<Arc<Server>>,
     Path(id): Path<String>,
-) -> Result<Json<TraceDetail>, ApiError> {
+) -> Result<Response, ApiError> {
     let missing = || ApiError::missing("there is no trace with this id");
     let number = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).ok_or_else(missing)?;
     // A trace may be large, and is assembled for each answer.
-    in_turn(&server, &server.openings, move |server| {
+    respond(&server, QueryKind::Large, move |server| {
         let row = server.store.trace(TraceId(number))?.ok_or_else(missing)?;
         let (trajectories, outcomes, story) = trajectories(server, &row)?;
         let filter =

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::Frame;
 use super::address::own_path;
 use super::sign_in::{MAY_NOT_LOOK, SignIn};
-use crate::serve::api::{ApiError, Params, blocking, in_turn};
+use crate::serve::api::{ApiError, Params, blocking, blocking_large};
 use crate::serve::state::Server;
 
 /// Scripts, styles and pictures are files of this server; nothing stands in the page itself, and forms go nowhere else.
@@ -40,7 +40,7 @@ pub(super) async fn of_large<P: Template>(
     server: &Arc<Server>,
     make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    Ok(in_turn(server, &server.openings, move |server| Ok(page(&make(server)?))).await?)
+    Ok(blocking_large(server, move |server| Ok(page(&make(server)?))).await?)
 }
 
 /// The same for a part of a page.
@@ -49,7 +49,7 @@ pub(super) async fn part_of_large<P: Template>(
     headers: HeaderMap,
     make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    Ok(in_turn(server, &server.openings, move |server| Ok(part(&make(server)?, &headers))).await?)
+    Ok(blocking_large(server, move |server| Ok(part(&make(server)?, &headers))).await?)
 }
 
 /// A page that is there already.
@@ -139,6 +139,7 @@ impl PageError {
             StatusCode::NOT_FOUND => "Not here",
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => "Not allowed",
             StatusCode::BAD_REQUEST => "Not understood",
+            StatusCode::UNPROCESSABLE_ENTITY => "Too much work",
             StatusCode::CONFLICT => "Changed meanwhile",
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "Not now",
             _ => "Something went wrong",

@@ -15,7 +15,7 @@ use super::words::size;
 use super::{opened, run_trajectory};
 use crate::output::html::text;
 use crate::output::printable;
-use crate::serve::api::{ApiError, in_turn};
+use crate::serve::api::{ApiError, blocking_large};
 use crate::serve::state::Server;
 
 /// What of a long text stands in the page.
@@ -107,7 +107,7 @@ pub(super) async fn sent(
     server: &Arc<Server>,
     open: impl FnOnce(&Server) -> Result<(Trajectory, Which), ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    let text = in_turn(server, &server.openings, move |server| {
+    let text = blocking_large(server, move |server| {
         let (trajectory, which) = open(server)?;
         let found = part(&trajectory, which.step, &which.part);
         let text = found.ok_or_else(|| ApiError::missing("There is no such text in this trace."))?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gradus_eval::outcome::OutcomeLine;
 use gradus_store::{LabelRow, StoreError};
@@ -14,6 +14,7 @@ use serde_json::json;
 use super::answer::PageError;
 use crate::output::csv::harmless;
 use crate::serve::api::{ApiError, Params, show_time};
+use crate::serve::queries::QueryKind;
 use crate::serve::signature;
 use crate::serve::state::Server;
 use crate::serve::stream::{self, Sink};
@@ -40,13 +41,9 @@ pub(super) async fn all(
         Some("csv") => (Form::Csv, "text/csv; charset=utf-8", "attachment; filename=labels.csv"),
         Some(other) => return Err(ApiError::bad(format!("format={other}: jsonl or csv")).into()),
     };
-    let turn = Arc::clone(&server.downloads).try_acquire_owned().map_err(|_| {
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many downloads go on at once; try again later")
-    })?;
-    let body = stream::body(move |sink| {
-        let _turn = turn;
-        write(&server, project.as_deref(), form, sink)
-    });
+    let permit = server.queries.admit(QueryKind::Download).await.map_err(ApiError::from)?;
+    let queries = Arc::clone(&server.queries);
+    let body = stream::body(&queries, permit, move |sink| write(&server, project.as_deref(), form, sink));
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
         (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),

@@ -20,7 +20,7 @@ use super::sign_in::cookie;
 use super::verdict::target;
 use super::{evaluators, form, verdict};
 use crate::output::html::text;
-use crate::serve::api::{ApiError, blocking};
+use crate::serve::api::{ApiError, blocking_sender};
 use crate::serve::auth::Caller;
 use crate::serve::signature;
 use crate::serve::state::Server;
@@ -125,7 +125,7 @@ pub(super) async fn put(
     }
     let back = own_path(label.back.as_deref()).unwrap_or("/").to_owned();
     let name = person.name.clone();
-    let written = blocking(&server, move |server| {
+    let written = blocking_sender(&server, move |server| {
         let new = label.annotation(server, person)?;
         Ok(server.annotate(vec![new], &caller)?)
     })

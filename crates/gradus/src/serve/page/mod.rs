@@ -61,7 +61,7 @@ use crate::output::html::svg::Svg;
 use crate::output::html::text;
 use address::Address;
 
-pub(super) fn routes() -> Router<Arc<Server>> {
+pub(super) fn routes(server: &Arc<Server>) -> Router<Arc<Server>> {
     Router::new()
         .route("/assets/{name}", get(asset::file))
         .route("/sign-in", get(sign_in::page).post(sign_in::enter))
@@ -89,7 +89,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/server", get(health::page))
         .route("/server/retry", post(health::retry))
         .layer(axum::middleware::from_fn(answer::with_way_out))
-        .layer(axum::middleware::from_fn(packed::packed))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(server), packed::packed))
 }
 
 /// What stands around every page.

@@ -25,6 +25,7 @@ use crate::output::html::number::{self, count};
 use crate::output::html::text;
 use crate::output::html::view::metrics::Card;
 use crate::serve::api::{ApiError, blocking, show_time};
+use crate::serve::queries;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
@@ -128,13 +129,13 @@ pub(super) async fn page(
     let frame = Frame::of("/", choice.project.as_deref(), &headers);
     let asked = format!("{} {} {:?}", frame.is_signed_in, range.name(), choice.all());
     // It is made once for all who ask for it, also when the first of them goes away.
-    let kept = tokio::spawn(async move {
+    let kept = tokio::spawn(queries::with_caller(queries::current_caller(), async move {
         let make = blocking(&server, move |server| {
             let page = made(server, choice, range, &time, now, frame)?;
             page.render().map_err(|_| unmade())
         });
         server.kept_pages.page(asked, make).await
-    });
+    }));
     Ok(answer::made(kept.await.unwrap_or_else(|_| Err(unmade()))?))
 }
 

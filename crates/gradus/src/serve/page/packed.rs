@@ -1,9 +1,10 @@
 //! Pages and their files go packed to browsers that can unpack them: mostly a fifth of the size.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -11,11 +12,15 @@ use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::serve::api::ApiError;
+use crate::serve::queries::QueryKind;
+use crate::serve::state::Server;
+
 /// What is smaller gains nothing.
 const LEAST_BYTES: usize = 1_000;
 
 /// Packs the answer to whoever can unpack it.
-pub(super) async fn packed(request: Request, next: Next) -> Response {
+pub(super) async fn packed(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
     let can_unpack = takes_gzip(request.headers());
     let mut response = next.run(request).await;
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -37,8 +42,13 @@ pub(super) async fn packed(request: Request, next: Next) -> Response {
     if text.len() < LEAST_BYTES {
         return Response::from_parts(parts, Body::from(text));
     }
-    let done = tokio::task::spawn_blocking(move || gzip(&text)).await;
-    let Ok(Ok(packed)) = done else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+    // As much of a reader's work as making the page was.
+    let done = server.queries.run(QueryKind::Rows, move || gzip(&text)).await;
+    let packed = match done {
+        Ok(Ok(packed)) => packed,
+        Ok(Err(_)) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Err(refusal) => return ApiError::from(refusal).into_response(),
+    };
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(packed))

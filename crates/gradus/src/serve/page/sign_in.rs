@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::address::own_path;
 use super::answer::{self, PageError};
 use super::{Frame, form};
-use crate::serve::api::{ApiError, blocking};
+use crate::serve::api::ApiError;
 use crate::serve::state::{Server, now_ns};
 
 const COOKIE_NAME: &str = "gradus_session";
@@ -80,11 +80,7 @@ pub(super) async fn enter(
     let until = now.saturating_add(i64::from(SECONDS) * 1_000_000_000);
     let failed =
         |_| PageError::new(StatusCode::SERVICE_UNAVAILABLE, "Keys cannot be looked up at the moment.");
-    let known = blocking(&server, {
-        let key = key.clone();
-        move |server| Ok(server.store.scopes_of(&key)?)
-    });
-    let known = known.await.map_err(failed)?;
+    let known = server.store.scopes_of(&key).map_err(ApiError::from).map_err(failed)?;
     if known.as_ref().is_some_and(|(_, scopes)| !scopes.read && !scopes.admin) {
         let wrong = MAY_NOT_LOOK.to_owned();
         server.tell_of_refusal("/sign-in", StatusCode::FORBIDDEN.as_u16(), &wrong);

@@ -21,7 +21,7 @@ use super::words::{duration, second, whole};
 use super::{Choosable, Frame, choosable, evaluators};
 use crate::output::html::number;
 use crate::output::html::text;
-use crate::serve::api::{ApiError, blocking, in_turn, read_time, score_bound};
+use crate::serve::api::{ApiError, blocking, blocking_large, read_time, score_bound};
 use crate::serve::phoenix;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
@@ -300,7 +300,7 @@ async fn in_its_turn(
     make: impl FnOnce(&Server) -> Result<Response, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     Ok(match has_condition {
-        true => in_turn(server, &server.scans, make).await?,
+        true => blocking_large(server, make).await?,
         false => blocking(server, make).await?,
     })
 }

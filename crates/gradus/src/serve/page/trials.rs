@@ -16,7 +16,7 @@ use gradus_store::Spend;
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
 use crate::output::printable;
-use crate::serve::api::{ApiError, blocking, in_turn};
+use crate::serve::api::{ApiError, blocking, blocking_large};
 use crate::serve::live::{GradingRule, StoryView};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns, today_ns};
@@ -136,7 +136,7 @@ impl Subjected {
             return Err(ApiError::bad("Say which step: this rubric is about one."));
         }
         let (id, rubric) = (id.to_owned(), rubric.clone());
-        in_turn(server, &server.openings, move |server| {
+        blocking_large(server, move |server| {
             let missing = || ApiError::missing("There is no trajectory with this id.");
             let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
             let row = server.store.trace(trace)?.ok_or_else(missing)?;

@@ -16,7 +16,7 @@ use gradus_store::NewAnnotation;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::error::{PhoenixError, blocking};
+use super::error::{PhoenixError, blocking_sender};
 use super::ids;
 use super::request::{self, Params};
 use super::sessions;
@@ -256,7 +256,7 @@ pub(super) async fn put(
         return Ok(Vec::new());
     }
     let caller = caller.clone();
-    let written = blocking(server, move |server| {
+    let written = blocking_sender(server, move |server| {
         let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
         for one in &said {
             if !homes.contains_key(&one.id) {

@@ -13,7 +13,7 @@ use gradus_otlp::export_of_spans;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::error::{PhoenixError, blocking};
+use super::error::{PhoenixError, blocking_sender};
 use super::{ids, request};
 use crate::serve::receive::accept_spans;
 use crate::serve::state::Server;
@@ -43,7 +43,7 @@ pub(super) async fn add(
         })?;
     }
     let total = data.len();
-    let (data, known) = blocking(&server, move |server| {
+    let (data, known) = blocking_sender(&server, move |server| {
         let mut known = Vec::new();
         let mut seen = HashSet::new();
         for span in &data {

@@ -14,6 +14,7 @@ use super::query::{QueryBody, SpanQuery};
 use super::request::{self, DEFAULT_PROJECT, Params, read_time};
 use super::rows::{Bounds, Roots};
 use super::{arrow, frame_json, ids};
+use crate::serve::queries::QueryKind;
 use crate::serve::state::Server;
 use crate::serve::stream;
 
@@ -37,13 +38,12 @@ pub(super) async fn query(
         return Err(PhoenixError::missing("there is no query in this request"));
     }
     let bounds = bounds(&server, &params, &headers, &body).await?;
-    // Few at a time: an answer may be long, and whoever asks for little goes past.
-    let turn = Arc::clone(&server.scans).acquire_owned().await;
+    let permit = server.queries.admit(QueryKind::Download).await?;
+    let pool = Arc::clone(&server.queries);
     if headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes() == b"application/json") {
         let boundary = ids::random();
         let kind = format!("multipart/mixed; boundary={boundary}");
-        let body = stream::body(move |sink| {
-            let _turn = turn;
+        let body = stream::body(&pool, permit, move |sink| {
             for query in &queries {
                 sink.write(format!("--{boundary}\r\nContent-Type: application/json\r\n\r\n").as_bytes());
                 frame_json::write(&server, query, &bounds, sink)?;
@@ -54,8 +54,7 @@ pub(super) async fn query(
         });
         return Ok(([(CONTENT_TYPE, kind)], body).into_response());
     }
-    let body = stream::body(move |sink| {
-        let _turn = turn;
+    let body = stream::body(&pool, permit, move |sink| {
         queries.iter().try_for_each(|query| arrow::write_frame(&server, query, &bounds, sink))
     });
     Ok(([(CONTENT_TYPE, arrow::CONTENT_KIND)], body).into_response())

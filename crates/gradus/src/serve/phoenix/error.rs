@@ -7,6 +7,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use gradus_store::StoreError;
 
+use crate::serve::queries::{QueryKind, QueryRefusal};
 use crate::serve::receive::Refusal;
 use crate::serve::state::Server;
 
@@ -54,14 +55,27 @@ impl PhoenixError {
 
 impl From<StoreError> for PhoenixError {
     fn from(error: StoreError) -> PhoenixError {
+        if let StoreError::Stopped(stop) = error {
+            return QueryRefusal::Stopped(stop).into();
+        }
         tracing::error!(%error, "the store failed");
         match &error {
-            StoreError::Busy | StoreError::DiskFull | StoreError::Closed => PhoenixError {
-                retry_after_s: Some(1),
-                ..PhoenixError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-            },
+            StoreError::Busy | StoreError::DiskFull | StoreError::Closed | StoreError::Gone { .. } => {
+                PhoenixError {
+                    retry_after_s: Some(1),
+                    ..PhoenixError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+                }
+            }
             _ => PhoenixError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
+    }
+}
+
+impl From<QueryRefusal> for PhoenixError {
+    fn from(refusal: QueryRefusal) -> PhoenixError {
+        let status = refusal.status();
+        let retry_after_s = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1);
+        PhoenixError { retry_after_s, ..PhoenixError::new(status, refusal.to_string()) }
     }
 }
 
@@ -89,8 +103,33 @@ impl IntoResponse for PhoenixError {
     }
 }
 
-/// Reads from the store without keeping others waiting.
+/// Answers from what the store holds: a query, within its budget and in its turn.
 pub(super) async fn blocking<T: Send + 'static>(
+    server: &Arc<Server>,
+    read: impl FnOnce(&Server) -> Result<T, PhoenixError> + Send + 'static,
+) -> Result<T, PhoenixError> {
+    run_query(server, QueryKind::Rows, read).await
+}
+
+/// The same for what reads whole traces: fewer at once.
+pub(super) async fn blocking_large<T: Send + 'static>(
+    server: &Arc<Server>,
+    read: impl FnOnce(&Server) -> Result<T, PhoenixError> + Send + 'static,
+) -> Result<T, PhoenixError> {
+    run_query(server, QueryKind::Large, read).await
+}
+
+async fn run_query<T: Send + 'static>(
+    server: &Arc<Server>,
+    kind: QueryKind,
+    read: impl FnOnce(&Server) -> Result<T, PhoenixError> + Send + 'static,
+) -> Result<T, PhoenixError> {
+    let reading = Arc::clone(server);
+    server.queries.run(kind, move || read(&reading)).await?
+}
+
+/// What a sender's request looks up before it is stored: it waits for no query.
+pub(super) async fn blocking_sender<T: Send + 'static>(
     server: &Arc<Server>,
     read: impl FnOnce(&Server) -> Result<T, PhoenixError> + Send + 'static,
 ) -> Result<T, PhoenixError> {

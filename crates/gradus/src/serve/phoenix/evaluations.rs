@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::annotations::{MOST_ROWS, Said, Subject, put};
 use super::arrow::{self, Columns, Values};
-use super::error::{PhoenixError, blocking};
+use super::error::{PhoenixError, blocking_sender};
 use crate::serve::auth::Caller;
 use crate::serve::receive::{Refusal, read_body};
 use crate::serve::state::Server;
@@ -44,7 +44,7 @@ pub(super) async fn log(
     // Texts are copied out of it.
     room.grow(bytes.len()).map_err(|_| Refusal::Busy)?;
     let by = caller.clone();
-    let (subject, said, _room) = blocking(&server, move |_| {
+    let (subject, said, _room) = blocking_sender(&server, move |_| {
         let table =
             arrow::read(&bytes, MOST_ROWS).map_err(|error| PhoenixError::invalid(error.to_string()))?;
         drop(bytes);

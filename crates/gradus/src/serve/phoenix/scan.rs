@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use gradus_core::phoenix_view::{cumulative_tokens, micros};
 use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_otlp::{Limits, Regrouped, Signal, decode_span, regroup};
-use gradus_store::{Block, BlockSignal, ProjectPosition, StoreError, TraceRecords, Walk};
+use gradus_store::{Block, BlockSignal, ProjectPosition, StoreError, TraceRecords, Walk, check_query};
 
 use super::verdicts::Verdict;
 use crate::serve::state::Server;
@@ -56,6 +56,9 @@ impl Place {
     }
 }
 
+/// Spans that are looked at between two checks of the query's budget.
+const SPANS_PER_CHECK: usize = 64;
+
 type Visit<'v> = dyn FnMut(&TraceView<'_>, usize) -> ControlFlow<()> + 'v;
 type VisitTrace<'v> = dyn FnMut(&TraceView<'_>) -> ControlFlow<()> + 'v;
 
@@ -80,7 +83,9 @@ impl Scan {
 
     /// Hands out every span in turn, as the trace it is in and its number there, until told to stop.
     pub(super) fn visit(&self, server: &Server, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.each_trace(server, &mut |trace| self.visit_spans(trace, visit))
+        let mut stopped = Ok(());
+        self.each_trace(server, &mut |trace| self.visit_spans(trace, &mut stopped, visit))?;
+        stopped
     }
 
     /// Hands out every trace in turn, until told to stop.
@@ -111,7 +116,7 @@ impl Scan {
                     continue;
                 }
                 let Some(trace) = server.store.trace_records(self.project, id)? else { continue };
-                if look_at(&trace, visit).is_break() {
+                if look_at(&trace, visit)?.is_break() {
                     return Ok(());
                 }
             }
@@ -122,15 +127,26 @@ impl Scan {
             let Some(last) = page.last() else { return Ok(()) };
             walk = walk.behind(last.position);
             for trace in &page {
-                if look_at(trace, visit).is_break() {
+                if look_at(trace, visit)?.is_break() {
                     return Ok(());
                 }
             }
         }
     }
 
-    fn visit_spans(&self, view: &TraceView<'_>, visit: &mut Visit<'_>) -> ControlFlow<()> {
+    fn visit_spans(
+        &self,
+        view: &TraceView<'_>,
+        stopped: &mut Result<(), StoreError>,
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
         let mut look = |index: usize| {
+            if index % SPANS_PER_CHECK == 0
+                && let Err(error) = check_query()
+            {
+                *stopped = Err(error);
+                return ControlFlow::Break(());
+            }
             let span = &view.spans[index];
             let us = micros(span.start_ns);
             let is_out = self.from_us.is_some_and(|from| us < from) || self.to_us.is_some_and(|to| us >= to);
@@ -154,23 +170,23 @@ impl Scan {
     }
 }
 
-fn look_at(trace: &TraceRecords, visit: &mut VisitTrace<'_>) -> ControlFlow<()> {
+fn look_at(trace: &TraceRecords, visit: &mut VisitTrace<'_>) -> Result<ControlFlow<()>, StoreError> {
     if trace.is_cut {
         tracing::warn!(
             trace_id = %trace.trace_id,
-            "a trace holds more than 256 MB: Phoenix's clients see the spans that came first"
+            "a trace holds more than a query reads: Phoenix's clients see the spans that came first"
         );
     }
     let requests = sort_out(trace);
-    let spans = decode(trace, &requests);
-    visit(&TraceView {
+    let spans = decode(trace, &requests)?;
+    Ok(visit(&TraceView {
         trace_id: trace.trace_id,
         position: trace.position,
         spans: &spans,
         verdicts: OnceCell::new(),
         by_id: OnceCell::new(),
         sums: OnceCell::new(),
-    })
+    }))
 }
 
 /// The records of a trace, sorted out.
@@ -182,11 +198,18 @@ fn sort_out(trace: &TraceRecords) -> Vec<(&Block, Regrouped<'_>)> {
         .collect()
 }
 
-fn decode<'r>(trace: &TraceRecords, requests: &'r [(&Block, Regrouped<'r>)]) -> Vec<Span<'r>> {
+fn decode<'r>(
+    trace: &TraceRecords,
+    requests: &'r [(&Block, Regrouped<'r>)],
+) -> Result<Vec<Span<'r>>, StoreError> {
     let limits = Limits::default();
     let mut spans = Vec::new();
     for (block, request) in requests {
-        for record in request.parts.iter().flat_map(|part| &part.records) {
+        check_query()?;
+        for (number, record) in request.parts.iter().flat_map(|part| &part.records).enumerate() {
+            if number % SPANS_PER_CHECK == 0 {
+                check_query()?;
+            }
             let scope = request.scope(record);
             if trace.counts(block, record.mark.span_id)
                 && let Ok(span) = decode_span(&record.body, &scope.resource, &scope.name, &limits)
@@ -196,7 +219,7 @@ fn decode<'r>(trace: &TraceRecords, requests: &'r [(&Block, Regrouped<'r>)]) -> 
         }
     }
     spans.sort_by_key(|span| (span.start_ns, span.span_id));
-    spans
+    Ok(spans)
 }
 
 impl<'t> TraceView<'t> {

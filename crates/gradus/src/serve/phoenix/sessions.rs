@@ -11,7 +11,7 @@ use gradus_core::span::TraceId;
 use gradus_store::{SessionRow, StoreError};
 use serde_json::{Value, json};
 
-use super::error::{PhoenixError, blocking};
+use super::error::{PhoenixError, blocking_large};
 use super::request::{self, Params};
 use super::scan::Scan;
 use super::{ids, traces};
@@ -38,9 +38,7 @@ pub(super) async fn list(
         None => String::new(),
     };
     let project = request::project(&server, &project).await?.no;
-    let turn = Arc::clone(&server.scans).acquire_owned().await;
-    blocking(&server, move |server| {
-        let _turn = turn;
+    blocking_large(&server, move |server| {
         let mut rows = server.store.sessions(project, &from, is_descending, limit + 1)?;
         let next = rows.get(limit).map(id);
         rows.truncate(limit);
@@ -54,9 +52,7 @@ pub(super) async fn one(
     State(server): State<Arc<Server>>,
     Path(identifier): Path<String>,
 ) -> Result<Json<Value>, PhoenixError> {
-    let turn = Arc::clone(&server.scans).acquire_owned().await;
-    blocking(&server, move |server| {
-        let _turn = turn;
+    blocking_large(&server, move |server| {
         let row = find(server, &identifier)?;
         let row = row.ok_or_else(|| {
             PhoenixError::missing(format!("Session with session_id {identifier} not found"))

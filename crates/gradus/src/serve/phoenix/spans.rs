@@ -11,7 +11,7 @@ use gradus_core::span::{SpanId, TraceId};
 use gradus_store::ProjectPosition;
 use serde_json::{Value, json};
 
-use super::error::{PhoenixError, blocking};
+use super::error::{PhoenixError, blocking_large};
 use super::request::{self, Params};
 use super::scan::{Place, Scan};
 use super::span_filters::SpanFilters;
@@ -65,9 +65,7 @@ async fn page(
         at: params.one("cursor").map(read_cursor).transpose()?,
         ..Scan::of(request::project(server, project).await?.no)
     };
-    let turn = Arc::clone(&server.scans).acquire_owned().await;
-    blocking(server, move |server| {
-        let _turn = turn;
+    blocking_large(server, move |server| {
         filters.narrow(&mut scan, server)?;
         // Written span by span: as text they take a tenth of the room.
         let (mut page, mut count, mut next) = (b"{\"data\":[".to_vec(), 0, None);

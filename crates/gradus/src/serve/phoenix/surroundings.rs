@@ -47,6 +47,10 @@ impl Surroundings for Around<'_> {
         self.finds_parent()
     }
 
+    fn should_stop(&self) -> bool {
+        self.look_up(gradus_store::check_query()).is_none()
+    }
+
     fn cumulative_tokens(&self) -> TokenSums {
         let (prompt, completion) = self.trace.cumulative_tokens(self.index);
         TokenSums { prompt, completion }

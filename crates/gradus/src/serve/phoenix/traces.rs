@@ -18,6 +18,7 @@ use super::request::{self, Params};
 use super::scan::{Place, Scan, TraceView};
 use super::sessions;
 use super::trace_order::{self, Ranking};
+use crate::serve::queries::QueryKind;
 use crate::serve::state::Server;
 use crate::serve::stream::{self, Sink};
 
@@ -83,10 +84,10 @@ pub(super) async fn list(
             blocking(&server, move |server| Ok(sessions::traces(server, project.no, &session_names)?));
         scan.traces = Some(traces.await?);
     }
-    let turn = Arc::clone(&server.scans).acquire_owned().await;
+    let permit = server.queries.admit(QueryKind::Download).await?;
+    let queries = Arc::clone(&server.queries);
     // Sent while it is found: with their spans, a thousand traces can be large.
-    let body = stream::body(move |sink| {
-        let _turn = turn;
+    let body = stream::body(&queries, permit, move |sink| {
         let mut page = Page { server: &server, project_id, with_spans, sent: 0, sink };
         page.sink.write(b"{\"data\":[");
         let next = if by_start {

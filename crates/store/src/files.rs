@@ -1,0 +1,161 @@
+//! The files of an open store. What is written to a file that was removed or replaced is seen by nobody, so nothing is
+//! acknowledged any more when one of them is not what it was at opening.
+
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+
+use crate::error::StoreError;
+
+/// What every database begins with.
+const HEADER_BYTES: u64 = 100;
+
+/// The database, its write-ahead log, and the index of that log, as they were when the store was opened.
+#[derive(Debug)]
+pub(crate) struct StoreFiles {
+    database: KnownFile,
+    log: KnownFile,
+    log_index: KnownFile,
+}
+
+#[derive(Debug)]
+struct KnownFile {
+    path: PathBuf,
+    /// `None` when it was not there at opening: then nothing is known about it.
+    identity: Option<(u64, u64)>,
+}
+
+impl KnownFile {
+    fn new(path: PathBuf) -> KnownFile {
+        let identity = std::fs::metadata(&path).ok().as_ref().map(identity);
+        KnownFile { path, identity }
+    }
+
+    /// The file's metadata, as long as it is still the same file.
+    fn check(&self) -> Result<Option<Metadata>, StoreError> {
+        if self.identity.is_none() {
+            return Ok(None);
+        }
+        let found = std::fs::metadata(&self.path).ok();
+        if found.as_ref().map(identity) != self.identity {
+            return Err(StoreError::Gone { path: self.path.clone() });
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(unix)]
+fn identity(data: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    // As long as the file is open its number is given to no other.
+    (data.dev(), data.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
+impl StoreFiles {
+    /// Of a connection that has read something: only then are all files there.
+    pub(crate) fn new(connection: &Connection) -> StoreFiles {
+        let path = PathBuf::from(connection.path().unwrap_or_default());
+        StoreFiles {
+            log: KnownFile::new(beside(&path, "-wal")),
+            log_index: KnownFile::new(beside(&path, "-shm")),
+            database: KnownFile::new(path),
+        }
+    }
+
+    /// Whether all files are what they were; returns the size of the write-ahead log.
+    pub(crate) fn check(&self) -> Result<u64, StoreError> {
+        if self.database.check()?.is_some_and(|data| data.len() == 0) {
+            return Err(StoreError::Gone { path: self.database.path.clone() });
+        }
+        self.log_index.check()?;
+        Ok(self.log.check()?.map_or(0, |data| data.len()))
+    }
+
+    /// Whether what the write-ahead log holds can be moved into the database: it is there, and nobody else has begun
+    /// another log for it. A log that was removed is still open here, with all that was acknowledged.
+    fn can_checkpoint(&self) -> bool {
+        let is_free = |file: &KnownFile| file.check().is_ok() || !file.path.exists();
+        self.database.check().is_ok() && is_free(&self.log) && is_free(&self.log_index)
+    }
+
+    /// Moves what was acknowledged out of a log that was removed, before it is lost with this process.
+    pub(crate) fn rescue_log(&self, connection: &Connection) {
+        if self.can_checkpoint() {
+            let _ = connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)");
+        }
+    }
+
+    /// The last step before the connection is closed.
+    pub(crate) fn close(&self, connection: &Connection) {
+        if self.can_checkpoint() {
+            let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        } else {
+            // Closing would write into files that belong to somebody else by now.
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+    }
+}
+
+/// The file whose name is another's and some letters more.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Whether there is a database at this path. One that was cut off is an error: SQLite takes what is empty for new and writes
+/// over it.
+pub(crate) fn check_database_file(path: &Path) -> Result<bool, StoreError> {
+    let damaged = |reason: String| Err(StoreError::Damaged { path: path.to_owned(), reason });
+    let log_bytes = std::fs::metadata(beside(path, "-wal")).map_or(0, |data| data.len());
+    let bytes = match std::fs::metadata(path) {
+        Ok(data) => data.len(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // Its log alone cannot be read, and beginning anew would delete it.
+            return match log_bytes {
+                0 => Ok(false),
+                _ => damaged("the file is missing, but its write-ahead log is there".to_owned()),
+            };
+        }
+        Err(error) => return Err(StoreError::not_writable(path, &error)),
+    };
+    match bytes {
+        0 => return damaged("it has 0 bytes: it was truncated".to_owned()),
+        1..HEADER_BYTES => return damaged("it is too short".to_owned()),
+        _ => {}
+    }
+    // With a log, the rest of the pages may be there.
+    if log_bytes == 0
+        && let Some(expected) = header_bytes(path)
+        && bytes < expected
+    {
+        return damaged(format!("it has {bytes} of {expected} bytes: it was truncated"));
+    }
+    Ok(true)
+}
+
+/// The size that a database says it has; `None` when it does not say.
+fn header_bytes(path: &Path) -> Option<u64> {
+    let mut header = [0; HEADER_BYTES as usize];
+    std::fs::File::open(path).ok()?.read_exact(&mut header).ok()?;
+    if !header.starts_with(b"SQLite format 3\0") {
+        return None;
+    }
+    // https://www.sqlite.org/fileformat.html: the page size at 16 (1 stands for 65536), the size in pages at 28, which
+    // counts only if the numbers of the last change at 24 and at 92 are the same.
+    let number = |at: usize| u64::from(u32::from_be_bytes([0, 1, 2, 3].map(|offset| header[at + offset])));
+    let page = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        bytes => u64::from(bytes),
+    };
+    (number(24) == number(92)).then(|| number(28) * page)
+}
