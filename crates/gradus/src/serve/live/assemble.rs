@@ -19,9 +19,9 @@ use crate::serve::state::{Server, now_ns};
 use crate::source::{Intake, Limits};
 
 /// Stories that are assembled before anybody looks whether the server is to stop.
-const BATCH: usize = 128;
+const BATCH: usize = 512;
 /// What is stored together, in bytes.
-const WRITTEN_AT_ONCE: usize = 4 << 20;
+const WRITTEN_AT_ONCE: usize = 8 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
