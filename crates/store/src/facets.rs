@@ -1,10 +1,12 @@
 //! What traces are found by: written beside the trajectories and verdicts it is made of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
+use crate::grading::TrajectoryRecord;
 
 /// What traces can be filtered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,14 +23,68 @@ pub(crate) enum FacetKind {
     Wrong = 7,
 }
 
-/// Brings up to date what a trace is found by. Mostly little of it changes, and only that is written.
+/// A row of the table of facets, in the order of its key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FacetRow {
+    project: i64,
+    kind: i64,
+    value: String,
+    start_ns: i64,
+    trace: i64,
+}
+
+/// Facets of many traces that are still to be written: in the order of their key, they cost a fraction.
+#[derive(Debug, Default)]
+pub(crate) struct NewFacets {
+    rows: Vec<FacetRow>,
+    traces: HashSet<i64>,
+}
+
+impl NewFacets {
+    pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        self.traces.clear();
+        self.rows.sort_unstable();
+        let mut insert = sql.prepare_cached(
+            "INSERT INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)",
+        )?;
+        for row in self.rows.drain(..) {
+            insert.execute(params![row.project, row.kind, row.value, row.start_ns, row.trace])?;
+        }
+        Ok(())
+    }
+}
+
+/// Trajectories that were just stored, by number: what they are is known without asking the database for it.
+pub(crate) type KnownRecords<'r> = HashMap<i64, &'r TrajectoryRecord, RandomState>;
+
+/// Brings up to date what a trace is found by.
 pub(crate) fn write_facets(sql: &Connection, trace: i64) -> Result<(), StoreError> {
+    let mut new = NewFacets::default();
+    gather_facets(sql, trace, &KnownRecords::default(), &mut new)?;
+    new.write(sql)
+}
+
+/// The same, but what is to be added is only gathered. Mostly little of it changes, and only that is written.
+pub(crate) fn gather_facets(
+    sql: &Connection,
+    trace: i64,
+    records: &KnownRecords<'_>,
+    new: &mut NewFacets,
+) -> Result<(), StoreError> {
+    if !new.traces.insert(trace) {
+        // What was gathered of it before may be no more.
+        new.write(sql)?;
+        new.traces.insert(trace);
+    }
     let known: Option<(i64, i64, i64)> = sql
         .prepare_cached("SELECT project, start_ns, errors FROM trace WHERE no = ?")?
         .query_row([trace], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let Some((project, start_ns, errors)) = known else { return Ok(()) };
-    let mut wanted = facets(sql, trace, errors > 0)?;
+    let mut wanted = facets(sql, trace, errors > 0, records)?;
     let written: Vec<(i64, i64, String, i64)> = sql
         .prepare_cached("SELECT project, kind, value, start_ns FROM facet WHERE trace = ?")?
         .query_map([trace], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
@@ -43,61 +99,101 @@ pub(crate) fn write_facets(sql: &Connection, trace: i64) -> Result<(), StoreErro
         )?
         .execute(params![old_project, key.0, key.1, old_start_ns, trace])?;
     }
-    let mut insert = sql
-        .prepare_cached("INSERT INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)")?;
-    for (kind, value) in wanted {
-        insert.execute(params![project, kind, value, start_ns, trace])?;
-    }
+    let rows = wanted.into_iter().map(|(kind, value)| FacetRow { project, kind, value, start_ns, trace });
+    new.rows.extend(rows);
     Ok(())
 }
 
 /// What a trace is to be found by.
-fn facets(sql: &Connection, trace: i64, has_errors: bool) -> Result<BTreeSet<(i64, String)>, StoreError> {
-    let mut facets = BTreeSet::new();
-    let mut put = |kind: FacetKind, value: &str| {
-        facets.insert((kind as i64, value.to_owned()));
-    };
+fn facets(
+    sql: &Connection,
+    trace: i64,
+    has_errors: bool,
+    records: &KnownRecords<'_>,
+) -> Result<BTreeSet<(i64, String)>, StoreError> {
+    let mut found = Facets::default();
     if has_errors {
-        put(FacetKind::Error, "");
+        found.put(FacetKind::Error, "");
     }
-    let mut statement = sql.prepare_cached(
-        "SELECT no, agent, model, tools, is_error, version FROM trajectory WHERE trace = ?",
-    )?;
-    let mut rows = statement.query([trace])?;
-    while let Some(row) = rows.next()? {
-        let (agent, model, tools): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        if !agent.is_empty() {
-            put(FacetKind::Agent, &agent);
+    let mut statement = sql.prepare_cached("SELECT no FROM trajectory WHERE trace = ?")?;
+    let numbers = statement.query_map([trace], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    for no in numbers {
+        match records.get(&no) {
+            Some(record) => found.put_record(record),
+            None => found.put_stored(sql, no)?,
         }
-        if !model.is_empty() {
-            put(FacetKind::Model, &model);
+    }
+    Ok(found.0)
+}
+
+#[derive(Default)]
+struct Facets(BTreeSet<(i64, String)>);
+
+impl Facets {
+    fn put(&mut self, kind: FacetKind, value: &str) {
+        self.0.insert((kind as i64, value.to_owned()));
+    }
+
+    fn put_names(&mut self, agent: &str, model: &str, version: &str, is_error: bool) {
+        for (kind, name) in
+            [(FacetKind::Agent, agent), (FacetKind::Model, model), (FacetKind::Version, version)]
+        {
+            if !name.is_empty() {
+                self.put(kind, name);
+            }
         }
-        let version: String = row.get(5)?;
-        if !version.is_empty() {
-            put(FacetKind::Version, &version);
+        if is_error {
+            self.put(FacetKind::Error, "");
         }
-        for tool in tools.lines().filter(|tool| !tool.is_empty()) {
-            put(FacetKind::Tool, tool);
+    }
+
+    fn put_verdict(&mut self, evaluator: &str, label: Option<&str>, is_wrong: bool) {
+        self.put(FacetKind::Evaluator, evaluator);
+        if is_wrong {
+            self.put(FacetKind::Wrong, evaluator);
         }
-        if row.get(4)? {
-            put(FacetKind::Error, "");
+        if let Some(label) = label {
+            self.put(FacetKind::Label, label);
+            self.put(FacetKind::Label, &format!("{evaluator}={label}"));
+        }
+    }
+
+    fn put_record(&mut self, record: &TrajectoryRecord) {
+        self.put_names(&record.agent, &record.model, &record.version, record.is_error);
+        // As the column of the table would be read: a line each.
+        for tool in record.tools.iter().flat_map(|tool| tool.lines()).filter(|tool| !tool.is_empty()) {
+            self.put(FacetKind::Tool, tool);
+        }
+        // Steps of a run mostly get the same few labels.
+        let mut told: HashSet<(&str, Option<&str>, bool), RandomState> = HashSet::default();
+        for outcome in &record.outcomes {
+            if told.insert((&outcome.evaluator, outcome.label.as_deref(), outcome.is_wrong)) {
+                self.put_verdict(&outcome.evaluator, outcome.label.as_deref(), outcome.is_wrong);
+            }
+        }
+    }
+
+    fn put_stored(&mut self, sql: &Connection, no: i64) -> Result<(), StoreError> {
+        let mut statement =
+            sql.prepare_cached("SELECT agent, model, version, tools, is_error FROM trajectory WHERE no = ?")?;
+        let mut rows = statement.query([no])?;
+        while let Some(row) = rows.next()? {
+            let (agent, model, version): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            self.put_names(&agent, &model, &version, row.get(4)?);
+            let tools: String = row.get(3)?;
+            for tool in tools.lines().filter(|tool| !tool.is_empty()) {
+                self.put(FacetKind::Tool, tool);
+            }
         }
         let mut labels =
             sql.prepare_cached("SELECT evaluator, label, is_wrong FROM outcome WHERE trajectory = ?")?;
-        let labels = labels.query_map([row.get::<_, i64>(0)?], |row| {
+        let labels = labels.query_map([no], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get::<_, bool>(2)?))
         })?;
         for label in labels {
             let (evaluator, label, is_wrong) = label?;
-            put(FacetKind::Evaluator, &evaluator);
-            if is_wrong {
-                put(FacetKind::Wrong, &evaluator);
-            }
-            if let Some(label) = label {
-                put(FacetKind::Label, &label);
-                put(FacetKind::Label, &format!("{evaluator}={label}"));
-            }
+            self.put_verdict(&evaluator, label.as_deref(), is_wrong);
         }
+        Ok(())
     }
-    Ok(facets)
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::Store;
 use crate::compress::compress;
 use crate::error::StoreError;
-use crate::facets::write_facets;
+use crate::facets::{KnownRecords, NewFacets, gather_facets};
 use crate::rollup::{self, Sums};
 use crate::usage::{self, UsageSums};
 use crate::words;
@@ -198,12 +198,14 @@ struct Pending<'r> {
     words: Vec<(i64, &'r str)>,
     sums: Sums<'r>,
     usage: UsageSums<'r>,
+    facets: NewFacets,
 }
 
 impl Pending<'_> {
     fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         self.sums.write(sql)?;
         self.usage.write(sql)?;
+        self.facets.write(sql)?;
         let mut insert = sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?;
         for (no, words) in self.words.drain(..) {
             insert.execute(params![no, words])?;
@@ -239,6 +241,7 @@ fn assembled<'r>(
         .query_map([story], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?
         .collect::<Result<_, _>>()?;
     let mut changed = 0;
+    let mut stored = KnownRecords::default();
     for packed in records {
         let record = &packed.record;
         // Its trace is gone, or belongs to another story by now, which is due.
@@ -257,7 +260,8 @@ fn assembled<'r>(
                 if let Some(no) = number {
                     remove_trajectory(sql, no, pending)?;
                 }
-                insert_trajectory(sql, place, number, packed, now_ns, pending)?;
+                let no = insert_trajectory(sql, place, number, packed, now_ns, pending)?;
+                stored.insert(no, record);
                 changed += 1;
             }
         }
@@ -276,7 +280,7 @@ fn assembled<'r>(
         return Ok(changed);
     }
     for (trace, _) in traces.into_values() {
-        write_facets(sql, trace)?;
+        gather_facets(sql, trace, &stored, &mut pending.facets)?;
     }
     if is_outdated {
         // Whatever was wrong with it when it was set aside is not any more.
@@ -373,7 +377,7 @@ fn insert_trajectory<'r>(
     Packed { record, digest, body }: &'r Packed,
     now_ns: i64,
     pending: &mut Pending<'r>,
-) -> Result<(), StoreError> {
+) -> Result<i64, StoreError> {
     sql.prepare_cached(
         "INSERT INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
          query, steps, is_error, tools, tokens, cost_usd, digest, body, session) \
@@ -409,7 +413,7 @@ fn insert_trajectory<'r>(
         sql.prepare_cached("INSERT OR REPLACE INTO ungraded (trajectory, rule, since_ns) VALUES (?, ?, ?)")?
             .execute(params![no, rule, now_ns])?;
     }
-    Ok(())
+    Ok(no)
 }
 
 /// Takes a trajectory out, and out of the metrics.

@@ -74,7 +74,11 @@ impl Chunk {
             name: String::new(),
             root: None,
             links: Vec::new(),
-            digest: gradus_core::digest(export) as u64,
+            // Spans are known by their ids and digests of their own; only log records are looked up by this.
+            digest: match signal {
+                BlockSignal::Spans => 0,
+                BlockSignal::Logs => gradus_core::digest(export) as u64,
+            },
             body: compress(export),
         }
     }
@@ -169,10 +173,31 @@ pub(crate) fn ingest(
     now_ns: i64,
 ) -> Result<Ingested, StoreError> {
     let mut ingested = Ingested::default();
+    let mut numbers = TraceNumbers::default();
     for chunk in chunks {
-        ingest_chunk(writing, chunk, now_ns, &mut ingested)?;
+        ingest_chunk(writing, chunk, now_ns, &mut numbers, &mut ingested)?;
     }
     Ok(ingested)
+}
+
+/// Numbers for new traces, as the table itself would give them. They are known before the rows are written, so that a row
+/// is written once, with all that is known of the trace.
+#[derive(Default)]
+struct TraceNumbers {
+    last: Option<i64>,
+}
+
+impl TraceNumbers {
+    fn next(&mut self, sql: &Connection) -> Result<i64, StoreError> {
+        let last = match self.last {
+            Some(last) => last,
+            None => sql
+                .prepare_cached("SELECT coalesce((SELECT no FROM trace ORDER BY no DESC LIMIT 1), 0)")?
+                .query_row([], |row| row.get(0))?,
+        };
+        self.last = Some(last + 1);
+        Ok(last + 1)
+    }
 }
 
 struct Known {
@@ -182,17 +207,25 @@ struct Known {
     is_new: bool,
     story: i64,
     project: i64,
+    start_ns: i64,
 }
 
 fn ingest_chunk(
     writing: &mut Writing<'_>,
     chunk: &Chunk,
     now_ns: i64,
+    numbers: &mut TraceNumbers,
     ingested: &mut Ingested,
 ) -> Result<(), StoreError> {
     let sql = writing.sql;
     let project = writing.projects.number(&chunk.project, sql, now_ns)?;
-    let trace = trace(sql, chunk, project, now_ns)?;
+    let trace = match known_trace(sql, chunk.trace_id)? {
+        Some(known) => known,
+        None => {
+            let no = numbers.next(sql)?;
+            Known { no, root: 0, is_new: true, story: no, project, start_ns: i64::MAX }
+        }
+    };
     let records = chunk.spans.len().max(1) as u64;
     if chunk.signal == BlockSignal::Logs && !trace.is_new && is_known_block(sql, trace.no, chunk)? {
         // Log records have no ids: a request that came twice is known by its bytes.
@@ -211,42 +244,26 @@ fn ingest_chunk(
         sql.prepare_cached("DELETE FROM block WHERE no = ?")?.execute([block])?;
         return Ok(());
     }
+    let root_state = trace.root.max(chunk.root.as_ref().map_or(0, |root| 1 + i64::from(root.has_ended)));
+    let added = Added {
+        project,
+        root_state,
+        spans: if chunk.signal == BlockSignal::Spans { found.new } else { 0 },
+        errors,
+        has_versions: found.replaced > 0 || found.repeated > 0,
+    };
+    if trace.is_new {
+        insert_trace(sql, chunk, trace.no, &added, now_ns)?;
+    } else {
+        update_trace(sql, chunk, &trace, &added, now_ns)?;
+    }
     let story = if chunk.links.is_empty() {
         trace.story
     } else {
         tie(sql, trace.no, trace.story, &chunk.links)?.story
     };
-    // The root's project and name are the trace's; of other spans, those of the first.
-    let root = chunk.root.as_ref();
-    let takes_over = root.is_some() || trace.is_new;
-    let root_state = trace.root.max(root.map_or(0, |root| 1 + i64::from(root.has_ended)));
-    let (start_ns, end_ns) = times(chunk).unwrap_or((i64::MAX, 0));
-    sql.prepare_cached(
-        "UPDATE trace SET start_ns = min(start_ns, ?2), end_ns = max(end_ns, ?3), spans = spans + ?4, \
-         errors = errors + ?5, bytes = bytes + ?6, has_root = ?7, \
-         has_versions = has_versions OR ?8, arrived_ns = ?9, \
-         project = iif(?10, ?11, project), name = iif(?10, ?12, name) WHERE no = ?1",
-    )?
-    .execute(params![
-        trace.no,
-        start_ns,
-        end_ns,
-        if chunk.signal == BlockSignal::Spans { found.new } else { 0 },
-        errors,
-        chunk.body.len(),
-        root_state,
-        found.replaced > 0 || found.repeated > 0,
-        now_ns,
-        takes_over,
-        project,
-        root.map_or(chunk.name.as_str(), |root| &root.name),
-    ])?;
     if errors > 0 {
         find_by_error(sql, trace.no)?;
-    }
-    if takes_over && project != trace.project {
-        sql.prepare_cached("UPDATE annotation SET project = ? WHERE trace = ?")?
-            .execute([project, trace.no])?;
     }
     // What came while a story is assembled is known by another time, whatever the clock says.
     sql.prepare_cached(
@@ -254,6 +271,84 @@ fn ingest_chunk(
          arrived_ns = excluded.arrived_ns + (excluded.arrived_ns = arrived_ns), is_ended = excluded.is_ended",
     )?
     .execute(params![story, now_ns, root_state == 2, project])?;
+    Ok(())
+}
+
+/// What a chunk adds to its trace.
+struct Added {
+    project: i64,
+    root_state: i64,
+    spans: u64,
+    errors: i64,
+    has_versions: bool,
+}
+
+fn insert_trace(
+    sql: &Connection,
+    chunk: &Chunk,
+    no: i64,
+    added: &Added,
+    now_ns: i64,
+) -> Result<(), StoreError> {
+    // Records without a time are listed from when they came.
+    let (start_ns, end_ns) = times(chunk).unwrap_or((now_ns, now_ns));
+    sql.prepare_cached(
+        "INSERT INTO trace (no, trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, \
+         has_versions, story, arrived_ns, first_arrived_ns) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12, ?12)",
+    )?
+    .execute(params![
+        no,
+        &chunk.trace_id.0.to_be_bytes()[..],
+        added.project,
+        chunk.root.as_ref().map_or(chunk.name.as_str(), |root| &root.name),
+        start_ns,
+        end_ns,
+        added.spans,
+        added.errors,
+        chunk.body.len(),
+        added.root_state,
+        added.has_versions,
+        now_ns,
+    ])?;
+    Ok(())
+}
+
+fn update_trace(
+    sql: &Connection,
+    chunk: &Chunk,
+    trace: &Known,
+    added: &Added,
+    now_ns: i64,
+) -> Result<(), StoreError> {
+    let (start_ns, end_ns) = times(chunk).unwrap_or((i64::MAX, 0));
+    // The root's project and name are the trace's; of other spans, those of the first.
+    let root = chunk.root.as_ref();
+    sql.prepare_cached(
+        "UPDATE trace SET end_ns = max(end_ns, ?2), spans = spans + ?3, errors = errors + ?4, bytes = bytes + ?5, \
+         has_root = ?6, has_versions = has_versions OR ?7, arrived_ns = ?8, name = coalesce(?9, name) WHERE no = ?1",
+    )?
+    .execute(params![
+        trace.no,
+        end_ns,
+        added.spans,
+        added.errors,
+        chunk.body.len(),
+        added.root_state,
+        added.has_versions,
+        now_ns,
+        root.map(|root| &root.name),
+    ])?;
+    // Columns of an index are written only where they change: setting one moves its entries, even to where they were.
+    if start_ns < trace.start_ns {
+        sql.prepare_cached("UPDATE trace SET start_ns = ?2 WHERE no = ?1")?.execute([trace.no, start_ns])?;
+    }
+    if root.is_some() && added.project != trace.project {
+        sql.prepare_cached("UPDATE trace SET project = ?2 WHERE no = ?1")?
+            .execute([trace.no, added.project])?;
+        sql.prepare_cached("UPDATE annotation SET project = ? WHERE trace = ?")?
+            .execute([added.project, trace.no])?;
+    }
     Ok(())
 }
 
@@ -267,11 +362,10 @@ fn find_by_error(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Finds the trace, or begins it.
-fn trace(sql: &Connection, chunk: &Chunk, project: i64, now_ns: i64) -> Result<Known, StoreError> {
-    let id = chunk.trace_id.0.to_be_bytes();
+fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<Known>, StoreError> {
+    let id = trace_id.0.to_be_bytes();
     let known = sql
-        .prepare_cached("SELECT no, has_root, story, project FROM trace WHERE trace_id = ?")?
+        .prepare_cached("SELECT no, has_root, story, project, start_ns FROM trace WHERE trace_id = ?")?
         .query_row([&id[..]], |row| {
             Ok(Known {
                 no: row.get(0)?,
@@ -279,22 +373,11 @@ fn trace(sql: &Connection, chunk: &Chunk, project: i64, now_ns: i64) -> Result<K
                 is_new: false,
                 story: row.get(2)?,
                 project: row.get(3)?,
+                start_ns: row.get(4)?,
             })
         })
         .optional()?;
-    if let Some(known) = known {
-        return Ok(known);
-    }
-    // Records without a time are listed from when they came.
-    let (start_ns, end_ns) = times(chunk).unwrap_or((now_ns, now_ns));
-    sql.prepare_cached(
-        "INSERT INTO trace (trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, has_versions, \
-         story, arrived_ns, first_arrived_ns) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, 0, 0, ?6, ?6)",
-    )?
-    .execute(params![&id[..], project, chunk.name, start_ns, end_ns, now_ns])?;
-    let no = sql.last_insert_rowid();
-    sql.prepare_cached("UPDATE trace SET story = no WHERE no = ?")?.execute([no])?;
-    Ok(Known { no, root: 0, is_new: true, story: no, project })
+    Ok(known)
 }
 
 fn is_known_block(sql: &Connection, trace: i64, chunk: &Chunk) -> Result<bool, StoreError> {

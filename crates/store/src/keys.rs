@@ -186,7 +186,7 @@ impl Store {
                      SELECT ?, no, ? FROM api_key WHERE hash = ? AND revoked_ns IS NULL",
                 )?
                 .execute(params![&session_hash(&session)[..], until_ns, &key[..]])?;
-            Ok((begun == 1).then_some(session))
+            Ok((begun == 1).then(|| session.clone()))
         })
     }
 

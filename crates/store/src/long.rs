@@ -74,6 +74,12 @@ impl<'r> Place<'r> {
 }
 
 impl<'r> Of<'r> {
+    /// The same for the first bucket of its hour: all of an hour are counted in the same rows.
+    pub(crate) fn hour(self) -> Of<'r> {
+        const BUCKETS: i64 = HOUR_NS / BUCKET_NS;
+        Of { bucket: self.bucket.div_euclid(BUCKETS) * BUCKETS, ..self }
+    }
+
     /// All rows that these trajectories are counted in.
     pub(crate) fn places(self) -> impl Iterator<Item = Place<'r>> {
         let Of { agent, version, model, .. } = self;

@@ -38,7 +38,7 @@ impl Store {
                 .sql
                 .prepare_cached("INSERT OR REPLACE INTO alert_state (rule, state) VALUES (?, ?)")?
                 .execute(params![rule, state])?;
-            if let Some((kind, body)) = event {
+            if let Some((kind, body)) = &event {
                 writing
                     .sql
                     .prepare_cached("INSERT INTO alert_event (at_ns, rule, kind, body) VALUES (?, ?, ?, ?)")?

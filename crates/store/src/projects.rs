@@ -72,7 +72,7 @@ impl Store {
         now_ns: i64,
     ) -> Result<Written<Option<ProjectInfo>>, StoreError> {
         self.writer()?.submit(name.len(), move |writing| {
-            let name: Arc<str> = name.into();
+            let name: Arc<str> = name.as_str().into();
             let known = "SELECT no, name, description FROM project WHERE name = ?";
             if find(writing.sql, known, &Value::Text(name.to_string()))?.is_some() {
                 return Ok(None);
@@ -82,7 +82,7 @@ impl Store {
                 .sql
                 .prepare_cached("UPDATE project SET description = ?2 WHERE no = ?1")?
                 .execute(params![no, description])?;
-            Ok(Some(ProjectInfo { no, name: name.to_string(), description }))
+            Ok(Some(ProjectInfo { no, name: name.to_string(), description: description.clone() }))
         })
     }
 

@@ -99,7 +99,7 @@ impl Store {
     fn set_started(&self, stories: Vec<i64>, is_started: bool) -> Result<Written<()>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let mut update = writing.sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
-            for story in stories {
+            for story in &stories {
                 update.execute(params![story, is_started])?;
             }
             Ok(())

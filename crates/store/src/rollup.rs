@@ -143,9 +143,13 @@ impl<'r> Sums<'r> {
     }
 
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
-        let mut long: HashMap<LongRow<'_>, Moments, RandomState> = HashMap::default();
+        let mut hours: HashMap<Row<'_>, Moments, RandomState> = HashMap::default();
         for (row, moments) in self.rows.drain() {
             change(sql, &row, &moments)?;
+            *hours.entry(Row { of: row.of.hour(), ..row }).or_default() += moments;
+        }
+        let mut long: HashMap<LongRow<'_>, Moments, RandomState> = HashMap::default();
+        for (row, moments) in hours {
             for place in row.of.places() {
                 let of_place = LongRow { place, evaluator: row.evaluator, tool: row.tool };
                 *long.entry(of_place).or_default() += moments;

@@ -22,7 +22,8 @@ macro_rules! added {
 /// What trajectories add, gathered before it is written.
 #[derive(Debug, Default)]
 pub(crate) struct UsageSums<'r> {
-    rows: HashMap<Place<'r>, Usage, RandomState>,
+    /// By the hour.
+    hours: HashMap<Of<'r>, Usage, RandomState>,
 }
 
 impl<'r> UsageSums<'r> {
@@ -47,13 +48,17 @@ impl<'r> UsageSums<'r> {
     }
 
     fn count(&mut self, of: Of<'r>, usage: &Usage) {
-        for place in of.places() {
-            *self.rows.entry(place).or_default() += *usage;
-        }
+        *self.hours.entry(of.hour()).or_default() += *usage;
     }
 
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
-        self.rows.drain().try_for_each(|(place, usage)| change(sql, &place, &usage))
+        let mut rows: HashMap<Place<'_>, Usage, RandomState> = HashMap::default();
+        for (of, usage) in self.hours.drain() {
+            for place in of.places() {
+                *rows.entry(place).or_default() += usage;
+            }
+        }
+        rows.iter().try_for_each(|(place, usage)| change(sql, place, usage))
     }
 }
 

@@ -20,18 +20,49 @@ use crate::readers::Readers;
 pub(crate) struct Writing<'w> {
     pub(crate) sql: &'w Connection,
     pub(crate) projects: &'w mut Projects,
-    /// Why the database ended the whole transaction, if it did.
-    ended: &'w mut Option<StoreError>,
 }
 
-/// Tells whoever asked how the commit went.
-type Finish = Box<dyn FnOnce(Result<(), &StoreError>) + Send>;
-/// Given why there is no transaction, it only passes that on.
-type Work = Box<dyn FnOnce(Result<&mut Writing<'_>, &StoreError>) -> Finish + Send>;
+/// A task: what it does, and whom it tells about it.
+trait Work: Send {
+    /// Does the work, in a transaction that is open. It is done again when the transaction had to be taken back.
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), StoreError>;
+
+    /// Tells whoever asked how the commit went.
+    fn finish(self: Box<Self>, committed: Result<(), &StoreError>);
+}
+
+struct Job<T, F> {
+    work: F,
+    result: Option<Result<T, StoreError>>,
+    asker: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Work for Job<T, F>
+where
+    T: Send,
+    F: FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), StoreError> {
+        // Others wait for this thread: it outlives a task that panics.
+        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(writing)))
+            .unwrap_or_else(|_| Err(StoreError::Sql("a write panicked; it was taken back".to_owned())));
+        let outcome = result.as_ref().map(|_| ()).map_err(again);
+        self.result = Some(result);
+        outcome
+    }
+
+    fn finish(self: Box<Self>, committed: Result<(), &StoreError>) {
+        let result = match committed {
+            Ok(()) => self.result.unwrap_or(Err(StoreError::Closed)),
+            Err(error) => Err(again(error)),
+        };
+        let _ = self.asker.send(result);
+    }
+}
 
 struct Task {
     bytes: usize,
-    work: Work,
+    work: Box<dyn Work>,
 }
 
 /// A write that is under way: await it, or wait for it.
@@ -71,6 +102,8 @@ pub(crate) struct Writer {
 /// A transaction takes no more than this, so that nobody waits long for those before him.
 const MOST_BYTES: usize = 8 << 20;
 const MOST_TASKS: usize = 1024;
+/// The same in time: whoever is in the queue behind a long task is not held up by another one.
+const MAX_TRANSACTION: Duration = Duration::from_millis(50);
 
 impl Writer {
     pub(crate) fn start(
@@ -98,7 +131,7 @@ impl Writer {
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         bytes: usize,
-        work: impl FnOnce(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<Written<T>, StoreError> {
         let queued = self.status.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         // A single request is never too large for an empty queue.
@@ -107,20 +140,8 @@ impl Writer {
             return Err(StoreError::Busy);
         }
         self.status.queued_tasks.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = oneshot::channel();
-        let work: Work = Box::new(move |writing| {
-            let result = match writing {
-                Ok(writing) => in_savepoint(writing, work),
-                Err(error) => Err(again(error)),
-            };
-            Box::new(move |committed| {
-                let result = match committed {
-                    Ok(()) => result,
-                    Err(error) => Err(again(error)),
-                };
-                let _ = sender.send(result);
-            })
-        });
+        let (asker, receiver) = oneshot::channel();
+        let work = Box::new(Job { work, result: None, asker });
         let sent = self.tasks.as_ref().and_then(|tasks| tasks.send(Task { bytes, work }).ok());
         if sent.is_none() {
             self.status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -174,26 +195,31 @@ fn write_until_closed(
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
         };
         let started = Instant::now();
-        let (mut bytes, mut count) = (0, 0);
-        let mut finishes = Vec::new();
+        let (mut bytes, mut batch) = (0, Vec::new());
         let mut next = Some(first);
         let checked = files.check();
         rescue(&checked);
-        let begun = checked.and_then(|_| {
-            connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error))
-        });
-        let mut ended = None;
+        let begun = checked.and_then(|_| begin(connection));
         let changes = connection.total_changes();
-        while let Some(task) = next {
+        let mut failed: Option<StoreError> = None;
+        while let Some(mut task) = next {
             bytes += task.bytes;
-            count += 1;
-            let mut writing = Writing { sql: connection, projects: &mut projects, ended: &mut ended };
-            finishes.push((task.work)(begun.as_ref().map(|()| &mut writing)));
+            if begun.is_ok() {
+                let mut writing = Writing { sql: connection, projects: &mut projects };
+                failed = task.work.run(&mut writing).err();
+            }
+            batch.push(task.work);
             // Without its transaction a task would be a transaction of its own, and be told that it failed.
-            let has_room = bytes < MOST_BYTES && count < MOST_TASKS && ended.is_none();
+            let has_room = bytes < MOST_BYTES
+                && batch.len() < MOST_TASKS
+                && failed.is_none()
+                && started.elapsed() < MAX_TRANSACTION;
             next = if has_room { tasks.try_recv().ok() } else { None };
         }
-        let committed = begun.and_then(|()| ended.map_or_else(|| commit(connection), Err));
+        let committed = begun.and_then(|()| match failed {
+            Some(error) => write_apart(connection, &mut projects, &mut batch, error),
+            None => commit(connection),
+        });
         // Looked at between the commit and the acknowledgement: what went into a file without a name is lost.
         let checked = committed.and_then(|()| files.check());
         if matches!(checked, Err(StoreError::Gone { .. })) {
@@ -213,14 +239,11 @@ fn write_until_closed(
         }
         status.commit_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        status.queued_tasks.fetch_sub(count, Ordering::Relaxed);
+        status.queued_tasks.fetch_sub(batch.len(), Ordering::Relaxed);
         let is_full = matches!(committed, Err(StoreError::DiskFull));
         let failed = committed.is_err();
-        for finish in finishes {
-            finish(match &committed {
-                Ok(()) => Ok(()),
-                Err(error) => Err(error),
-            });
+        for work in batch {
+            work.finish(committed.as_ref().map(|()| ()));
         }
         log_limit.keep(connection, log_bytes, MAX_LOG_BYTES);
         if is_full {
@@ -276,36 +299,56 @@ impl LogLimit {
     }
 }
 
-/// A task that fails takes back its own work, and nobody else's.
-fn in_savepoint<T>(
-    writing: &mut Writing<'_>,
-    work: impl FnOnce(&mut Writing<'_>) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
+fn begin(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error))
+}
+
+/// Does the tasks of a batch again, after one of them failed: each can be taken back alone now. The database keeps a copy
+/// of every page for that, so it is not done for batches in which nothing fails.
+fn write_apart(
+    connection: &Connection,
+    projects: &mut Projects,
+    batch: &mut [Box<dyn Work>],
+    error: StoreError,
+) -> Result<(), StoreError> {
+    // Errors like a full disk have ended the transaction already.
+    let has_ended = connection.is_autocommit();
+    if !has_ended {
+        connection.execute_batch("ROLLBACK").map_err(|error| StoreError::from_sql(&error))?;
+    }
+    *projects = Projects::read(connection)?;
+    if let [_] = batch {
+        // Nobody else's work went with it, and it knows its error.
+        return if has_ended { Err(error) } else { Ok(()) };
+    }
+    begin(connection)?;
+    for work in batch {
+        in_savepoint(&mut Writing { sql: connection, projects }, work.as_mut())?;
+    }
+    commit(connection)
+}
+
+/// A task that fails takes back its own work, and nobody else's. An error means that all of it is taken back.
+fn in_savepoint(writing: &mut Writing<'_>, work: &mut dyn Work) -> Result<(), StoreError> {
     writing.sql.prepare_cached("SAVEPOINT task")?.execute([])?;
-    // Others wait for this thread: it outlives a task that panics.
-    let result = catch_unwind(AssertUnwindSafe(|| work(writing)))
-        .unwrap_or_else(|_| Err(StoreError::Sql("a write panicked; it was taken back".to_owned())));
+    let result = work.run(writing);
     let closed = match &result {
-        Ok(_) => {
+        Ok(()) => {
             writing.sql.prepare_cached("RELEASE task").and_then(|mut release| release.execute([]).map(drop))
         }
         // Errors like a full disk end the whole transaction: what was written in it is gone, the work of others, too.
-        Err(error) if writing.sql.is_autocommit() => {
-            *writing.ended = Some(again(error));
-            Ok(())
-        }
+        Err(error) if writing.sql.is_autocommit() => return Err(again(error)),
         Err(_) => writing.sql.execute_batch("ROLLBACK TO task; RELEASE task"),
     };
-    if let Err(error) = &closed {
+    if let Err(error) = closed {
         // What could not be taken back alone is taken back with the rest.
         let _ = writing.sql.execute_batch("ROLLBACK");
-        *writing.ended = Some(StoreError::from_sql(error));
+        return Err(StoreError::from_sql(&error));
     }
-    if result.is_err() || closed.is_err() {
+    if result.is_err() {
         *writing.projects = Projects::read(writing.sql).unwrap_or_default();
     }
-    closed?;
-    result
+    Ok(())
 }
 
 fn commit(connection: &Connection) -> Result<(), StoreError> {
@@ -363,7 +406,14 @@ mod tests {
     /// Holds the writer up, so that what is submitted meanwhile shares a transaction.
     fn hold(writer: &Writer) -> mpsc::Sender<()> {
         let (release, held) = mpsc::channel();
-        drop(writer.submit(0, move |_| held.recv().map_err(|_| StoreError::Closed)).unwrap());
+        let mut is_free = false;
+        let wait = move |_: &mut Writing<'_>| {
+            if !std::mem::replace(&mut is_free, true) {
+                held.recv().map_err(|_| StoreError::Closed)?;
+            }
+            Ok(())
+        };
+        drop(writer.submit(0, wait).unwrap());
         release
     }
 

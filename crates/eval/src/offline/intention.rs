@@ -229,7 +229,7 @@ impl Plan {
         if plan.verbs.is_empty() {
             // "I need the log": a plan without a verb, but with an object.
             let needs = |word: &str| matches!(word, "need" | "needs" | "want" | "wants");
-            let needed = |pair: &[Word]| needs(&pair[0].plain) && &*pair[1].plain != "to";
+            let needed = |pair: &[Word<'_>]| needs(&pair[0].plain) && &*pair[1].plain != "to";
             plan.verbs.extend(thought.words.windows(2).position(needed));
         }
         plan
@@ -241,7 +241,7 @@ impl Plan {
             let sentence = thought.words.get(*verb).map(|word| word.sentence);
             // "Look at the log of the run": the log is looked at, not the run.
             let object = thought.words.iter().skip(verb + 1).take(REACH).enumerate();
-            let object: Vec<&Word> = object
+            let object: Vec<&Word<'_>> = object
                 .take_while(|(at, word)| {
                     Some(word.sentence) == sentence
                         && (*at == 0 || !word.traits.has(vocabulary::IS_PREPOSITION))

@@ -31,6 +31,8 @@ pub(super) struct Tool {
     pub name: String,
     /// The name's own words: what the tool is about.
     pub nouns: Vec<Box<str>>,
+    /// The "PR" of a pull request.
+    initials: String,
     /// What it does, as far as its name and description tell.
     pub deeds: Deeds,
     pub schema: Option<Json>,
@@ -155,7 +157,7 @@ impl ToolIndex {
         self.mentions.contains_key(stem)
     }
 
-    fn long_form(&self, word: &Word) -> Option<&Vec<(u32, f32)>> {
+    fn long_form(&self, word: &Word<'_>) -> Option<&Vec<(u32, f32)>> {
         let noun = self
             .tools
             .iter()
@@ -258,7 +260,7 @@ impl Tool {
             || name.contains("hand_over");
         let ends_run = says(&["final", "finish", "done", "terminate", "submit", "complete"])
             && (says(&["answer", "task", "result", "response", "output"]) || plain.len() == 1);
-        let nouns = stems
+        let nouns: Vec<Box<str>> = stems
             .iter()
             .enumerate()
             .filter(|(at, stem)| Some(*at) != verb && !vocabulary::is_stop(&plain[*at]) && stem.len() > 1)
@@ -266,6 +268,7 @@ impl Tool {
             .collect();
         Tool {
             name: name.to_owned(),
+            initials: nouns.iter().filter_map(|noun| noun.chars().next()).collect(),
             nouns,
             deeds,
             schema: None,
@@ -280,30 +283,32 @@ impl Tool {
         self.named_nouns_where(text, |_| true)
     }
 
-    pub(super) fn named_nouns_where(&self, text: &Text<'_>, counts: impl Fn(&Word) -> bool) -> f32 {
+    pub(super) fn named_nouns_where(&self, text: &Text<'_>, counts: impl Fn(&Word<'_>) -> bool) -> f32 {
         if self.nouns.is_empty() {
             return 0.0;
         }
-        let initials: String = self.nouns.iter().filter_map(|noun| noun.chars().next()).collect();
-        let mut found = vec![false; self.nouns.len()];
+        // A bit for each; a name has no room for more nouns than there are bits.
+        let mut found = 0u128;
         for word in text.words.iter().take(1_200).filter(|word| counts(word)) {
-            if self.nouns.len() > 1 && word.capital && word.stem() == initials {
+            let stem = word.stem();
+            if self.nouns.len() > 1 && word.capital && stem == self.initials {
                 return 1.0;
             }
-            for (found, noun) in found.iter_mut().zip(&self.nouns) {
-                *found = *found || word.stem() == &**noun || abbreviates(word.stem(), noun);
+            for (at, noun) in self.nouns.iter().enumerate().take(128) {
+                if found & (1 << at) == 0 && (stem == &**noun || abbreviates(stem, noun)) {
+                    found |= 1 << at;
+                }
             }
         }
-        found.iter().filter(|found| **found).count() as f32 / self.nouns.len() as f32
+        found.count_ones() as f32 / self.nouns.len() as f32
     }
 
     /// Whether the words hold all of the tool's nouns, or their initials ("PR").
-    pub(super) fn is_named_by(&self, words: &[&Word]) -> bool {
-        let initials: String = self.nouns.iter().filter_map(|noun| noun.chars().next()).collect();
+    pub(super) fn is_named_by(&self, words: &[&Word<'_>]) -> bool {
         let holds =
             |noun: &str| words.iter().any(|word| word.stem() == noun || abbreviates(word.stem(), noun));
         let short =
-            || self.nouns.len() > 1 && words.iter().any(|word| word.capital && word.stem() == initials);
+            || self.nouns.len() > 1 && words.iter().any(|word| word.capital && word.stem() == self.initials);
         !self.nouns.is_empty() && (self.nouns.iter().all(|noun| holds(noun)) || short())
     }
 

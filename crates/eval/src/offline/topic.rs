@@ -201,8 +201,9 @@ fn shared(offline: &Offline<'_>, query: &Text<'_>, thought: &Text<'_>) -> Option
         }
     }
     let asked = offline.asked_stems();
-    let tells =
-        |word: &&Word| (word.deeds == 0 || is_noun_too(word.stem())) && word.stem().chars().nth(1).is_some();
+    let tells = |word: &&Word<'_>| {
+        (word.deeds == 0 || is_noun_too(word.stem())) && word.stem().chars().nth(1).is_some()
+    };
     let word = thought.subjects().filter(tells).find(|word| asked.hold(word.stem()));
     word.map(|word| word.plain.to_string())
 }

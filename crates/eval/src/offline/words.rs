@@ -16,7 +16,7 @@ const TAIL: usize = 3_000;
 #[derive(Debug)]
 pub(super) struct Text<'a> {
     pub source: Cow<'a, str>,
-    pub words: Vec<Word>,
+    pub words: Vec<Word<'a>>,
     pub identifiers: Vec<Identifier>,
     /// The source in lower case, for finding names in it.
     pub lower: String,
@@ -30,9 +30,9 @@ pub(super) struct Text<'a> {
 }
 
 #[derive(Debug)]
-pub(super) struct Word {
-    /// Lower-case, as written.
-    pub plain: Box<str>,
+pub(super) struct Word<'a> {
+    /// In lower case; most words are written so and need no copy.
+    pub plain: Cow<'a, str>,
     /// How much of it is its stem.
     stem_bytes: u32,
     /// The stem, where it is no beginning of the word.
@@ -45,7 +45,7 @@ pub(super) struct Word {
     opens_phrase: bool,
 }
 
-impl Word {
+impl Word<'_> {
     pub(super) fn stem(&self) -> &str {
         match &self.softened {
             Some(stem) => stem,
@@ -65,20 +65,21 @@ impl<'a> Text<'a> {
     }
 
     /// The words alone, for texts of which nothing else is asked.
-    pub(super) fn words(source: &str) -> Vec<Word> {
+    pub(super) fn words(source: &'a str) -> Vec<Word<'a>> {
         Text::read(source).words
     }
 
     fn read(source: &'a str) -> Text<'a> {
-        let source = if source.len() > HEAD + TAIL {
-            Cow::Owned(format!("{}\n{}", head(source, HEAD), tail(source, TAIL)))
+        let (parts, whole) = if source.len() > HEAD + TAIL {
+            let (beginning, end) = (head(source, HEAD), tail(source, TAIL));
+            ([beginning, end], Cow::Owned(format!("{beginning}\n{end}")))
         } else {
-            Cow::Borrowed(source)
+            ([source, ""], Cow::Borrowed(source))
         };
         let mut text = Text {
             lower: String::new(),
-            source: Cow::Borrowed(""),
-            words: Vec::with_capacity(source.len() / 8),
+            source: whole,
+            words: Vec::with_capacity(source.len().min(HEAD + TAIL) / 6),
             identifiers: Vec::new(),
             announced: Vec::new(),
             deeds: 0,
@@ -86,21 +87,20 @@ impl<'a> Text<'a> {
             letters: 0,
         };
         let mut sentence = 0;
-        for line in source.lines() {
-            for chunk in line.split_whitespace() {
+        for line in parts.into_iter().flat_map(str::lines) {
+            each_chunk(line, |chunk| {
                 text.take_chunk(chunk, sentence);
                 if ends_sentence(chunk) {
                     sentence += 1;
                 }
-            }
+            });
             sentence += 1;
         }
         text.join_phrases();
-        text.source = source;
         text
     }
 
-    fn take_chunk(&mut self, chunk: &str, sentence: u32) {
+    fn take_chunk(&mut self, chunk: &'a str, sentence: u32) {
         if chunk.is_ascii() {
             return self.take_part(chunk, sentence);
         }
@@ -113,57 +113,58 @@ impl<'a> Text<'a> {
         }
     }
 
-    fn take_part(&mut self, part: &str, sentence: u32) {
+    fn take_part(&mut self, part: &'a str, sentence: u32) {
         let (identifier, speaks) = read_chunk(part, self.words.last().map(Word::stem));
         if let Some(identifier) = identifier {
             self.identifiers.push(identifier);
         }
         if speaks {
-            self.take_words(part, sentence);
+            split_words(part, |word| self.take_word(word, sentence));
         }
     }
 
-    fn take_words(&mut self, part: &str, sentence: u32) {
-        split_words(part, |word| {
-            let plain = if word.is_ascii() {
-                self.letters += word.bytes().filter(u8::is_ascii_alphabetic).count();
-                word.to_ascii_lowercase()
-            } else {
-                let letters = || word.chars().filter(|letter| letter.is_alphabetic());
-                self.letters += letters().count();
-                self.other_scripts += letters().filter(|letter| *letter as u32 > 0x24F).count();
-                word.to_lowercase()
-            };
-            let (bytes, is_soft) = stem_bytes(&plain);
-            let softened = is_soft.then(|| soft(&plain[..bytes]).into_boxed_str());
-            let known = vocabulary::stem_traits(softened.as_deref().unwrap_or(&plain[..bytes]));
-            let traits = vocabulary::word_traits(&plain);
-            self.words.push(Word {
-                stop: traits.has(vocabulary::STOPS) || plain.len() < 2,
-                plain: plain.into(),
-                stem_bytes: bytes as u32,
-                softened,
-                sentence,
-                deeds: known.deeds,
-                traits,
-                capital: word.starts_with(char::is_uppercase),
-                opens_phrase: known.opens_phrase,
-            });
+    fn take_word(&mut self, word: &'a str, sentence: u32) {
+        let plain = if word.is_ascii() {
+            self.letters += word.bytes().filter(u8::is_ascii_alphabetic).count();
+            match word.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                true => Cow::Owned(word.to_ascii_lowercase()),
+                false => Cow::Borrowed(word),
+            }
+        } else {
+            let letters = || word.chars().filter(|letter| letter.is_alphabetic());
+            self.letters += letters().count();
+            self.other_scripts += letters().filter(|letter| *letter as u32 > 0x24F).count();
+            Cow::Owned(word.to_lowercase())
+        };
+        let (bytes, is_soft) = stem_bytes(&plain);
+        let softened = is_soft.then(|| soft(&plain[..bytes]).into_boxed_str());
+        let known = vocabulary::stem_traits(softened.as_deref().unwrap_or(&plain[..bytes]));
+        let traits = vocabulary::word_traits(&plain);
+        self.words.push(Word {
+            stop: traits.has(vocabulary::STOPS) || plain.len() < 2,
+            plain,
+            stem_bytes: bytes as u32,
+            softened,
+            sentence,
+            deeds: known.deeds,
+            traits,
+            capital: word.starts_with(char::is_uppercase),
+            opens_phrase: known.opens_phrase,
         });
     }
 
     /// Chinese and Japanese put no spaces between words: pairs of characters stand for them.
-    fn take_unspaced(&mut self, part: &str, sentence: u32) {
+    fn take_unspaced(&mut self, part: &'a str, sentence: u32) {
         let letters: Vec<char> = part.chars().filter(|letter| letter.is_alphanumeric()).collect();
         self.letters += letters.len();
         self.other_scripts += letters.len();
         for pair in letters.windows(2) {
-            let plain: Box<str> = pair.iter().collect::<String>().into();
+            let plain: String = pair.iter().collect();
             self.words.push(Word {
                 stem_bytes: plain.len() as u32,
                 opens_phrase: vocabulary::stem_traits(&plain).opens_phrase,
                 traits: vocabulary::word_traits(&plain),
-                plain,
+                plain: Cow::Owned(plain),
                 softened: None,
                 sentence,
                 deeds: 0,
@@ -179,7 +180,7 @@ impl<'a> Text<'a> {
             if !word.opens_phrase || word.sentence != self.words[at + 1].sentence {
                 continue;
             }
-            let after = if self.words[at + 1].plain.as_ref() == "a" { at + 2 } else { at + 1 };
+            let after = if self.words[at + 1].plain == "a" { at + 2 } else { at + 1 };
             let Some(after) = self.words.get(after) else { continue };
             let first = word.stem();
             let fits = |phrase: &str| {
@@ -195,7 +196,7 @@ impl<'a> Text<'a> {
     }
 
     /// The stems that say what the text is about.
-    pub(super) fn subjects(&self) -> impl Iterator<Item = &Word> {
+    pub(super) fn subjects(&self) -> impl Iterator<Item = &Word<'a>> {
         self.words.iter().filter(|word| !word.stop)
     }
 
@@ -267,6 +268,23 @@ impl<'a> Text<'a> {
     }
 }
 
+/// What stands between white space.
+fn each_chunk<'t>(line: &'t str, mut take: impl FnMut(&'t str)) {
+    if !line.is_ascii() {
+        return line.split_whitespace().for_each(take);
+    }
+    // The same for ASCII, byte by byte; `is_ascii_whitespace` leaves the vertical tab out.
+    let is_space = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ');
+    let mut rest = line;
+    loop {
+        let Some(start) = rest.bytes().position(|byte| !is_space(&byte)) else { return };
+        rest = &rest[start..];
+        let end = rest.bytes().position(|byte| is_space(&byte)).unwrap_or(rest.len());
+        take(&rest[..end]);
+        rest = &rest[end..];
+    }
+}
+
 /// A comma is no end: "first A, then B" is one plan.
 fn ends_sentence(chunk: &str) -> bool {
     !chunk.as_bytes().last().is_some_and(u8::is_ascii_alphanumeric)
@@ -299,7 +317,13 @@ fn split_scripts(chunk: &str) -> Vec<&str> {
 }
 
 /// Splits at anything but letters and digits, and at camelCase humps.
-pub(super) fn split_words(part: &str, mut take: impl FnMut(&str)) {
+pub(super) fn split_words<'p>(part: &'p str, mut take: impl FnMut(&'p str)) {
+    // What most parts are: one word, small behind its first letter.
+    let is_one_word =
+        |(at, byte): (usize, u8)| byte.is_ascii_lowercase() || at == 0 && byte.is_ascii_uppercase();
+    if !part.is_empty() && part.bytes().enumerate().all(is_one_word) {
+        return take(part);
+    }
     for word in part.split(|letter: char| !letter.is_alphanumeric()) {
         if word.is_ascii() && !word.bytes().skip(1).any(|byte| byte.is_ascii_uppercase()) {
             if !word.is_empty() {

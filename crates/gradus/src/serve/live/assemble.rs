@@ -19,7 +19,7 @@ use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
 /// What is stored together, in bytes.
-const MAX_STORED_TOGETHER: usize = 4 << 20;
+const MAX_STORED_TOGETHER: usize = 8 << 20;
 /// Trajectories beyond which a story is stored in parts.
 const MAX_STORED_AT_ONCE: usize = 200;
 const PAUSE: Duration = Duration::from_millis(100);

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use gradus_store::{ReadyQuery, ReadyStory, Store, StoreError};
 
 /// Small stories that are taken together, and stored together.
-const MAX_BATCH: usize = 64;
+const MAX_BATCH: usize = 256;
 /// Candidates that are looked up at once.
-const MAX_CANDIDATES: usize = 256;
+const MAX_CANDIDATES: usize = 1024;
 /// A story rests this many times as long as its assembly took.
 const REST_FACTOR: u32 = 20;
 /// Assemblies that took less are not worth remembering.
