@@ -125,9 +125,12 @@ impl Finder<'_> {
             quiet_s: _,
             give_up_s: _,
             max_request_mb: _,
+            max_trace_mb: _,
             max_memory_mb: _,
             connections: _,
             requests_per_second: _,
+            query_timeout_s: _,
+            download_timeout_s: _,
             cors_origins,
             // It can only ask for more.
             require_key: _,

@@ -1,7 +1,7 @@
 //! Who may do what: keys and their scopes, rates, hosts, pages of other sites, and the headers that every answer carries.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
