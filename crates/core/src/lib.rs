@@ -13,6 +13,7 @@ pub mod react;
 pub mod span;
 pub mod span_json;
 pub mod trajectory;
+pub mod visible;
 
 /// A stable digest of bytes, for ids of things that have none.
 pub fn digest(bytes: &[u8]) -> u128 {

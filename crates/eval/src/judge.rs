@@ -189,9 +189,10 @@ impl ModelJudge {
     fn failure(&self, failure: Failure) -> JudgeFailure {
         let is_silence = matches!(failure.error, CallError::Connect(_) | CallError::Timeout(_));
         let never_reached = is_silence && !self.client.has_answered();
+        let has_no_model = matches!(failure.error, CallError::Loading { .. });
         if failure.error == CallError::CallLimit {
             JudgeFailure::CallLimit
-        } else if failure.error.is_fatal() || never_reached {
+        } else if failure.error.is_fatal() || never_reached || has_no_model {
             JudgeFailure::Endpoint(failure)
         } else if matches!(failure.error, CallError::TooLong(_))
             || (matches!(failure.error, CallError::Refused { .. }) && self.client.has_answered())

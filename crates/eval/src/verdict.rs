@@ -2,15 +2,19 @@
 //! judge is asked again.
 //!
 //! 1. An answer that is a JSON object with a `label`, bare or fenced: that field counts, nothing else.
-//! 2. Else the last line that begins with `LABEL:` counts; what stands before it is explanation, quotations included.
+//! 2. What a model thought aloud before it answered is no answer. It ends with an end tag (`</think>`) that is followed
+//!    by such an object and nothing else, or with the last end tag outside of such an object. A tag that the judge only
+//!    quotes, inside its JSON or behind `EXPLANATION:` or `LABEL:`, ends nothing.
+//! 3. Else the last line that begins with `LABEL:` counts; what stands before it is explanation, quotations included.
 //!    If more follows behind it, an earlier line with another label makes it doubtful. So does a JSON object at the end,
 //!    which counts where there is no such line.
-//! 3. Else an answer, or its last line, that is a label and nothing else.
+//! 4. Else an answer, or its last line, that is a label and nothing else.
 //!
 //! In what counts, labels are looked for as whole words, so that "incorrect" holds no "correct"; a label behind a
 //! negation is none; and two different labels are none.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::rubric::Labels;
 
@@ -34,21 +38,57 @@ pub enum Unreadable {
     SeveralLabels,
 }
 
+/// How models begin and end what they think aloud. Templates often leave out the begin.
+const REASONING_TAGS: [(&str, &str); 6] = [
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("\u{25c1}think\u{25b7}", "\u{25c1}/think\u{25b7}"),
+];
+
 pub fn read(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
-    // What a model thought aloud before it answered is no answer.
-    let answer = answer.rsplit_once("</think>").map_or(answer, |(_, answer)| answer).trim();
-    if answer.is_empty() {
-        return Err(Unreadable::Empty);
-    }
-    let whole = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
-    if let Ok(object) = serde_json::from_str::<Object>(whole.trim_end_matches('`').trim()) {
+    let answer = answer.trim();
+    if let Some(object) = whole_object(answer) {
         return object.reading(labels);
     }
+    let ends = reasoning_ends(answer);
+    // The first one: an end tag further on is inside of the object.
+    if let Some(object) = ends.iter().find_map(|end| whole_object(answer[*end..].trim())) {
+        return object.reading(labels);
+    }
+    let begins_with_reasoning = REASONING_TAGS.iter().any(|(begin, _)| answer.starts_with(begin));
     let (text, object) = match object_at_the_end(answer) {
+        // Reasoning that was cut off holds no answer.
+        Some((at, _)) if begins_with_reasoning && ends.first().is_none_or(|end| *end > at) => (answer, None),
         Some((at, object)) => (answer[..at].trim_end(), Some(object.reading(labels)?)),
         None => (answer, None),
     };
-    match (last_label_line(text), object) {
+    match ends.into_iter().rfind(|end| *end <= text.len()) {
+        None if begins_with_reasoning => Err(Unreadable::Empty),
+        None => read_text(text, object, labels),
+        Some(end) if begins_with_reasoning || !begins_with_marker(text) => {
+            read_text(text[end..].trim_start(), object, labels)
+        }
+        // The tag is quoted, or what begins like an answer was reasoning: believed only if that makes no difference.
+        Some(end) => {
+            let whole = read_text(text, object.clone(), labels)?;
+            match read_text(text[end..].trim_start(), object, labels) {
+                Ok(behind) if behind.label != whole.label => Err(Unreadable::SeveralLabels),
+                Err(error @ (Unreadable::Empty | Unreadable::SeveralLabels)) => Err(error),
+                _ => Ok(whole),
+            }
+        }
+    }
+}
+
+/// Reads an answer without reasoning; `object` is the JSON that stood behind it.
+fn read_text(answer: &str, object: Option<Reading>, labels: &Labels) -> Result<Reading, Unreadable> {
+    if answer.is_empty() {
+        return object.ok_or(Unreadable::Empty);
+    }
+    match (last_label_line(answer), object) {
         (Some(line), object) => {
             let label = label_in(line.label, labels)?;
             let disagrees = object.is_some_and(|object| object.label != label);
@@ -70,22 +110,49 @@ pub fn read(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
     }
 }
 
+/// Where reasoning may end: behind each end tag, in order.
+fn reasoning_ends(answer: &str) -> Vec<usize> {
+    let mut ends: Vec<usize> = REASONING_TAGS
+        .iter()
+        .flat_map(|(_, tag)| answer.match_indices(tag).map(|(at, _)| at + tag.len()))
+        .collect();
+    ends.sort_unstable();
+    ends
+}
+
+/// Whether an answer begins as it was asked to: with its explanation, or with its label.
+fn begins_with_marker(answer: &str) -> bool {
+    let start = answer.trim_start_matches(|c: char| !c.is_alphanumeric());
+    behind_label(answer).is_some() || strip_word(start, "explanation").is_some()
+}
+
+/// An answer that is JSON and nothing else, bare or fenced.
+fn whole_object(answer: &str) -> Option<Object<'_>> {
+    let whole = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
+    let whole = whole.trim_end_matches('`').trim();
+    // Most text is told apart by its first character.
+    if whole.starts_with('{') { serde_json::from_str(whole).ok() } else { None }
+}
+
 #[derive(Deserialize)]
-struct Object {
-    #[serde(default)]
-    explanation: String,
+struct Object<'a> {
+    /// Kept as it is written: whatever stands in it, the label counts.
+    #[serde(borrow, default)]
+    explanation: Option<&'a RawValue>,
     label: String,
 }
 
-impl Object {
+impl Object<'_> {
     fn reading(&self, labels: &Labels) -> Result<Reading, Unreadable> {
         let label = label_in(&self.label, labels)?;
-        Ok(Reading { label, explanation: self.explanation.trim().to_owned() })
+        let raw = self.explanation.map_or("\"\"", RawValue::get);
+        let explanation = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
+        Ok(Reading { label, explanation: explanation.trim().to_owned() })
     }
 }
 
 /// JSON behind some words, and where it begins.
-fn object_at_the_end(answer: &str) -> Option<(usize, Object)> {
+fn object_at_the_end(answer: &str) -> Option<(usize, Object<'_>)> {
     // Only at the end: an object that is quoted in the middle of an explanation is no answer.
     let end = answer.trim_end_matches(|c: char| c == '`' || c.is_whitespace());
     if !end.ends_with('}') {
@@ -235,6 +302,8 @@ fn explanation_of(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::rubric::Library;
 
@@ -269,6 +338,19 @@ mod tests {
             ("LABEL: incorrect because it is not correct", "incorrect"),
             ("correct", "correct"),
             ("<think>LABEL: correct?</think>LABEL: incorrect", "incorrect"),
+            ("It fits. LABEL: correct? No.</think>\n\nLABEL: incorrect", "incorrect"),
+            ("[THINK]LABEL: correct[/THINK]EXPLANATION: no.\nLABEL: incorrect", "incorrect"),
+            (
+                "<think>hm</think>{\"explanation\": \"it says </think>\", \"label\": \"incorrect\"}",
+                "incorrect",
+            ),
+            ("{\"explanation\": \"it says </think> LABEL: correct\", \"label\": \"incorrect\"}", "incorrect"),
+            ("{\"explanation\": [\"not\", \"text\"], \"label\": \"incorrect\"}", "incorrect"),
+            ("{\"explanation\": \"half an emoji \\ud83d\", \"label\": \"incorrect\"}", "incorrect"),
+            ("Here:\n{\"explanation\": \"</think>\", \"label\": \"incorrect\"}", "incorrect"),
+            ("<think>a</think>Here:\n{\"explanation\": \"</think>\", \"label\": \"incorrect\"}", "incorrect"),
+            ("LABEL: incorrect\nEXPLANATION: the thought quotes </think> to end mine.", "incorrect"),
+            ("EXPLANATION: </think> is quoted.\nLABEL: incorrect", "incorrect"),
             ("\"Incorrect\".", "incorrect"),
             ("The tool fits.\ncorrect", "correct"),
             ("LABEL: correct\nEXPLANATION: comes second here", "correct"),
@@ -295,6 +377,11 @@ mod tests {
             ("The tool fits the thought.", Unreadable::NoLabel),
             ("I would call this correct I think", Unreadable::NoLabel),
             ("EXPLANATION: x\nLABEL:", Unreadable::NoLabel),
+            ("<think>LABEL: correct</think>", Unreadable::Empty),
+            ("<think>It fits.\nLABEL: correct", Unreadable::Empty),
+            ("<think>I could say\n{\"explanation\": \"x\", \"label\": \"correct\"}", Unreadable::Empty),
+            ("EXPLANATION: fits\nLABEL: correct\nOr not?</think>", Unreadable::Empty),
+            ("EXPLANATION: fits\nLABEL: correct\nNo.</think>LABEL: incorrect", Unreadable::SeveralLabels),
             ("LABEL: correct or incorrect", Unreadable::SeveralLabels),
             (
                 "LABEL: incorrect\n\nThe recording ended with:\n{\"label\":\"correct\"}",
@@ -335,5 +422,33 @@ mod tests {
         assert_eq!(explanation("EXPLANATION: a\nb\n\nLABEL: correct").as_deref(), Ok("a\nb"));
         assert_eq!(explanation("**EXPLANATION:** a\n**LABEL:** correct").as_deref(), Ok("a"));
         assert_eq!(explanation("correct").as_deref(), Ok(""));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever a judge writes into its explanation, and whatever it thought aloud before, its label is read.
+        #[test]
+        fn an_explanation_never_changes_the_label(
+            parts in prop::collection::vec(
+                "(</think>|<think>|LABEL: correct|\\{\"label\": ?\"correct\"\\}|EXPLANATION:|```(json)?|\n|\\\\|\"|\\{|\\}|\u{202e}|\\PC{0,3})",
+                0..12,
+            ),
+            thought in prop::collection::vec("(</think>|LABEL: correct|\\{\"label\": ?\"correct\"\\}|\n|\"|\\{|\\}|[a-z ]{1,4})", 0..8),
+            is_pretty in any::<bool>(),
+        ) {
+            let value = serde_json::json!({"explanation": parts.concat(), "label": "incorrect"});
+            let json = if is_pretty { serde_json::to_string_pretty(&value).expect("JSON") } else { value.to_string() };
+            for answer in [
+                json.clone(),
+                format!("```json\n{json}\n```"),
+                format!("<think>{}</think>{json}", thought.concat()),
+                format!("{}</think>\n\n```json\n{json}\n```", thought.concat()),
+                format!("My answer:\n{json}"),
+            ] {
+                let reading = read(&answer, &labels("thought_to_tool"));
+                prop_assert_eq!(reading.map(|reading| reading.label).as_deref(), Ok("incorrect"), "{}", answer);
+            }
+        }
     }
 }

@@ -88,6 +88,8 @@ pub(crate) struct JudgeSection {
     pub(crate) base_url: Option<String>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) timeout_s: Option<f64>,
+    /// How long to wait for a model server that is still loading its model.
+    pub(crate) load_wait_s: Option<f64>,
     pub(crate) max_tokens: Option<u32>,
     pub(crate) temperature: Option<f64>,
     pub(crate) context_tokens: Option<usize>,

@@ -142,18 +142,20 @@ fn innermost(error: &reqwest::Error) -> String {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    cause.to_string()
+    gradus_llm::mask_secrets(&cause.to_string())
 }
 
 /// What stands in an answer, for a message: one line, and not too long.
 pub(crate) fn said(body: &[u8]) -> String {
     const SHOWN: usize = 300;
-    let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]);
+    let text = String::from_utf8_lossy(&body[..body.len().min(16 << 10)]);
     let detail = serde_json::from_slice::<serde_json::Value>(body).ok().and_then(|json| {
         let detail = json.get("detail").or_else(|| json.get("message")).or_else(|| json.get("error"))?;
         Some(detail.as_str().map_or_else(|| detail.to_string(), str::to_owned))
     });
-    let line = crate::output::printable_line(&detail.unwrap_or_else(|| text.into_owned()));
+    // Masked before it is cut: half a key is too much.
+    let line = gradus_llm::mask_secrets(&detail.unwrap_or_else(|| text.into_owned()));
+    let line = crate::output::printable_line(&line);
     if line.chars().count() <= SHOWN {
         return line;
     }
@@ -183,7 +185,9 @@ pub(crate) fn headers(given: Option<&Secret>) -> Result<HeaderMap, String> {
         let (name, value) = pair.split_once('=').ok_or("a header is written as name=value")?;
         let name = HeaderName::from_bytes(name.trim().as_bytes())
             .map_err(|_| "a header has a name that none can have".to_owned())?;
-        let mut value = HeaderValue::from_str(&percent_decoded(value.trim()))
+        let value = percent_decoded(value.trim());
+        gradus_llm::register_secret(value.rsplit(' ').next().unwrap_or_default());
+        let mut value = HeaderValue::from_str(&value)
             .map_err(|_| format!("the header {name} has a value that none can have"))?;
         value.set_sensitive(true);
         map.insert(name, value);

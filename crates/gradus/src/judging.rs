@@ -31,6 +31,9 @@ pub(crate) struct JudgeOptions {
     /// How long one call may take, in seconds [default: 120].
     #[arg(long, value_name = "SECONDS", help_heading = "Judge")]
     pub(crate) timeout: Option<f64>,
+    /// How long to wait for a model server that is still loading its model, in seconds [default: 600].
+    #[arg(long, value_name = "SECONDS", help_heading = "Judge")]
+    pub(crate) load_wait: Option<f64>,
     /// How often a call that failed is tried again.
     #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Judge")]
     pub(crate) retries: u32,
@@ -63,6 +66,7 @@ impl Default for JudgeOptions {
             base_url: None,
             concurrency: None,
             timeout: None,
+            load_wait: None,
             retries: 4,
             ask_again: 2,
             max_tokens: None,
@@ -196,7 +200,10 @@ pub(crate) fn model_judge(
         let text = read_text(path)?;
         prices.add(&text).map_err(|error| format!("{}: {}", path.display(), one_line(&error.to_string())))?;
     }
-    let retry = RetryPolicy { attempts: options.retries.saturating_add(1), ..RetryPolicy::default() };
+    let mut retry = RetryPolicy { attempts: options.retries.saturating_add(1), ..RetryPolicy::default() };
+    if let Some(wait) = options.load_wait.or(file.judge.load_wait_s) {
+        retry.max_load_wait = seconds(wait).ok_or("--load-wait: give a number of seconds above 0")?;
+    }
     let client = Client::new(endpoint.clone(), concurrency(options, file)?, retry)?;
     let context_tokens = options.context_tokens.or(file.judge.context_tokens).unwrap_or(100_000);
     let max_tokens = options.max_tokens.or(file.judge.max_tokens).unwrap_or(1024);

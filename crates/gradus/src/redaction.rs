@@ -10,6 +10,7 @@ mod cards;
 
 use std::ops::Range;
 
+use gradus_otlp::TextKind;
 use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Deserialize;
 
@@ -114,6 +115,81 @@ impl Redaction {
         let replaced = replace(text, &found);
         replaced.filter(|replaced| replaced != text)
     }
+
+    /// As [`Redaction::apply`], for a text of a record. Names of attributes are what values are found by: those that look
+    /// like a name of a convention stay, others are texts like any other.
+    pub fn apply_in_record(&self, kind: TextKind, text: &str) -> Option<String> {
+        if kind == TextKind::Key && is_conventional_key(text) { None } else { self.apply(text) }
+    }
+
+    /// Changes a text where it must not stay as it is.
+    pub fn apply_to(&self, text: &mut String) {
+        if let Some(changed) = self.apply(text) {
+            *text = changed;
+        }
+    }
+}
+
+/// First parts of attribute names that instrumentation uses and that readers here look for.
+const CONVENTIONS: [&str; 44] = [
+    "agent",
+    "ai",
+    "aws",
+    "azure",
+    "cloud",
+    "code",
+    "container",
+    "crewai",
+    "db",
+    "deployment",
+    "document",
+    "embedding",
+    "event",
+    "exception",
+    "faas",
+    "gcp",
+    "gen_ai",
+    "graph",
+    "host",
+    "http",
+    "input",
+    "k8s",
+    "langfuse",
+    "langsmith",
+    "llm",
+    "logfire",
+    "mcp",
+    "message",
+    "metadata",
+    "net",
+    "openai",
+    "openinference",
+    "os",
+    "otel",
+    "output",
+    "process",
+    "reranker",
+    "retrieval",
+    "server",
+    "service",
+    "session",
+    "telemetry",
+    "tool",
+    "traceloop",
+];
+
+/// Whether a name of an attribute or of a map's entry is one that programs give and people do not: a pattern that
+/// happens to hit `session.id` must not make a trace unreadable.
+fn is_conventional_key(key: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    if key.len() <= 24 && key.bytes().all(is_plain) {
+        return true;
+    }
+    let Some((first, _)) = key.split_once('.') else { return false };
+    // Numbers of messages and tools are short; those of people and cards are not.
+    let has_long_number = key.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 6);
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    CONVENTIONS.contains(&first) && key.len() <= 100 && key.bytes().all(is_name) && !has_long_number
 }
 
 fn add_section(section: &RedactSection, patterns: &mut Vec<Pattern>) -> Result<(), RedactionError> {
@@ -128,13 +204,17 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<Pattern>) -> Result<(
         }
         (None, None) if !builtin.is_empty() => {
             for name in builtin {
-                let mut named = BUILT_IN.iter().filter(|pattern| pattern.name == name).peekable();
+                let is_named = |pattern: &&built_in::BuiltIn| pattern.names.contains(&name.as_str());
+                let mut named = BUILT_IN.iter().filter(is_named).peekable();
                 if named.peek().is_none() {
                     return Err(RedactionError::BuiltIn(name.chars().take(60).collect()));
                 }
                 for built_in in named {
-                    let replacement = replacement.as_deref();
-                    patterns.push(Pattern::new(name, built_in.pattern, replacement, built_in.check)?);
+                    // It may be there under another of its names.
+                    if patterns.iter().all(|known| known.regex.as_str() != built_in.pattern) {
+                        let replacement = replacement.as_deref();
+                        patterns.push(Pattern::new(name, built_in.pattern, replacement, built_in.check)?);
+                    }
                 }
             }
             Ok(())
@@ -180,7 +260,8 @@ impl Pattern {
         let mut checked = |range: Range<usize>| match self.check {
             Check::None => sink(range),
             Check::Digit if text[range.clone()].bytes().any(|byte| byte.is_ascii_digit()) => sink(range),
-            Check::Digit => {}
+            Check::BasicCredentials if built_in::is_basic_credentials(&text[range.clone()]) => sink(range),
+            Check::Digit | Check::BasicCredentials => {}
             Check::Card => cards::find(text, range, sink),
         };
         if self.has_secret_group {

@@ -1,7 +1,7 @@
 //! Asks an endpoint: one attempt at a time under its limiter, again where that can help.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -11,9 +11,11 @@ use crate::chat::{Chat, ChatReply};
 use crate::endpoint::{Endpoint, Provider};
 use crate::error::{CallError, Failure};
 use crate::limiter::{Limiter, Permit, Signal, Turn};
+use crate::loading::{LoadWait, is_loading_message};
 use crate::openai::{Dialect, Wishes};
 use crate::request::{Reply, Request};
 use crate::retry::RetryPolicy;
+use crate::secret::{holds_secret, mask_secrets, register_url_secrets};
 use crate::{anthropic, headers, openai};
 
 /// No judge and no agent writes more than this.
@@ -21,6 +23,13 @@ const LONGEST_REPLY: usize = 8 << 20;
 /// Before an endpoint has answered once, there is little sense in patience.
 const FIRST_CONTACT_ATTEMPTS: u32 = 3;
 const FIRST_CONTACT_TIMEOUTS: u32 = 2;
+/// How often a server that loads its model is asked whether it is done.
+const LOAD_POLL: Duration = Duration::from_secs(2);
+/// How often it is said that it still loads.
+const LOAD_NOTICE_EVERY: Duration = Duration::from_secs(30);
+
+/// Hears now and then for how long a model server has been loading its model.
+pub type LoadNotice = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// What is sent in the endpoint's wire form, and how its answer is read.
 struct Question<'q, T> {
@@ -30,7 +39,6 @@ struct Question<'q, T> {
 }
 
 /// One endpoint with its connections and its limits.
-#[derive(Debug)]
 pub struct Client {
     endpoint: Endpoint,
     url: Url,
@@ -43,6 +51,16 @@ pub struct Client {
     has_answered: AtomicBool,
     calls: AtomicU64,
     max_calls: u64,
+    load_wait: LoadWait,
+    load_notice: Option<LoadNotice>,
+    /// For how long it was loading when that was said last, in seconds.
+    load_noticed_s: AtomicU64,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
 }
 
 impl Client {
@@ -51,6 +69,7 @@ impl Client {
         // One provider of cryptography for the whole process; setting it twice is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let url = endpoint.url()?;
+        register_url_secrets(&endpoint.base_url);
         let http = crate::proxy::except_here(reqwest::Client::builder())
             .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(endpoint.timeout.min(Duration::from_secs(10)))
@@ -74,7 +93,22 @@ impl Client {
             has_answered: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             max_calls: u64::MAX,
+            load_wait: LoadWait::default(),
+            load_notice: None,
+            load_noticed_s: AtomicU64::new(u64::MAX),
         })
+    }
+
+    /// Tells this when the endpoint's server loads its model: at first, and every 30 seconds.
+    #[must_use]
+    pub fn with_load_notice(mut self, notice: LoadNotice) -> Client {
+        self.load_notice = Some(notice);
+        self
+    }
+
+    /// For how long the endpoint's server has been loading its model; `None` when it is not.
+    pub fn loading_for(&self) -> Option<Duration> {
+        self.load_wait.elapsed()
     }
 
     /// Lets the client send no more requests than this, retries included.
@@ -121,7 +155,14 @@ impl Client {
                 wishes: Wishes::default(),
             },
         };
-        self.until_answered(&question).await
+        let (attempts, mut answered) = self.until_answered(&question).await;
+        // Whoever answers was sent the key.
+        if let Ok(reply) = &mut answered
+            && holds_secret(&reply.text)
+        {
+            reply.text = mask_secrets(&reply.text);
+        }
+        (attempts, answered)
     }
 
     /// Goes on with a conversation, as `ask` asks a question.
@@ -146,6 +187,7 @@ impl Client {
         let mut turn = Turn::New;
         let (mut others, mut rate_limited, mut attempts) = (0, 0, 0);
         loop {
+            let load_turn = self.load_wait.wait_turn(LOAD_POLL.min(self.retry.max_load_wait)).await;
             let mut permit = self.limiter.acquire(turn).await;
             // As of now: while this call waited, another may have learned something.
             let dialect = self.dialect();
@@ -159,7 +201,18 @@ impl Client {
                 Err(error) => error,
             };
             drop(permit);
+            drop(load_turn);
             turn = Turn::Again;
+            if let CallError::Loading { waited, .. } = &error {
+                // Nobody worked on it: it is no call, whatever may be sent in all.
+                self.calls.fetch_sub(1, Ordering::Relaxed);
+                attempts -= 1;
+                if *waited >= self.retry.max_load_wait {
+                    return (attempts, Err(Failure { error, attempts }));
+                }
+                self.tell_of_loading(*waited);
+                continue;
+            }
             if let CallError::Refused { message, .. } = &error
                 && self.learned(question.wishes, dialect, message)
             {
@@ -179,6 +232,18 @@ impl Client {
                 Some(pause) if !given_up => tokio::time::sleep(pause).await,
                 _ => return (attempts, Err(Failure { error, attempts })),
             }
+        }
+    }
+
+    /// Says that the server loads its model, at first and now and then.
+    fn tell_of_loading(&self, waited: Duration) {
+        let Some(notice) = &self.load_notice else { return };
+        let (now, last) = (waited.as_secs(), self.load_noticed_s.load(Ordering::Relaxed));
+        let is_due = last > now || now - last >= LOAD_NOTICE_EVERY.as_secs();
+        if is_due
+            && self.load_noticed_s.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            notice(waited);
         }
     }
 
@@ -215,8 +280,12 @@ impl Client {
         let exchanged = tokio::time::timeout(limit, self.exchange(body)).await;
         let (status, answer_headers, bytes) = match exchanged {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(error),
+            Ok(Err(error)) => {
+                self.load_wait.end();
+                return Err(error);
+            }
             Err(_) => {
+                self.load_wait.end();
                 permit.tell(Signal::Overloaded { retry_after: None });
                 return Err(CallError::Timeout(limit));
             }
@@ -227,10 +296,18 @@ impl Client {
         if status.is_success() {
             self.has_answered.store(true, Ordering::Relaxed);
             permit.tell(Signal::Answered);
-            return (question.read)(&bytes)
-                .map_err(|reason| CallError::BadReply(format!("{reason}: {}", excerpt(&bytes))));
+            self.load_wait.end();
+            return (question.read)(&bytes).map_err(|reason| {
+                CallError::BadReply(mask_secrets(&format!("{reason}: {}", excerpt(&bytes))))
+            });
         }
-        let error = refusal(status, &answer_headers, &bytes, self.has_answered());
+        let mut error = refusal(status, &answer_headers, &bytes, self.has_answered());
+        if let CallError::Loading { waited, .. } = &mut error {
+            self.load_wait.begin();
+            *waited = self.load_wait.elapsed().unwrap_or_default();
+        } else {
+            self.load_wait.end();
+        }
         if matches!(error, CallError::RateLimited { .. }) || error.retry_after().is_some() {
             permit.tell(Signal::Overloaded { retry_after: error.retry_after() });
         }
@@ -295,6 +372,9 @@ fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8], has_ans
             CallError::LongPause(retry_after.unwrap_or_default())
         }
         429 => CallError::RateLimited { retry_after },
+        _ if is_loading_message(code, &message) => {
+            CallError::Loading { status: code, message, waited: Duration::ZERO }
+        }
         300..=399 => {
             let to =
                 answer_headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
@@ -335,18 +415,20 @@ fn message_of(bytes: &[u8]) -> String {
             _ => text.to_owned(),
         })
     });
-    match text {
-        Some(text) => excerpt(text.as_bytes()),
-        None => excerpt(bytes),
+    match (text, json) {
+        (Some(text), _) => excerpt(text.as_bytes()),
+        // Written anew: an escaped key is a key all the same.
+        (None, Some(json)) => excerpt(json.to_string().as_bytes()),
+        (None, None) => excerpt(bytes),
     }
 }
 
-/// The beginning of an answer, on one line.
+/// The beginning of an answer, on one line. Secrets are masked before it is cut: half a key is too much.
 fn excerpt(bytes: &[u8]) -> String {
     const SHOWN: usize = 300;
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let line = words.join(" ");
+    const LOOKED_AT: usize = 16 << 10;
+    let text = mask_secrets(&String::from_utf8_lossy(&bytes[..bytes.len().min(LOOKED_AT)]));
+    let line = text.split_whitespace().take(SHOWN).collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None if line.is_empty() => "(empty)".to_owned(),
@@ -360,7 +442,7 @@ fn innermost(error: &reqwest::Error) -> String {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    cause.to_string()
+    mask_secrets(&cause.to_string())
 }
 
 #[cfg(test)]
@@ -386,6 +468,9 @@ mod tests {
             assert!(!error.is_transient() && !error.is_fatal(), "{status}");
             assert_eq!(error.to_string(), format!("HTTP {status}: bad"));
         }
+        let loading =
+            "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}";
+        assert!(matches!(refused(503, loading), CallError::Loading { .. }));
         let long = "{\"error\":{\"message\":\"maximum context length is 8192 tokens\"}}";
         assert!(matches!(refused(400, long), CallError::TooLong(_)));
         assert_eq!(

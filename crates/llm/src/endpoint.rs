@@ -1,32 +1,8 @@
 //! Where a model is asked, in which wire form, with which key.
 
-use std::fmt;
 use std::time::Duration;
 
-/// A key that no message, log or report can show.
-#[derive(Clone, Default)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn new(key: impl Into<String>) -> Self {
-        Secret(key.into().trim().to_owned())
-    }
-
-    /// For whoever sends it, and for nobody else.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "(no key)" } else { "(a key)" })
-    }
-}
+use crate::secret::Secret;
 
 /// The wire form of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,10 +137,5 @@ mod tests {
             timeout: Duration::from_secs(1),
         };
         assert_eq!(endpoint.shown_url(), "https://proxy.example/v1");
-    }
-
-    #[test]
-    fn a_key_is_never_shown() {
-        assert_eq!(format!("{:?}", Secret::new(" sk-123 ")), "(a key)");
     }
 }

@@ -15,6 +15,9 @@ pub enum CallError {
     RateLimited { retry_after: Option<Duration> },
     #[error("HTTP {status}: {message}")]
     Server { status: u16, message: String, retry_after: Option<Duration> },
+    /// The server has no model yet. Waited for, so this comes out only where that took too long.
+    #[error("the model server is still loading its model after {} s (HTTP {status}: {message})", .waited.as_secs())]
+    Loading { status: u16, message: String, waited: Duration },
     /// It asks for a longer pause than anybody waits.
     #[error("the endpoint asks to be left alone for {} s", .0.as_secs())]
     LongPause(Duration),
@@ -42,6 +45,7 @@ impl CallError {
             | CallError::Timeout(_)
             | CallError::RateLimited { .. }
             | CallError::Server { .. }
+            | CallError::Loading { .. }
             | CallError::BadReply(_) => true,
             CallError::Unauthorized { .. }
             | CallError::NotFound { .. }

@@ -13,10 +13,12 @@ pub fn except_here(builder: ClientBuilder) -> ClientBuilder {
     // A web server hands on a visitor's header as HTTP_PROXY.
     let is_cgi = std::env::var_os("REQUEST_METHOD").is_some();
     let http = read(["http_proxy", if is_cgi { "http_proxy" } else { "HTTP_PROXY" }]);
+    let (https, all) = (read(["https_proxy", "HTTPS_PROXY"]), read(["all_proxy", "ALL_PROXY"]));
+    [&http, &https, &all].into_iter().flatten().for_each(|url| crate::secret::register_url_secrets(url));
     let proxies = [
         http.and_then(|url| Proxy::http(url).ok()),
-        read(["https_proxy", "HTTPS_PROXY"]).and_then(|url| Proxy::https(url).ok()),
-        read(["all_proxy", "ALL_PROXY"]).and_then(|url| Proxy::all(url).ok()),
+        https.and_then(|url| Proxy::https(url).ok()),
+        all.and_then(|url| Proxy::all(url).ok()),
     ];
     let proxies = proxies.into_iter().flatten().map(|proxy| proxy.no_proxy(NoProxy::from_string(&direct)));
     proxies.fold(builder.no_proxy(), ClientBuilder::proxy)

@@ -12,6 +12,8 @@ pub struct RetryPolicy {
     pub rate_limited_attempts: u32,
     pub first_pause: Duration,
     pub longest_pause: Duration,
+    /// How long a server that loads its model is waited for.
+    pub max_load_wait: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -21,6 +23,7 @@ impl Default for RetryPolicy {
             rate_limited_attempts: 30,
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(30),
+            max_load_wait: Duration::from_secs(600),
         }
     }
 }

@@ -27,7 +27,7 @@ pub use limits::Limits;
 pub use record::{LogEvent, Record, Scope, Signal, read_export, signal_of_record};
 pub use regroup::{Mark, Regrouped, Rejected, TracePart, WireRecord, WireScope, regroup, regroup_within};
 pub use reply::{export_response, export_response_json, retry_status, status, status_json};
-pub use rewrite::{rewrite_resource_texts, rewrite_scope_texts, rewrite_texts};
+pub use rewrite::{TextChange, TextKind, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts};
 pub use stream::{Framing, StreamError, looks_like_export, stream_export};
 pub use trace_ids::change_trace_ids;
 pub use transcode::{export_from_json, export_of_spans};

@@ -70,9 +70,9 @@ pub struct Mark<'a> {
 pub struct WireScope<'a> {
     pub resource_body: Option<Cow<'a, [u8]>>,
     pub resource: Arc<Resource>,
-    resource_schema: Option<&'a [u8]>,
+    pub resource_schema: Option<Cow<'a, [u8]>>,
     pub body: Option<Cow<'a, [u8]>>,
-    schema: Option<&'a [u8]>,
+    pub schema: Option<Cow<'a, [u8]>>,
     pub name: Cow<'a, str>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Reading<'a, '_> {
                     scope.resource = Arc::new(resource);
                     scope.resource_body = Some(Cow::Borrowed(body));
                 }
-                (3, Field::Bytes(url)) => scope.resource_schema = Some(url),
+                (3, Field::Bytes(url)) => scope.resource_schema = Some(Cow::Borrowed(url)),
                 _ => {}
             }
         }
@@ -155,7 +155,7 @@ impl<'a> Reading<'a, '_> {
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
                 (1, Field::Bytes(body)) => scope_body = Some(body),
-                (3, Field::Bytes(url)) => schema = Some(url),
+                (3, Field::Bytes(url)) => schema = Some(Cow::Borrowed(url)),
                 _ => {}
             }
         }
@@ -237,10 +237,10 @@ impl<'a> Regrouped<'a> {
         for run in part.records.chunk_by(|a, b| a.scope == b.scope) {
             let scope = &self.scopes[run[0].scope as usize];
             let of_scope = optional(scope.body.as_deref())
-                + optional(scope.schema)
+                + optional(scope.schema.as_deref())
                 + run.iter().map(|record| delimited(record.body.len())).sum::<usize>();
             let of_resource = optional(scope.resource_body.as_deref())
-                + optional(scope.resource_schema)
+                + optional(scope.resource_schema.as_deref())
                 + delimited(of_scope);
             out.reserve(of_resource + 16);
             write_head(out, 1, of_resource);
@@ -250,8 +250,8 @@ impl<'a> Regrouped<'a> {
             for record in run {
                 write_bytes(out, 2, &record.body);
             }
-            write_optional(out, 3, scope.schema);
-            write_optional(out, 3, scope.resource_schema);
+            write_optional(out, 3, scope.schema.as_deref());
+            write_optional(out, 3, scope.resource_schema.as_deref());
         }
     }
 }

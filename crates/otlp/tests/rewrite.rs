@@ -4,7 +4,7 @@
 
 mod messages;
 
-use gradus_otlp::{Limits, Signal, rewrite_resource_texts, rewrite_texts};
+use gradus_otlp::{Limits, Signal, TextKind, WireError, rewrite_resource_texts, rewrite_texts};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
@@ -79,8 +79,14 @@ fn edit(text: &str) -> Option<String> {
     }
 }
 
+/// Changes only what is a text.
+fn rewrite(bytes: &[u8], signal: Signal, change: Change<'_>) -> Result<Option<Vec<u8>>, WireError> {
+    let mut change = |kind, text: &str| if kind == TextKind::Text { change(text) } else { None };
+    rewrite_texts(bytes, signal, &Limits::default(), &mut change)
+}
+
 fn rewritten(bytes: &[u8], signal: Signal, change: Change<'_>) -> Vec<u8> {
-    rewrite_texts(bytes, signal, &Limits::default(), change).unwrap().unwrap_or_else(|| bytes.to_vec())
+    rewrite(bytes, signal, change).unwrap().unwrap_or_else(|| bytes.to_vec())
 }
 
 /// A field that no message has.
@@ -114,7 +120,8 @@ proptest! {
         let mut resource = Resource { attributes, ..Default::default() };
         let bytes = resource.encode_to_vec();
         change_pairs(&mut resource.attributes, &mut edit);
-        let found = rewrite_resource_texts(&bytes, &Limits::default(), &mut edit).unwrap().unwrap_or(bytes);
+        let mut change = |kind, text: &str| if kind == TextKind::Text { edit(text) } else { None };
+        let found = rewrite_resource_texts(&bytes, &Limits::default(), &mut change).unwrap().unwrap_or(bytes);
         prop_assert_eq!(Resource::decode(found.as_slice()).unwrap(), resource);
     }
 
@@ -122,8 +129,8 @@ proptest! {
     fn without_a_change_there_is_no_copy(span in span(), log in log()) {
         let limits = Limits::default();
         for (bytes, signal) in [(span.encode_to_vec(), Signal::Span), (log.encode_to_vec(), Signal::Log)] {
-            prop_assert_eq!(rewrite_texts(&bytes, signal, &limits, &mut |_| None), Ok(None));
-            prop_assert_eq!(rewrite_texts(&bytes, signal, &limits, &mut |text| Some(text.to_owned())), Ok(None));
+            prop_assert_eq!(rewrite_texts(&bytes, signal, &limits, &mut |_, _| None), Ok(None));
+            prop_assert_eq!(rewrite_texts(&bytes, signal, &limits, &mut |_, text| Some(text.to_owned())), Ok(None));
         }
     }
 
@@ -145,9 +152,9 @@ proptest! {
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         for signal in [Signal::Span, Signal::Log] {
-            let _ = rewrite_texts(&bytes, signal, &Limits::default(), &mut edit);
+            let _ = rewrite_texts(&bytes, signal, &Limits::default(), &mut |_, text| edit(text));
         }
-        let _ = rewrite_resource_texts(&bytes, &Limits::default(), &mut edit);
+        let _ = rewrite_resource_texts(&bytes, &Limits::default(), &mut |_, text| edit(text));
     }
 }
 
@@ -156,7 +163,7 @@ fn text_that_is_not_utf_8_is_seen_as_decoded() {
     // A span whose name is "key=<0xff>".
     let bytes = [0x2a, 0x05, b'k', b'e', b'y', b'=', 0xff];
     let mut seen = Vec::new();
-    let kept = rewrite_texts(&bytes, Signal::Span, &Limits::default(), &mut |text| {
+    let kept = rewrite_texts(&bytes, Signal::Span, &Limits::default(), &mut |_, text| {
         seen.push(text.to_owned());
         None
     });
@@ -165,28 +172,43 @@ fn text_that_is_not_utf_8_is_seen_as_decoded() {
 }
 
 #[test]
-fn keys_are_left_alone() {
+fn keys_numbers_and_unknown_fields_are_told_apart() {
+    let values = [
+        Any::IntValue(123_456),
+        Any::DoubleValue(1234.5),
+        Any::IntValue(7),
+        Any::BytesValue(vec![b'a', 0xff]),
+    ];
+    let attributes =
+        values.into_iter().map(|value| key_value("k".to_owned(), AnyValue { value: Some(value) }));
     let span =
-        Span { attributes: vec![key_value("secret".to_owned(), AnyValue::default())], ..Default::default() };
-    let found =
-        rewrite_texts(&span.encode_to_vec(), Signal::Span, &Limits::default(), &mut |_| Some("x".to_owned()));
-    assert_eq!(found, Ok(None));
-}
-
-#[test]
-fn limits_are_named() {
-    let value = |value| AnyValue { value: Some(value) };
-    let limits = Limits { attributes: 3, nesting: 2, ..Limits::default() };
-    let refused = |attributes: Vec<KeyValue>, limits: &Limits| {
-        let span = Span { attributes, ..Default::default() };
-        rewrite_texts(&span.encode_to_vec(), Signal::Span, limits, &mut |_| None).unwrap_err().to_string()
-    };
-    let many = vec![key_value("k".to_owned(), AnyValue::default()); 4];
-    assert!(refused(many, &limits).contains("limit 3"));
-    let mut deep = value(Any::IntValue(1));
-    for _ in 0..3 {
-        deep = value(Any::ArrayValue(ArrayValue { values: vec![deep] }));
+        Span { attributes: attributes.collect(), start_time_unix_nano: 9_999, kind: 3, ..Default::default() };
+    let mut bytes = span.encode_to_vec();
+    bytes.extend(unknown_field());
+    prost::encoding::uint64::encode(902, &5_555, &mut bytes);
+    let mut seen = Vec::new();
+    let changed = rewrite_texts(&bytes, Signal::Span, &Limits::default(), &mut |kind, text| {
+        seen.push((kind, text.to_owned()));
+        (kind != TextKind::Key).then(|| "x".to_owned())
+    });
+    let expected = [
+        (TextKind::Key, "k"),
+        (TextKind::Number, "123456"),
+        (TextKind::Key, "k"),
+        (TextKind::Number, "1234.5"),
+        (TextKind::Key, "k"),
+        (TextKind::Key, "k"),
+        (TextKind::Binary, "a\u{fffd}"),
+        (TextKind::Unknown, "kept"),
+        (TextKind::Unknown, "5555"),
+    ];
+    assert_eq!(seen, expected.map(|(kind, text)| (kind, text.to_owned())));
+    let mut wanted = span;
+    let text = || Some(Any::StringValue("x".to_owned()));
+    let bytes = || Some(Any::BytesValue(b"x".to_vec()));
+    for (index, value) in [(0, text()), (1, text()), (3, bytes())] {
+        wanted.attributes[index].value = Some(AnyValue { value });
     }
-    let limits = Limits { attributes: 30, ..limits };
-    assert!(refused(vec![key_value("k".to_owned(), deep)], &limits).contains("limit 2"));
+    // The unknown fields are left out.
+    assert_eq!(changed, Ok(Some(wanted.encode_to_vec())));
 }

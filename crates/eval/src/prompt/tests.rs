@@ -53,7 +53,10 @@ fn the_constant_part_comes_first_and_is_the_same_for_all_cases() {
     other.query = Some("Something else".to_owned());
     let (one, other) = (prompt("thought_to_tool", &one, WIDE), prompt("thought_to_tool", &other, WIDE));
     assert_eq!(one.system, other.system);
-    assert!(one.system.contains("read: Reads."), "the tools belong to the constant part");
+    assert!(
+        one.system.contains("tool 1:\nname:\n> read\ndescription:\n> Reads."),
+        "the tools belong to the constant part"
+    );
     assert_ne!(one.user, other.user);
 }
 

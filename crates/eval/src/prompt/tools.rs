@@ -1,41 +1,34 @@
-//! The tools on offer as a judge reads them: one text for each distinct set of tools.
+//! The tools on offer as a judge reads them, once for each distinct set of tools.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::{Arc, OnceLock};
 
 use gradus_core::trajectory::ToolDefinition;
 
+use super::recording::{Entry, EntryField};
 use crate::offline::ToolIndex;
 
 /// What a set of tools looks like in a prompt.
 #[derive(Clone, Debug)]
 pub struct ToolText {
     tools: Arc<[ToolDefinition]>,
-    text: Arc<str>,
     /// What the rules need; made when they are asked.
     index: OnceLock<Arc<ToolIndex>>,
 }
 
 impl ToolText {
     fn new(tools: Arc<[ToolDefinition]>) -> ToolText {
-        let mut text = String::new();
-        for tool in tools.iter() {
-            let description = tool.description.as_deref().map(str::trim).filter(|text| !text.is_empty());
-            // Writing into a string cannot fail.
-            let _ = writeln!(text, "{}: {}", tool.name, description.unwrap_or("(no description)"));
-            if let Some(schema) = &tool.schema {
-                let _ = writeln!(text, "    arguments: {}", schema.as_str());
-            }
-        }
-        if tools.is_empty() {
-            text.push_str("(not recorded)");
-        }
-        ToolText { tools, text: text.trim_end().into(), index: OnceLock::new() }
+        ToolText { tools, index: OnceLock::new() }
     }
 
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    /// The tools as they stand in a prompt.
+    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
+        self.tools
+            .iter()
+            .enumerate()
+            .map(|(number, tool)| Entry::new("tool", number + 1, fields(tool)))
+            .collect()
     }
 
     pub(crate) fn index(&self) -> &Arc<ToolIndex> {
@@ -46,6 +39,18 @@ impl ToolText {
     pub fn tools(&self) -> &Arc<[ToolDefinition]> {
         &self.tools
     }
+}
+
+fn fields(tool: &ToolDefinition) -> Vec<EntryField<'_>> {
+    let description = tool.description.as_deref().map(str::trim).filter(|text| !text.is_empty());
+    let mut fields = vec![
+        EntryField::new("name", Some(Cow::Borrowed(tool.name.as_str())), "(none)"),
+        EntryField::new("description", description.map(Cow::Borrowed), "(none)"),
+    ];
+    if let Some(schema) = &tool.schema {
+        fields.push(EntryField::new("arguments", Some(Cow::Borrowed(schema.as_str())), "(none)"));
+    }
+    fields
 }
 
 /// Makes the texts, once for each set. A user's definitions and notes are worked in.
@@ -118,7 +123,10 @@ mod tests {
         let mut texts = ToolTexts::new(given, notes);
         let recorded: Arc<[ToolDefinition]> = vec![tool("read", "?"), tool("list", "Lists.")].into();
         let text = texts.of(&recorded);
-        assert_eq!(text.text(), "read: Reads a file. Also for READMEs.\nlist: Lists.\nextra: More.");
+        let shown: Vec<(&str, Option<&str>)> =
+            text.tools().iter().map(|tool| (tool.name.as_str(), tool.description.as_deref())).collect();
+        let expected = [("read", "Reads a file. Also for READMEs."), ("list", "Lists."), ("extra", "More.")];
+        assert_eq!(shown, expected.map(|(name, description)| (name, Some(description))));
         assert!(Arc::ptr_eq(&text, &texts.of(&recorded)), "made once");
     }
 }

@@ -117,7 +117,10 @@ struct Fields<'l>(&'l [u8]);
 impl<'l> Fields<'l> {
     fn of(line: &'l [u8]) -> Option<Self> {
         // A line that was cut off is none, however it begins.
-        line.strip_prefix(b"{")?.strip_suffix(b"}\n").map(Fields)
+        let mut fields = line.strip_prefix(b"{")?.strip_suffix(b"}\n").map(Fields)?;
+        // The key of an answer stands before all else.
+        let _ = fields.text("k");
+        Some(fields)
     }
 
     fn behind(&self, name: &str) -> Option<&'l [u8]> {
@@ -199,6 +202,9 @@ mod tests {
             assert_eq!((quick.step_index, quick.label.as_deref(), quick.score), (step_index, label, score));
             assert_eq!(Verdict::read(&line, 7).unwrap().evaluator, 7);
             assert_eq!(OutcomeHead::read(&line).unwrap().step_index, step_index);
+            // With the key that answers have.
+            let keyed = [b"{\"k\":\"0123456789abcdef0123456789abcdef\",", &line[1..]].concat();
+            assert_eq!(Verdict::quick(&keyed).unwrap(), quick);
         }
     }
 

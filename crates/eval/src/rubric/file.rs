@@ -148,8 +148,11 @@ fn contains_word(text: &str, word: &str) -> bool {
     })
 }
 
+/// Changes with the file, and with what every prompt has beside it: a verdict is known by what the judge was shown.
 fn hash(text: &str) -> String {
-    blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(text.as_bytes()).update(&crate::prompt::PROMPT_VERSION.to_le_bytes());
+    hasher.finalize().to_hex()[..16].to_owned()
 }
 
 #[cfg(test)]

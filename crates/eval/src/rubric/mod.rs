@@ -27,7 +27,7 @@ pub struct Rubric {
     pub template: Template,
     /// The name under which its outcomes are logged to Phoenix.
     pub phoenix_name: String,
-    /// Changes with every change to the file.
+    /// Changes with every change to the file or to what every prompt has beside it.
     pub hash: String,
     /// The file's text.
     pub source: Arc<str>,

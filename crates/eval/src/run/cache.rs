@@ -29,6 +29,12 @@ impl Key {
     }
 }
 
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachedVerdict {
     pub label: String,
@@ -87,17 +93,26 @@ impl VerdictCache {
         let read = self.reader.seek(SeekFrom::Start(at)).and_then(|_| self.reader.read_exact(&mut line));
         match read {
             // A line that is not what it was when the file was indexed is as good as none.
-            Ok(()) if key_of(&line) == Some(key) => Ok(serde_json::from_slice(&line).ok()),
+            Ok(()) if line_key(&line) == Some(key) => Ok(serde_json::from_slice(&line).ok()),
             Ok(()) => Ok(None),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
             Err(reason) => Err(RunFileError::new(&self.path, reason)),
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.index.is_empty() && self.unwritten.is_empty()
+    }
+
+    /// Whether there is a verdict for this question.
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.index.contains_key(&key) || self.unwritten.contains_key(&key)
+    }
+
     /// Adds a verdict; it is in the file after the next [`VerdictCache::write`].
     pub fn add(&mut self, key: Key, verdict: CachedVerdict) -> Result<(), RunFileError> {
         let at = self.log.buffered();
-        self.log.add(&Line { k: format!("{:032x}", key.0), verdict: &verdict })?;
+        self.log.add(&Line { k: key.to_string(), verdict: &verdict })?;
         let length = u32::try_from(self.log.buffered() - at).unwrap_or(0);
         self.unwritten.insert(key, (at, length, verdict));
         Ok(())
@@ -131,7 +146,7 @@ fn index(file: &File) -> std::io::Result<HashMap<Key, (u64, u32)>> {
             return Ok(index);
         }
         if line.ends_with(b"}\n")
-            && let Some(key) = key_of(&line)
+            && let Some(key) = line_key(&line)
             && let Ok(length) = u32::try_from(length)
         {
             index.insert(key, (at, length));
@@ -140,7 +155,8 @@ fn index(file: &File) -> std::io::Result<HashMap<Key, (u64, u32)>> {
     }
 }
 
-fn key_of(line: &[u8]) -> Option<Key> {
+/// The key that a line begins with.
+pub(super) fn line_key(line: &[u8]) -> Option<Key> {
     let digits = line.strip_prefix(b"{\"k\":\"")?.get(..33)?.strip_suffix(b"\"")?;
     u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(Key)
 }

@@ -90,8 +90,8 @@ pub enum RunState {
     Finished,
 }
 
-/// How many of the latest runs are looked at for one to take up.
-const LOOKED_AT: usize = 100;
+/// How many of the latest runs are looked at for one to take up, or for answers that the cache lost.
+pub(super) const MAX_RUNS_LOOKED_AT: usize = 100;
 
 impl StateFolder {
     /// Makes the folder if it is not there.
@@ -138,7 +138,7 @@ impl StateFolder {
 
     /// Takes up the latest run with this fingerprint if it was cut off and nobody is at it.
     pub fn resume(&self, fingerprint: &str) -> Option<RunFolder> {
-        for id in self.runs().into_iter().take(LOOKED_AT) {
+        for id in self.runs().into_iter().take(MAX_RUNS_LOOKED_AT) {
             let Ok(folder) = self.read_run(&id) else { continue };
             if folder.record.fingerprint != fingerprint {
                 continue;

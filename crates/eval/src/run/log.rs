@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::RunFileError;
+use super::{Key, RunFileError};
 
 #[derive(Debug)]
 pub struct Log {
@@ -45,6 +45,16 @@ impl Log {
             return Err(RunFileError::new(&self.path, error.into()));
         }
         self.buffer.push(b'\n');
+        Ok(())
+    }
+
+    /// Adds a line with a key in front of its fields, which [`super::line_key`] finds without reading further.
+    pub(crate) fn add_keyed<T: Serialize>(&mut self, key: Key, line: &T) -> Result<(), RunFileError> {
+        let start = self.buffer.len();
+        self.add(line)?;
+        // A line is an object: its first byte is a brace, and it has fields.
+        let head = format!("{{\"k\":\"{key}\",");
+        self.buffer.splice(start..=start, head.into_bytes());
         Ok(())
     }
 

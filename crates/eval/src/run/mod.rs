@@ -3,14 +3,17 @@
 //! ```text
 //! STATE/cache/verdicts.jsonl           verdicts by what was asked, for all runs
 //! STATE/runs/ID/run.json               what the run was, and how it ended
-//! STATE/runs/ID/outcomes.jsonl         its outcomes, in the order they came in
+//! STATE/runs/ID/outcomes.jsonl         its outcomes, in the order they came in; `k` is the key in the cache
+//! STATE/runs/ID/restored               how far its outcomes were looked through for answers that the cache lost
 //! STATE/runs/ID/trajectories.jsonl     what was judged, without tool definitions and long results
 //! ```
 
 mod cache;
 mod folder;
 mod log;
+mod restore;
 
+use cache::line_key;
 pub use cache::{CachedVerdict, Key, VerdictCache};
 pub use folder::{EvaluatorRecord, RunFolder, RunRecord, RunState, StateFolder};
 pub use log::Log;

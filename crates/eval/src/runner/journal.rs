@@ -77,6 +77,10 @@ impl Ledger for Journal {
         self.outcomes.add(line)
     }
 
+    fn answered(&mut self, line: &OutcomeLine, key: Key) -> Result<(), RunFileError> {
+        self.outcomes.add_keyed(key, line)
+    }
+
     fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
         self.cache.get(key)
     }
@@ -85,8 +89,10 @@ impl Ledger for Journal {
         self.cache.add(key, CachedVerdict::of(reading, shortened))
     }
 
-    /// Hands outcomes to the operating system: from then on the run has them, whatever happens to this process.
+    /// Hands verdicts and outcomes to the operating system: from then on they are there, whatever happens to this
+    /// process. Verdicts first: what was paid for is known to every later run, also if this moment is the last one.
     fn write(&mut self) -> Result<(), RunFileError> {
+        self.cache.write()?;
         // An outcome counts only with the trajectory it is about.
         if self.trajectories.buffered() > 0 {
             self.trajectories.write()?;
@@ -105,9 +111,7 @@ impl Ledger for Journal {
         }
     }
 
-    /// What other runs may use is written a few times a second: this one finds its verdicts in its own outcomes.
     fn write_all(&mut self) -> Result<(), RunFileError> {
-        self.cache.write()?;
         self.write()?;
         self.sync();
         Ok(())

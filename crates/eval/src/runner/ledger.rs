@@ -29,6 +29,11 @@ pub trait Ledger {
 
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError>;
 
+    /// The outcome of a question that was asked and answered. Comes after its verdict was handed to [`Ledger::cache`].
+    fn answered(&mut self, line: &OutcomeLine, _key: Key) -> Result<(), RunFileError> {
+        self.outcome(line)
+    }
+
     /// What a question of this trajectory took. Comes before its outcome, and also where there will be none.
     fn asked(&mut self, _trajectory_id: &str, _effort: Effort) {}
 

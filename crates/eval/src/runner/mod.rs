@@ -93,6 +93,8 @@ pub async fn run(
     interrupts: Interrupts,
     watcher: &mut (dyn Watcher + Send),
 ) -> Result<RunEnd, RunFileError> {
+    let mut cache = cache;
+    folder.restore_cache(&mut cache)?;
     let done = done::outcomes_in(folder)?;
     let mut journal = Journal::open(folder, cache)?;
     run_with(plan, &folder.record.run_id, done, &mut journal, trajectories, interrupts, watcher).await
@@ -376,8 +378,11 @@ impl<'w> Runner<'w> {
         let line = self.planner.line(&asked.job, &asked.judgement, price);
         if let Ok(reading) = &asked.judgement.result {
             self.ledger.cache(asked.key, reading, &asked.judgement.prompt.shortened)?;
+            self.ledger.answered(&line, asked.key)?;
+        } else {
+            self.ledger.outcome(&line)?;
         }
-        self.record(&line)?;
+        self.note(&line);
         for job in waiting {
             // An identical question: answered with it, and paid for once.
             let effort = Effort { is_endpoint_at_fault, ..Effort::default() };
@@ -390,9 +395,13 @@ impl<'w> Runner<'w> {
 
     fn record(&mut self, line: &crate::outcome::OutcomeLine) -> Result<(), RunFileError> {
         self.ledger.outcome(line)?;
+        self.note(line);
+        Ok(())
+    }
+
+    fn note(&mut self, line: &crate::outcome::OutcomeLine) {
         self.progress.count(line);
         self.watcher.outcome(line);
-        Ok(())
     }
 
     fn tick(&mut self) -> Result<(), RunFileError> {
@@ -408,12 +417,16 @@ impl<'w> Runner<'w> {
         if let Some(judge) = &self.judge {
             self.progress.calls = judge.client.calls();
             self.progress.limit = judge.client.limiter().limit();
+            self.progress.loading = judge.client.loading_for();
         }
         self.watcher.tick(&self.progress);
     }
 
     fn interrupt(&mut self) {
-        if self.stopping == Some(RunEnd::Interrupted) {
+        // Where the server has no model yet, there is nothing to wait for.
+        let is_loading = self.judge.as_ref().is_some_and(|judge| judge.client.loading_for().is_some());
+        if self.stopping == Some(RunEnd::Interrupted) || is_loading {
+            self.stopping = Some(RunEnd::Interrupted);
             self.tasks.abort_all();
             return;
         }

@@ -22,6 +22,8 @@ pub struct Progress {
     /// Of the whole run: what an earlier, cut off process spent counts, too.
     pub cost_usd: f64,
     pub elapsed: Duration,
+    /// For how long the judge's server has been loading its model; `None` when it is not.
+    pub loading: Option<Duration>,
 }
 
 impl Progress {

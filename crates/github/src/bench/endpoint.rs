@@ -38,6 +38,7 @@ fn is_the_endpoints(error: &CallError, replies: u32) -> bool {
         | CallError::Timeout(_)
         | CallError::RateLimited { .. }
         | CallError::Server { .. }
+        | CallError::Loading { .. }
         | CallError::LongPause(_)
         | CallError::Unauthorized { .. }
         | CallError::NotFound { .. }

@@ -180,7 +180,7 @@ fn kind_of(error: &CallError) -> &'static str {
         CallError::Connect(_) | CallError::Broken(_) => "ConnectionError",
         CallError::Timeout(_) => "Timeout",
         CallError::RateLimited { .. } | CallError::LongPause(_) => "RateLimited",
-        CallError::Server { .. } => "ServerError",
+        CallError::Server { .. } | CallError::Loading { .. } => "ServerError",
         CallError::Unauthorized { .. } => "Unauthorized",
         CallError::NotFound { .. } => "NotFound",
         CallError::TooLong(_) => "ContextLengthExceeded",

@@ -1,8 +1,11 @@
 //! Which model an agent thinks with, said as `eval` is told its judge.
 
+use std::sync::Arc;
+
 use clap::{Args, ValueEnum};
 use gradus_llm::{Client, Endpoint, Provider, RetryPolicy};
 
+use super::sources::complain;
 use crate::config::{Environment, File};
 use crate::judging::{JudgeChoice, JudgeOptions, Temperature, temperature};
 
@@ -99,7 +102,10 @@ impl ModelOptions {
     }
 
     pub(super) fn client(&self, environment: &Environment, concurrency: usize) -> Result<Client, String> {
-        Client::new(self.endpoint(environment)?, concurrency, RetryPolicy::default())
+        let client = Client::new(self.endpoint(environment)?, concurrency, RetryPolicy::default())?;
+        Ok(client.with_load_notice(Arc::new(|waited| {
+            complain(&format!("waiting for the model server to load its model ({} s)", waited.as_secs()));
+        })))
     }
 
     pub(super) fn temperature(&self, provider: Provider) -> Option<f64> {

@@ -295,5 +295,7 @@ fn read_folder(inputs: &[Input], intake: &mut Intake<'_>) -> usize {
 
 /// One line on standard error, safe to show whatever it quotes.
 pub(crate) fn complain(text: &str) {
-    anstream::eprintln!("gradus: {}", crate::output::printable_line(text));
+    // A message may repeat what a server or a file said, and that may be a key of ours.
+    let text = gradus_llm::mask_secrets(text);
+    anstream::eprintln!("gradus: {}", crate::output::printable_line(&text));
 }

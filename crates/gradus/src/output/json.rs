@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
+use gradus_core::visible::is_hidden;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
-
-use super::is_unsafe;
 
 /// Writes a value on one line.
 pub(crate) fn write_line(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
@@ -35,6 +34,9 @@ impl<F: Formatter> Formatter for Safe<F> {
     }
 
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        // Joiners and emoji selectors steer nothing, and whether they show depends on what is around them.
+        let is_kept = |c: char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
+        let is_unsafe = |c: char| !is_kept(c) && is_hidden(None, c, None);
         let mut rest = fragment;
         while let Some(place) = rest.find(is_unsafe) {
             let (before, behind) = rest.split_at(place);

@@ -15,37 +15,23 @@ pub(crate) use html::number::{count, counted};
 
 use std::borrow::Cow;
 
+use gradus_core::visible::reveal_invisible;
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::report::Metric;
 
-/// Text as it may be printed: control characters and those that change the direction of text are spelled out.
-/// Line ends stay.
+/// Text as it may be printed: control characters, those that change the direction of text and those that nobody sees
+/// are spelled out. Line ends stay.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unsafe) {
-        return Cow::Borrowed(text);
+    match reveal_invisible(text) {
+        shown if shown.contains('\t') => Cow::Owned(shown.replace('\t', "    ")),
+        shown => shown,
     }
-    let mut safe = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if c == '\t' {
-            safe.push_str("    ");
-        } else if is_unsafe(c) {
-            safe.extend(c.escape_default());
-        } else {
-            safe.push(c);
-        }
-    }
-    Cow::Owned(safe)
 }
 
 /// The same on one line.
 pub(crate) fn printable_line(text: &str) -> String {
     let folded = text.split_whitespace().collect::<Vec<_>>().join(" ");
     printable(&folded).into_owned()
-}
-
-fn is_unsafe(c: char) -> bool {
-    (c.is_control() && c != '\n')
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// What a number is about that nobody judged and that is no share: a median over tasks, or a price.
@@ -74,12 +60,13 @@ mod tests {
         assert_eq!(printable("a\u{1b}[31mred\u{7}"), "a\\u{1b}[31mred\\u{7}");
         assert_eq!(printable("abc\u{202e}fed"), "abc\\u{202e}fed");
         assert_eq!(printable("two\nlines\r"), "two\nlines\\r");
+        assert_eq!(printable("a\u{e0041}\u{200b}\tb"), "a\\u{e0041}\\u{200b}    b");
         assert_eq!(printable_line("two\n lines\u{9b}"), "two lines\\u{9b}");
     }
 
     #[test]
     fn ordinary_text_is_left_alone() {
-        for text in ["plain", "café 🐛 שלום 修复"] {
+        for text in ["plain", "café 🐛 👩\u{200d}💻 שלום 修复"] {
             assert_eq!(printable(text), text);
         }
     }

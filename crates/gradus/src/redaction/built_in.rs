@@ -3,9 +3,10 @@
 //! Texts are often JSON, once or twice escaped: no pattern may rely on a word boundary in front, as in `\nghp_...` the
 //! `n` stands there; and where a secret has an `@` or a `/`, their escaped forms count, too.
 
-/// A built-in pattern; several can share a name.
+/// A built-in pattern. Several can share a name, and one can have several: who asks for all credentials gets those that
+/// were added later, too.
 pub(super) struct BuiltIn {
-    pub(super) name: &'static str,
+    pub(super) names: &'static [&'static str],
     pub(super) pattern: &'static str,
     pub(super) check: Check,
 }
@@ -18,66 +19,131 @@ pub(super) enum Check {
     Digit,
     /// There is the number of a payment card in it.
     Card,
+    /// It is `user:password` in base64.
+    BasicCredentials,
 }
 
-pub(super) const BUILT_IN: [BuiltIn; 10] = [
+const fn pattern(names: &'static [&'static str], pattern: &'static str, check: Check) -> BuiltIn {
+    BuiltIn { names, pattern, check }
+}
+
+pub(super) const BUILT_IN: [BuiltIn; 19] = [
     // The at sign as it is, in JSON, in an address of the web, and in HTML. Addresses that run into each other are one.
-    BuiltIn {
-        name: "emails",
-        pattern: r"(?:[A-Za-z0-9._%+'\u{C0}-\u{24F}-]|\\u00[0-9A-Fa-f]{2})+(?:(?:@|\\+u0040|%40|&#(?:64|[xX]40);)(?:[A-Za-z0-9\u{C0}-\u{24F}-]+\.)+[A-Za-z]{2,})+",
-        check: Check::None,
-    },
-    BuiltIn {
-        name: "github_tokens",
-        pattern: r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,}",
-        check: Check::None,
-    },
-    // Model providers, chat, payment, source code and packages: those whose keys have a prefix.
-    BuiltIn {
-        name: "api_keys",
-        pattern: r"AIza[A-Za-z0-9_-]{35}|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{20,}|[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{40,}|xai-[A-Za-z0-9]{40,}|glpat-[A-Za-z0-9_-]{20,}|npm_[A-Za-z0-9]{36}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|hooks\.slack\.com\\*/services(?:\\*/[A-Za-z0-9]+)+",
-        check: Check::None,
-    },
+    pattern(
+        &["emails"],
+        r"(?:[A-Za-z0-9._%+'\u{C0}-\u{24F}-]|\\u00[0-9A-Fa-f]{2})+(?:(?:@|\\+u0040|%40|&#(?:64|[xX]40);)(?:[A-Za-z0-9\u{C0}-\u{24F}-]+\.)+[A-Za-z]{2,})+",
+        Check::None,
+    ),
+    pattern(&["github_tokens"], r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,}", Check::None),
+    // Our own.
+    pattern(&["api_keys", "gradus_keys"], r"gradus_[0-9a-f]{64}", Check::None),
+    // Model providers.
+    pattern(
+        &["api_keys"],
+        r"AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{24,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{40,}|xai-[A-Za-z0-9]{40,}|pplx-[A-Za-z0-9]{40,}|r8_[A-Za-z0-9]{36,}|nvapi-[A-Za-z0-9_-]{40,}|lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{8,}|dapi[0-9a-f]{32}",
+        Check::None,
+    ),
+    // Chat, payment, mail.
+    pattern(
+        &["api_keys"],
+        r"xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{20,}|hooks\.slack\.com\\*/services(?:\\*/[A-Za-z0-9]+)+|discord(?:app)?\.com\\*/api\\*/webhooks\\*/[0-9]+\\*/[A-Za-z0-9_-]{40,}|[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{24,}|sq0[a-z]{3}-[A-Za-z0-9_-]{22,}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+        Check::None,
+    ),
+    // Source code, packages, hosting, observation.
+    pattern(
+        &["api_keys"],
+        r"gl(?:pat|ptt|dt|rt|cbt|oas|soat|ft|imt|agent)-[A-Za-z0-9_.-]{20,}|npm_[A-Za-z0-9]{36}|pypi-AgE[A-Za-z0-9_-]{50,}|dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}|do[opr]_v1_[a-f0-9]{64}|hv[sbr]\.[A-Za-z0-9_-]{24,}|atlasv1\.[A-Za-z0-9_-]{40,}|lin_api_[A-Za-z0-9]{32,}|ntn_[A-Za-z0-9]{40,}|glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}|sntry[su]_[A-Za-z0-9+/=_-]{40,}|NRAK-[A-Z0-9]{27}|AGE-SECRET-KEY-1[0-9A-Z]{58}",
+        Check::None,
+    ),
     // A short prefix, which is also the end of words: `risk-assessment-...`.
-    BuiltIn {
-        name: "api_keys",
-        pattern: r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf])(?<secret>sk-[A-Za-z0-9_-]{20,})",
-        check: Check::Digit,
-    },
-    BuiltIn {
-        name: "bearer_tokens",
-        pattern: r"(?i)bearer(?:\s|\\+[nrt]|%20|\+)+(?<secret>(?:[a-z0-9._~+/=-]|\\+/){16,})",
-        check: Check::Digit,
-    },
+    pattern(&["api_keys"], r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf])(?<secret>sk-[A-Za-z0-9_-]{20,})", Check::Digit),
+    // Azure's connection strings and signed addresses, and secrets that a field's name gives away.
+    pattern(
+        &["api_keys", "azure_keys"],
+        r"(?i)(?:account|sharedaccess)key=(?<secret>(?:[a-z0-9+/=]|\\+/){20,})",
+        Check::None,
+    ),
+    pattern(&["api_keys", "azure_keys"], r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}", Check::None),
+    pattern(
+        &["api_keys"],
+        r#"(?i)(?:api[_-]?key|client[_-]?secret)["'\s:=\\]{1,12}(?<secret>[a-z0-9_.+/=~-]{16,})"#,
+        Check::Digit,
+    ),
+    pattern(
+        &["bearer_tokens"],
+        r"(?i)bearer(?:\s|\\+[nrt]|%20|\+)+(?<secret>(?:[a-z0-9._~+/=-]|\\+/){16,})",
+        Check::Digit,
+    ),
     // JSON web tokens, wherever they stand.
-    BuiltIn {
-        name: "bearer_tokens",
-        pattern: r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
-        check: Check::None,
-    },
-    BuiltIn { name: "aws_keys", pattern: r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}\b", check: Check::None },
-    BuiltIn {
-        name: "aws_keys",
-        pattern: r#"(?i)(?:secret_?(?:access_?)?key|session_?token)["'\s:=\\]{1,12}(?<secret>(?:[a-z0-9+/=]|\\+/){40,})"#,
-        check: Check::None,
-    },
+    pattern(&["bearer_tokens"], r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", Check::None),
+    pattern(
+        &["bearer_tokens", "basic_auth"],
+        r"(?i)basic(?:\s|\\+[nrt]|%20|\+)+(?<secret>(?:[a-z0-9+/_-]|\\+/){4,}={0,2})",
+        Check::BasicCredentials,
+    ),
+    // `scheme://user:password@host`, and passwords and tokens in a query. A password may hold an at sign: it ends at the last.
+    pattern(
+        &["bearer_tokens", "url_passwords"],
+        r#"[A-Za-z][A-Za-z0-9+.-]{1,30}:(?:\\*/){2}[^\s/@:"'<>\\]*:(?<secret>[^\s/"'<>\\]+)@"#,
+        Check::None,
+    ),
+    pattern(
+        &["bearer_tokens", "url_passwords"],
+        r#"(?i)(?:[?&;]|\\+u0026|&amp;)(?:password|passwd|pwd|access_token|auth_token|token|api[_-]?key|client_secret|secret|sig|signature|x-amz-signature)=(?<secret>[^\s&;"'<>\\#]{6,})"#,
+        Check::None,
+    ),
+    pattern(&["aws_keys"], r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}\b", Check::None),
+    pattern(
+        &["aws_keys"],
+        r#"(?i)(?:secret_?(?:access_?)?key|session_?token)["'\s:=\\]{1,12}(?<secret>(?:[a-z0-9+/=]|\\+/){40,})"#,
+        Check::None,
+    ),
     // To its end, or as far as it goes where a recorder has cut it.
-    BuiltIn {
-        name: "private_keys",
-        pattern: r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:[A-Za-z0-9+/=\s\\:,.()-]*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s\\:,.()-]*)",
-        check: Check::None,
-    },
+    pattern(
+        &["private_keys"],
+        r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:[A-Za-z0-9+/=\s\\:,.()-]*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s\\:,.()-]*)",
+        Check::None,
+    ),
     // The first digit leaves out nanoseconds since 1970, which traces are full of.
-    BuiltIn {
-        name: "credit_cards",
-        pattern: r"(?:^|[^A-Za-z0-9._]|\\[nrtbf])(?<secret>[2-6][0-9](?:[ -]?[0-9]){11,})",
-        check: Check::Card,
-    },
+    pattern(
+        &["credit_cards"],
+        r"(?:^|[^A-Za-z0-9._]|\\[nrtbf])(?<secret>[2-6][0-9](?:[ -]?[0-9]){11,})",
+        Check::Card,
+    ),
 ];
+
+/// Whether this is `user:password` in base64, as `Basic` has it: words are not.
+pub(super) fn is_basic_credentials(text: &str) -> bool {
+    let mut decoded = Vec::with_capacity(text.len());
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for byte in text.bytes() {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            b'\\' => continue,
+            _ => break,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            decoded.push((bits >> count) as u8);
+        }
+    }
+    let is_text = std::str::from_utf8(&decoded).is_ok_and(|text| !text.chars().any(char::is_control));
+    is_text && decoded.contains(&b':')
+}
 
 /// Every name once.
 pub(super) fn names() -> String {
-    let mut names: Vec<&str> = BUILT_IN.iter().map(|pattern| pattern.name).collect();
-    names.dedup();
+    let mut names: Vec<&str> = Vec::new();
+    for name in BUILT_IN.iter().flat_map(|pattern| pattern.names) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
     names.join(", ")
 }

@@ -97,6 +97,17 @@ fn keys_and_tokens() {
         ("api_keys", secret("xoxb-", 30)),
         ("api_keys", secret("sk_live_", 24)),
         ("api_keys", secret("hf_", 34)),
+        ("api_keys", format!("gradus_{}", "0af7651916cd43dd8448eb211c80319c".repeat(2))),
+        ("api_keys", secret("GOCSPX-", 28)),
+        ("api_keys", secret("glpat-", 20)),
+        ("api_keys", secret("npm_", 36)),
+        ("api_keys", secret("pypi-AgEIcHlwaS5vcmcC", 60)),
+        ("api_keys", secret("dckr_pat_", 27)),
+        ("api_keys", secret("pplx-", 48)),
+        ("api_keys", format!("dapi{}", "0af7651916cd43dd8448eb211c80319c")),
+        ("api_keys", secret("xapp-1-", 40)),
+        ("api_keys", secret("whsec_", 32)),
+        ("api_keys", secret("abc8Q~", 34)),
         ("api_keys", secret(r"hooks.slack.com\/services\/T0\/B0\/", 24)),
         ("aws_keys", format!("AKIA{}", "ABCDEFGH23456789")),
         ("bearer_tokens", format!("{}.{}.{}", secret("eyJ", 20), secret("eyJ", 30), secret("", 30))),
@@ -128,6 +139,86 @@ fn keys_and_tokens() {
 }
 
 #[test]
+fn credentials_that_words_announce() {
+    let redaction = everything();
+    for (text, wanted) in [
+        ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Basic [redacted:bearer_tokens]"),
+        (r#"{"authorization":"basic dTpw"}"#, r#"{"authorization":"basic [redacted:bearer_tokens]"}"#),
+        ("see postgres://app:hunter2@db:5432/x", "see postgres://app:[redacted:bearer_tokens]@db:5432/x"),
+        ("amqp://:p@ss@queue", "amqp://:[redacted:bearer_tokens]@queue"),
+        (r"http:\/\/me:secret\/@h", r"http:\/\/me:secret\/@h"),
+        (r#"{"u":"https:\/\/me:pw@h\/"}"#, r#"{"u":"https:\/\/me:[redacted:bearer_tokens]@h\/"}"#),
+        ("/db?user=me&password=hunter22&x=1", "/db?user=me&password=[redacted:bearer_tokens]&x=1"),
+        ("https://b/c?sv=2024&sig=aB3dE5gH7%2Bj%3D", "https://b/c?sv=2024&sig=[redacted:bearer_tokens]"),
+        (
+            "AccountName=a;AccountKey=aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0z==;EndpointSuffix=x",
+            "AccountName=a;AccountKey=[redacted:api_keys];EndpointSuffix=x",
+        ),
+        ("api-key: aB3dE5gH7jK9mN1pQ2rS", "api-key: [redacted:api_keys]"),
+    ] {
+        let redacted = redaction.apply(text);
+        assert_eq!(redacted.as_deref().unwrap_or(text), wanted, "{text}");
+    }
+}
+
+/// What a sender could put anywhere else than into a text.
+#[test]
+fn keys_numbers_bytes_and_unknown_fields_are_redacted() {
+    use gradus_core::span::{Span, Value};
+    let redaction = everything();
+    let mut span = Span { name: "s".into(), ..Span::default() };
+    let mut push = |key: &'static str, value: Value<'static>| span.attributes.0.push((key.into(), value));
+    push("card", Value::Int(4_111_111_111_111_111));
+    push("card_float", Value::Double(4_111_111_111_111_111.0));
+    push("llm.token_count.prompt", Value::Int(4_111));
+    push("user.bob@example.com", Value::Bool(true));
+    push("session.id", Value::Str("x".into()));
+    push("raw", Value::Bytes(b"\xff bob@example.com".to_vec().into()));
+    let mut record = Vec::new();
+    gradus_otlp::encode_span(&span, &mut record);
+    // Field 900, a text; field 901, a message with a text in it; field 902, a number.
+    let field = |number: u32, body: &[u8]| {
+        let tag = number << 3 | 2;
+        let mut bytes = vec![(tag & 0x7f) as u8 | 0x80, (tag >> 7) as u8, body.len() as u8];
+        bytes.extend_from_slice(body);
+        bytes
+    };
+    record.extend(field(900, b"bob@example.com"));
+    record.extend(field(901, b"\x0a\x0fbob@example.com\xff"));
+    record.extend(field(903, b"harmless"));
+    let (limits, signal) = (gradus_otlp::Limits::default(), gradus_otlp::Signal::Span);
+    let mut change = |kind, text: &str| redaction.apply_in_record(kind, text);
+    let redacted = gradus_otlp::rewrite_texts(&record, signal, &limits, &mut change)
+        .expect("a record")
+        .expect("a change");
+    let shown = String::from_utf8_lossy(&redacted);
+    assert!(!shown.contains("bob") && shown.contains("harmless"), "{shown}");
+    let read = gradus_otlp::decode_span(&redacted, &span.resource, "", &limits).expect("a span");
+    let card = Value::Str("[redacted:credit_cards]".into());
+    assert_eq!(read.attributes.get("card"), Some(&card));
+    assert_eq!(read.attributes.get("card_float"), Some(&card));
+    assert_eq!(read.attributes.get("llm.token_count.prompt"), Some(&Value::Int(4_111)));
+    assert_eq!(read.attributes.get("session.id"), Some(&Value::Str("x".into())));
+    assert_eq!(
+        read.attributes.get("user.[redacted:emails]").or(read.attributes.get("[redacted:emails]")),
+        Some(&Value::Bool(true))
+    );
+}
+
+#[test]
+fn names_of_conventions_stay() {
+    let redaction = Redaction::from_sections(&[own("wide", "session|token|message|TOPSECRET|[0-9]{8}")])
+        .expect("a table");
+    let key = |text: &str| redaction.apply_in_record(gradus_otlp::TextKind::Key, text);
+    for name in ["session.id", "llm.token_count.prompt", "llm.input_messages.0.message.content", "message"] {
+        assert_eq!(key(name), None, "{name}");
+    }
+    for name in ["TOPSECRET", "TOPSECRET.id", "llm.metadata.12345678", "my session"] {
+        assert!(key(name).is_some(), "{name}");
+    }
+}
+
+#[test]
 fn prose_and_other_numbers_stay() {
     let redaction = everything();
     for text in [
@@ -137,6 +228,15 @@ fn prose_and_other_numbers_stay() {
         "trace 0af7651916cd43dd8448eb211c80319c at 1700000000000000000",
         "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
         "0.4111111111111111 id4111111111111111",
+        "a basic understanding of basic functionality, Basic authentication, basic: yes",
+        "the file at https://example.org:8080/a/b@c?page=2&sort=asc#top and mailto:x",
+        "ratio 16:9 @home, 10:30@noon, std::string@v2, http://[::1]:4318/v1/traces",
+        "550e8400-e29b-41d4-a716-446655440000 da39a3ee5e6b4b0d3255bfef95601890afd80709",
+        "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+        "api_key = os.environ['OPENAI_API_KEY'], client_secret: str, api key: required",
+        "token_count=1234567 max_tokens=1024&next_page_token=abcdefgh",
+        "gradus_store gradus_eval::run gradus_core",
     ] {
         assert_eq!(redaction.apply(text), None, "{text}");
     }
@@ -190,7 +290,8 @@ fn records_are_redacted_in_their_bytes() {
     gradus_otlp::encode_span(&span, &mut record);
     let (redaction, limits) = (built_in(&["emails"]), gradus_otlp::Limits::default());
     let signal = gradus_otlp::Signal::Span;
-    let redacted = gradus_otlp::rewrite_texts(&record, signal, &limits, &mut |text| redaction.apply(text));
+    let mut change = |kind, text: &str| redaction.apply_in_record(kind, text);
+    let redacted = gradus_otlp::rewrite_texts(&record, signal, &limits, &mut change);
     let redacted = redacted.expect("a record").expect("a change");
     let read = gradus_otlp::decode_span(&redacted, &span.resource, "", &limits).expect("a span");
     assert_eq!(read.name, "mail [redacted:emails]");
@@ -198,7 +299,7 @@ fn records_are_redacted_in_their_bytes() {
         read.attributes.get("input"),
         Some(&Value::Array(vec![Value::Str("to [redacted:emails]".into())]))
     );
-    let again = gradus_otlp::rewrite_texts(&redacted, signal, &limits, &mut |text| redaction.apply(text));
+    let again = gradus_otlp::rewrite_texts(&redacted, signal, &limits, &mut change);
     assert_eq!(again, Ok(None));
 }
 
@@ -211,7 +312,7 @@ fn wrong_tables_are_explained() {
         (RedactSection { builtin: vec!["emails".to_owned()], ..own("n", "x") }, "neither or both"),
         (
             RedactSection { builtin: vec!["phones".to_owned()], ..RedactSection::default() },
-            "there are emails, github_tokens, api_keys",
+            "there are emails, github_tokens, api_keys, gradus_keys",
         ),
         (own("a b", "x"), "is no name"),
         (own("n", "a(b"), "unclosed group"),

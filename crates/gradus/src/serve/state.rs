@@ -119,11 +119,13 @@ impl Server {
             let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
             // The name of a key is known here anyway, and tells people apart.
             let given = Some(&mut one.identifier).filter(|identifier| **identifier != caller.name);
-            for text in optional.chain([&mut one.author, &mut one.metadata]).chain(given) {
-                if let Some(changed) = redaction.apply(text) {
-                    *text = changed;
-                }
-            }
+            // Other targets are ids that are made here, or that the trace has.
+            let session = Some(&mut one.target).filter(|target| target.starts_with("session:"));
+            let texts = optional
+                .chain([&mut one.name, &mut one.author, &mut one.metadata])
+                .chain(given)
+                .chain(session);
+            texts.for_each(|text| redaction.apply_to(text));
             if let Some(signed) = signature::sign(&one.metadata, &caller.name) {
                 one.metadata = signed;
             }

@@ -54,6 +54,41 @@ fn survives_being_killed_at_fifty_random_moments() {
     assert!(verdicts.values().all(|count| *count == 1));
     println!("{kills} kills: {} calls for {CASES} cases, {lost} in flight at the kills", endpoint.received());
     assert!(endpoint.received() as usize <= CASES + lost);
+    // Another run finds every answer, also those that came just before a kill.
+    let before = endpoint.received();
+    let again = lab.run_at(&endpoint, &arguments).exits_with(0);
+    assert!(!again.err.contains("taking up run"), "{}", again.err);
+    assert_eq!(endpoint.received(), before, "answers that were paid for were asked for again");
+}
+
+/// The log of a run and the cache are two files, and a machine that loses power may keep either.
+#[test]
+fn answers_come_back_from_the_log_when_the_cache_is_lost() {
+    let lab = Lab::with_cases(300);
+    let endpoint = endpoint(|incoming| incoming.verdict("correct").after(Duration::from_millis(10)));
+    let arguments = eval(&["--concurrency", "4"]);
+    let mut command = lab.command_at(&endpoint, &arguments);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while recorded(&lab) < 60 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success());
+    let lost = received_when_quiet(&endpoint) - recorded(&lab);
+    assert!(lost <= 4, "{lost}");
+    std::fs::remove_file(lab.path(".gradus/cache/verdicts.jsonl")).unwrap();
+    // Other questions, so another run: it asks only what nobody has answered.
+    let other = lab.read("cases.jsonl") + &crate::lab::case(300).to_string() + "\n";
+    lab.write("more.jsonl", &other);
+    let more = ["eval", "more.jsonl", "--jsonl", "more.out", "-e", "thought_to_tool"];
+    let ran = lab.run_at(&endpoint, &more).exits_with(0);
+    assert!(!ran.err.contains("taking up run"), "{}", ran.err);
+    assert_eq!(endpoint.received() as usize, 301 + lost);
+    // The run that was cut off goes on, and needs nobody.
+    let ran = lab.run_at(&endpoint, &arguments).exits_with(0);
+    assert!(ran.err.contains("taking up run"), "{}", ran.err);
+    assert_eq!(endpoint.received() as usize, 301 + lost);
+    assert_eq!(lab.lines("out.jsonl").len(), 300);
 }
 
 /// Requests that were on the way when the sender died still come in.

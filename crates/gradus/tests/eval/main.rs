@@ -8,8 +8,10 @@ mod crash;
 mod judging;
 mod lab;
 mod limits;
+mod loading;
 mod offline;
 mod outputs;
 #[path = "../place/mod.rs"]
 mod place;
 mod rubrics;
+mod secrets;

@@ -266,9 +266,10 @@ fn what_is_redacted_is_nowhere() {
     const TOKEN: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
     const EMAIL: &str = "jane.doe@corp.example";
     const ORDER: &str = "ORDER-4711-secret";
-    const SECRETS: [&str; 3] = [TOKEN, EMAIL, ORDER];
+    const CUSTOMER: &str = "771234567890";
+    const SECRETS: [&str; 4] = [TOKEN, EMAIL, ORDER, CUSTOMER];
     let lab = Lab::with(
-        "redact = [{ builtin = [\"github_tokens\", \"emails\"] }, { name = \"orders\", pattern = \"ORDER-[0-9]+-[a-z]+\" }]",
+        "redact = [{ builtin = [\"github_tokens\", \"emails\"] }, { name = \"orders\", pattern = \"ORDER-[0-9]+-[a-z]+\" }, { name = \"customers\", pattern = \"77[0-9]{10}\" }]",
         "",
     );
     let server = lab.serve();
@@ -296,7 +297,10 @@ fn what_is_redacted_is_nowhere() {
             attributes: attributes(&[("owner", EMAIL)]),
             ..Default::default()
         });
+    request.resource_spans[0].schema_url = format!("https://schema/{TOKEN}");
+    request.resource_spans[0].scope_spans[0].schema_url = format!("https://schema/{ORDER}");
     server.export(&prost::Message::encode_to_vec(&request));
+    server.export(&with_secrets_beside_texts(EMAIL, TOKEN, CUSTOMER.parse().unwrap()));
     // The same by JSON, and in a log record.
     let json = json!({"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": trace_id(6),
         "spanId": "0000000000000061", "name": TOKEN, "startTimeUnixNano": "5", "endTimeUnixNano": "6",
@@ -317,6 +321,19 @@ fn what_is_redacted_is_nowhere() {
         server.request("POST", "/api/v1/annotations").json(&json!({"items": [note]})).send().status,
         200
     );
+    // What Phoenix's clients name and describe.
+    let project = json!({"name": format!("of {EMAIL}"), "description": format!("about {ORDER}")});
+    let made = server.request("POST", "/v1/projects").json(&project).send();
+    assert_eq!(made.status, 200, "{}", made.text());
+    let made: Json = serde_json::from_slice(&made.body).unwrap();
+    let id = made["data"]["id"].as_str().unwrap().to_owned();
+    let described =
+        server.request("PUT", &format!("/v1/projects/{id}")).json(&json!({"description": TOKEN})).send();
+    assert_eq!(described.status, 200, "{}", described.text());
+    let said = json!({"data": [{"name": format!("by {EMAIL}"), "annotator_kind": "HUMAN", "session_id": ORDER,
+        "identifier": TOKEN, "result": {"label": CUSTOMER}}]});
+    let said = server.request("POST", "/v1/session_annotations").json(&said).send();
+    assert_eq!(said.status, 200, "{}", said.text());
     // A request that is refused is not quoted, either.
     let bad = server.request("POST", "/v1/traces").header("content-type", "application/json");
     let refused = bad.body(format!("{{\"resourceSpans\": [{{\"{TOKEN}\": ").as_bytes()).send();
@@ -364,6 +381,38 @@ fn what_is_redacted_is_nowhere() {
             assert!(!holds(&bytes, secret), "{secret} in the {place}");
         }
     }
+}
+
+/// A request with secrets where there is no text: in a number, in bytes that are none, in keys, and in fields that no
+/// message has.
+fn with_secrets_beside_texts(email: &str, token: &str, customer: i64) -> Vec<u8> {
+    use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+    let mut one = span(8, 8, "s");
+    let binary = [&[0xff, 0xfe], token.as_bytes()].concat();
+    let values = [
+        ("customer", Any::IntValue(customer)),
+        ("customer.float", Any::DoubleValue(customer as f64)),
+        ("raw", Any::BytesValue(binary)),
+        (email, Any::BoolValue(true)),
+    ];
+    one.attributes.extend(values.into_iter().map(|(key, value)| KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+        ..Default::default()
+    }));
+    let mut body = prost::Message::encode_to_vec(&one);
+    prost::encoding::string::encode(900, &token.to_owned(), &mut body);
+    prost::encoding::int64::encode(901, &customer, &mut body);
+    let inner = [&[0x0a, email.len() as u8], email.as_bytes(), &[0x12, 0x01, 0xff]].concat();
+    prost::encoding::bytes::encode(902, &inner, &mut body);
+    let mut request = Vec::new();
+    for field in [2, 2, 1] {
+        request.clear();
+        prost::encoding::bytes::encode(field, &body, &mut request);
+        body.clone_from(&request);
+    }
+    request
 }
 
 /// Whatever in an export is packed or written in base 64, as it is.

@@ -101,7 +101,8 @@ fn judge(
     addition: &mut dyn Addition,
 ) -> anyhow::Result<Exit> {
     let state = StateFolder::open(&settings.state_dir)?;
-    let cache = VerdictCache::open(&state.cache_path())?;
+    let mut cache = VerdictCache::open(&state.cache_path())?;
+    state.restore_cache(&mut cache)?;
     let (mut folder, is_new) = begin_run(&state, arguments, settings)?;
     let (end, read) = judge_all(arguments, settings, &folder, cache)?;
     let state = match &end {
@@ -381,6 +382,9 @@ fn endpoint_advice(failure: &Failure, settings: &Settings) -> String {
             format!(
                 "cannot reach {url} ({failure}): is it running, and is a proxy set? --base-url names another"
             )
+        }
+        CallError::Loading { .. } => {
+            format!("{url}: {failure}: wait until it is done, or give it longer with --load-wait")
         }
         _ => format!("{url}: {failure}"),
     }

@@ -15,6 +15,8 @@ pub(super) struct Bar {
     quiet: bool,
     logged: Duration,
     with_model: bool,
+    /// Whether the judge's server was loading its model at the last look: that it does is said at once.
+    is_loading: bool,
 }
 
 impl Bar {
@@ -26,7 +28,7 @@ impl Bar {
             }
             bar
         });
-        Bar { bar, quiet, logged: Duration::ZERO, with_model }
+        Bar { bar, quiet, logged: Duration::ZERO, with_model, is_loading: false }
     }
 
     pub(super) fn finish(&self) {
@@ -36,6 +38,9 @@ impl Bar {
     }
 
     fn message(&self, progress: &Progress) -> String {
+        if let Some(waited) = progress.loading {
+            return format!("waiting for the model server to load its model ({} s)", waited.as_secs());
+        }
         let seconds = progress.elapsed.as_secs_f64().max(0.001);
         let rate = progress.finished as f64 / seconds;
         let left = progress.planned.saturating_sub(progress.finished) as f64 / rate.max(0.001);
@@ -63,11 +68,15 @@ impl Watcher for Bar {
             bar.set_length(progress.planned);
             bar.set_position(progress.finished);
             bar.set_message(self.message(progress));
-        } else if !self.quiet && progress.elapsed >= self.logged + LOG_EVERY {
+        } else if !self.quiet
+            && (progress.elapsed >= self.logged + LOG_EVERY
+                || (progress.loading.is_some() && !self.is_loading))
+        {
             self.logged = progress.elapsed;
             let text = self.message(progress);
             anstream::eprintln!("gradus: {} of {} judged, {text}", progress.finished, progress.planned);
         }
+        self.is_loading = progress.loading.is_some();
     }
 }
 

@@ -91,7 +91,12 @@ impl GradingRule {
         let judge = match JudgeChoice::of(&options, environment, file).map_err(&wrong)? {
             JudgeChoice::Offline { .. } => None,
             JudgeChoice::Model(endpoint) => {
-                Some(Arc::new(model_judge(&endpoint, &options, file).map_err(&wrong)?))
+                let mut judge = model_judge(&endpoint, &options, file).map_err(&wrong)?;
+                judge.client = judge.client.with_load_notice(Arc::new(|waited| {
+                    let waited_s = waited.as_secs();
+                    tracing::info!(waited_s, "waiting for the model server to load its model");
+                }));
+                Some(Arc::new(judge))
             }
         };
         let sample = section.sample.unwrap_or(1.0);

@@ -304,7 +304,12 @@ fn home(server: &Server, subject: Subject, id: &str) -> Result<Option<TraceId>, 
     Ok(match subject {
         Subject::Span | Subject::Document => server.store.trace_of_span(SpanId::parse(id.trim()))?,
         Subject::Trace => server.store.trace(TraceId::parse(id.trim()))?.map(|row| row.trace_id),
-        Subject::Session => sessions::first_trace(server, id)?,
+        // A session is kept under its name as it is after redaction.
+        Subject::Session => {
+            let name = sessions::plain(id);
+            let kept = server.reloadable().redaction.apply(&name);
+            sessions::first_trace(server, kept.as_deref().unwrap_or(id))?
+        }
     })
 }
 

@@ -57,7 +57,10 @@ pub(super) async fn add(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixError> {
-    let (new, _room): (NewProject, _) = request::json(&server, &headers, body).await?;
+    let (mut new, _room): (NewProject, _) = request::json(&server, &headers, body).await?;
+    let redaction = &server.reloadable().redaction;
+    redaction.apply_to(&mut new.name);
+    new.description.iter_mut().for_each(|description| redaction.apply_to(description));
     if new.name.trim().is_empty() || new.name.len() > MOST_NAME_BYTES {
         let advice = format!("a project's name has from 1 to {MOST_NAME_BYTES} bytes");
         return Err(PhoenixError::invalid_body(&["name".into()], &advice));
@@ -83,7 +86,8 @@ pub(super) async fn update(
 ) -> Result<Json<Value>, PhoenixError> {
     let (update, _room): (Update, _) = request::json(&server, &headers, body).await?;
     let mut project = request::project(&server, &identifier).await?;
-    if let Some(description) = update.description {
+    if let Some(mut description) = update.description {
+        server.reloadable().redaction.apply_to(&mut description);
         let is_there = server.store.describe_project(project.no, description.clone())?.done().await?;
         if !is_there {
             return Err(PhoenixError::missing(format!("Project with name {} not found", project.name)));

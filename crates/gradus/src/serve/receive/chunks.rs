@@ -175,8 +175,13 @@ fn redact(
     redaction: &Redaction,
     limits: &Limits,
 ) -> Result<(), gradus_otlp::WireError> {
-    let mut change = |text: &str| redaction.apply(text);
+    let mut change = |kind, text: &str| redaction.apply_in_record(kind, text);
     for scope in request.scopes_mut() {
+        for schema in [&mut scope.schema, &mut scope.resource_schema].into_iter().flatten() {
+            if let Some(changed) = redaction.apply(&String::from_utf8_lossy(schema)) {
+                *schema = Cow::Owned(changed.into_bytes());
+            }
+        }
         if let Some(body) = &scope.resource_body
             && let Some(changed) = rewrite_resource_texts(body, limits, &mut change)?
         {

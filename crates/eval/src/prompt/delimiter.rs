@@ -1,13 +1,14 @@
-//! Fences recorded data in, with marks that the data cannot contain.
+//! The lines around a block of recorded data. Every line of the data itself is quoted (`recording.rs`), so data cannot
+//! write such a line; the mark in it tells a model so as well.
 //!
-//! A mark is a cryptographic digest of what it fences: to write its own mark into a recording, one would have to find
+//! A mark is a cryptographic digest of what it encloses: to write its own mark into a recording, one would have to find
 //! a text that holds its own digest. And it is no random number, so the same case gives the same prompt, which caches
 //! and repeatable runs need.
 
 use std::fmt::Write;
 
-/// What a fence adds to a value, about.
-pub(super) const LENGTH: usize = 2 * (32 + "<<data >>\n".len());
+/// What the lines around a value add to it, at most.
+pub(super) const LENGTH: usize = 2 * (32 + "<<data >>\n\n".len());
 
 pub(super) fn mark<'v>(values: impl IntoIterator<Item = &'v str>) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 fence around recorded data");

@@ -1,0 +1,268 @@
+//! Recorded text as it stands in a prompt. Each of its lines begins with `> `; headings (`step 2:`, `thought:`) and notes
+//! on what was left out do not. So whatever a recording says, it cannot begin a step, a tool or a field of its own, and
+//! it cannot pretend that something was left out. Characters that nobody sees are spelled out, line separators other
+//! than the line feed among them: there is no other way to begin a line.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use gradus_core::visible::reveal_invisible;
+
+use super::shorten::share;
+
+/// Begins each line of recorded text.
+const QUOTE: &str = "> ";
+/// About what a note on left out text takes.
+const NOTE_BYTES: usize = 64;
+/// The least that an entry is cut to: its headings, and a note in place of each field.
+const MIN_ENTRY_BYTES: usize = 340;
+
+/// One recorded text.
+#[derive(Clone, Debug)]
+pub(super) struct Recording<'t> {
+    text: Cow<'t, str>,
+    lines: usize,
+}
+
+impl<'t> Recording<'t> {
+    pub(super) fn new(text: impl Into<Cow<'t, str>>) -> Recording<'t> {
+        let mut text = text.into();
+        if text.contains('\r') {
+            text = Cow::Owned(text.replace("\r\n", "\n"));
+        }
+        if let Cow::Owned(shown) = reveal_invisible(&text) {
+            text = Cow::Owned(shown);
+        }
+        let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        Recording { text, lines }
+    }
+
+    /// Bytes in a prompt, at most.
+    pub(super) fn len(&self) -> usize {
+        self.text.len() + QUOTE.len() * self.lines
+    }
+
+    /// The text quoted, or its two ends with a note between them: what is done stands first, what came of it last.
+    pub(super) fn quote(&self, out: &mut String, room: usize) {
+        if self.len() <= room {
+            quote_lines(out, &self.text);
+            return;
+        }
+        let kept = room.saturating_sub(NOTE_BYTES);
+        let head = fitting(self.text.char_indices().map(|(at, c)| (at + c.len_utf8(), c)), kept * 2 / 3);
+        let tail = fitting(self.text.char_indices().rev(), kept / 3);
+        let head = head.unwrap_or(0);
+        let tail = tail.unwrap_or(self.text.len()).max(head);
+        if head > 0 {
+            quote_lines(out, &self.text[..head]);
+            out.push('\n');
+        }
+        let left_out = self.text[head..tail].chars().count();
+        // Writing into a string cannot fail.
+        let _ = write!(out, "[... {left_out} characters left out by gradus ...]");
+        if tail < self.text.len() {
+            out.push('\n');
+            quote_lines(out, &self.text[tail..]);
+        }
+    }
+}
+
+/// How far one gets from character to character with this many bytes, quotes included.
+fn fitting(characters: impl Iterator<Item = (usize, char)>, bytes: usize) -> Option<usize> {
+    let mut left = bytes.checked_sub(QUOTE.len())?;
+    let mut reached = None;
+    for (at, c) in characters {
+        let needed = c.len_utf8() + if c == '\n' { QUOTE.len() } else { 0 };
+        let Some(rest) = left.checked_sub(needed) else { break };
+        left = rest;
+        reached = Some(at);
+    }
+    reached
+}
+
+fn quote_lines(out: &mut String, text: &str) {
+    for (number, line) in text.split('\n').enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        out.push_str(if line.is_empty() { QUOTE.trim_end() } else { QUOTE });
+        out.push_str(line);
+    }
+}
+
+/// One named part of an entry.
+#[derive(Clone, Debug)]
+pub(super) struct EntryField<'t> {
+    /// Empty where an entry has only one.
+    name: &'static str,
+    /// The recording, or what is said where there is none.
+    content: Result<Recording<'t>, &'static str>,
+    max_bytes: usize,
+}
+
+impl<'t> EntryField<'t> {
+    pub(super) fn new(name: &'static str, text: Option<Cow<'t, str>>, absent: &'static str) -> Self {
+        EntryField { name, content: text.map(Recording::new).ok_or(absent), max_bytes: usize::MAX }
+    }
+
+    #[must_use]
+    pub(super) fn with_max_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// Bytes of the recording alone.
+    fn len(&self) -> usize {
+        self.content.as_ref().map_or(0, |recording| recording.len().min(self.max_bytes))
+    }
+
+    fn heading_len(&self) -> usize {
+        let absent = self.content.as_ref().err().map_or(0, |absent| absent.len() + 1);
+        self.name.len() + ":\n".len() + absent
+    }
+
+    fn write(&self, out: &mut String, room: usize) {
+        match &self.content {
+            Ok(recording) => {
+                if !self.name.is_empty() {
+                    out.push('\n');
+                    out.push_str(self.name);
+                    out.push(':');
+                }
+                out.push('\n');
+                recording.quote(out, room.min(self.max_bytes));
+            }
+            Err(absent) => {
+                out.push(if self.name.is_empty() { ' ' } else { '\n' });
+                if !self.name.is_empty() {
+                    out.push_str(self.name);
+                    out.push_str(": ");
+                }
+                out.push_str(absent);
+            }
+        }
+    }
+}
+
+/// A step or a tool.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<'t> {
+    /// What it is: `step` or `tool`.
+    kind: &'static str,
+    number: usize,
+    fields: Vec<EntryField<'t>>,
+}
+
+impl<'t> Entry<'t> {
+    pub(super) fn new(kind: &'static str, number: usize, fields: Vec<EntryField<'t>>) -> Self {
+        Entry { kind, number, fields }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.heading_len() + self.fields.iter().map(EntryField::len).sum::<usize>()
+    }
+
+    fn heading_len(&self) -> usize {
+        let fields: usize = self.fields.iter().map(EntryField::heading_len).sum();
+        self.kind.len() + self.number.checked_ilog10().unwrap_or(0) as usize + " 1:\n".len() + fields
+    }
+
+    fn write(&self, out: &mut String, room: usize) {
+        let sizes: Vec<usize> = self.fields.iter().map(EntryField::len).collect();
+        let each = share(&sizes, room.saturating_sub(self.heading_len()));
+        // Writing into a string cannot fail.
+        let _ = write!(out, "{} {}:", self.kind, self.number);
+        self.fields.iter().for_each(|field| field.write(out, each));
+    }
+}
+
+/// Entries one after the other. When they do not fit, long ones are cut; when there are too many for that, those in the
+/// middle are left out.
+pub(super) fn write_entries(entries: &[Entry<'_>], room: usize) -> String {
+    let sizes: Vec<usize> = entries.iter().map(|entry| entry.len() + 1).collect();
+    let each = share(&sizes, room);
+    let all = |out: &mut String, entries: &[Entry<'_>], each: usize| {
+        for (number, entry) in entries.iter().enumerate() {
+            if number > 0 {
+                out.push('\n');
+            }
+            entry.write(out, each);
+        }
+    };
+    let mut out = String::new();
+    if each == usize::MAX {
+        all(&mut out, entries, each);
+        return out;
+    }
+    let kept = (room.saturating_sub(NOTE_BYTES) / MIN_ENTRY_BYTES).max(2);
+    if each >= MIN_ENTRY_BYTES || kept >= entries.len() {
+        all(&mut out, entries, each.max(MIN_ENTRY_BYTES) - 1);
+        return out;
+    }
+    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    let last = entries.len() - tail;
+    all(&mut out, &entries[..head], MIN_ENTRY_BYTES - 1);
+    // Writing into a string cannot fail.
+    let kind = entries[head].kind;
+    let (from, to) = (entries[head].number, entries[last - 1].number);
+    let _ = write!(out, "\n[... {kind}s {from} to {to} left out by gradus ...]\n");
+    all(&mut out, &entries[last..], MIN_ENTRY_BYTES - 1);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(text: &str, room: usize) -> String {
+        let mut out = String::new();
+        Recording::new(text).quote(&mut out, room);
+        out
+    }
+
+    #[test]
+    fn every_line_is_quoted() {
+        assert_eq!(quoted("a\n\n> b\r\nc", 100), "> a\n>\n> > b\n> c");
+        assert_eq!(quoted("", 100), ">");
+        assert_eq!(quoted("a\rb\u{2028}c\u{85}d\u{b}", 100), r"> a\rb\u{2028}c\u{85}d\u{b}");
+    }
+
+    #[test]
+    fn keeps_both_ends_and_says_what_is_missing() {
+        let text = format!("begin{}\nend", "\u{e9}".repeat(5_000));
+        let short = quoted(&text, 500);
+        assert!(short.len() <= 500 && short.starts_with("> begin") && short.ends_with("\n> end"));
+        let note = short.lines().find(|line| !line.starts_with('>')).expect("a note");
+        assert!(note.starts_with("[... ") && note.ends_with("characters left out by gradus ...]"), "{note}");
+        for room in 0..200 {
+            assert!(quoted(&"\n".repeat(1_000), room).len() <= room.max(NOTE_BYTES), "{room}");
+        }
+    }
+
+    #[test]
+    fn long_sequences_lose_their_middle_not_their_ends() {
+        let text = "x\ny ".repeat(200);
+        let entries: Vec<Entry<'_>> = (1..=1_000)
+            .map(|number| {
+                let field = |name| EntryField::new(name, Some(text.as_str().into()), "");
+                Entry::new(
+                    "step",
+                    number,
+                    vec![field("thought"), field("tool"), field("arguments"), field("result")],
+                )
+            })
+            .collect();
+        for room in [5_000, 10_000, 100_000] {
+            let text = write_entries(&entries, room);
+            assert!(text.len() <= room + 100, "{} of {room}", text.len());
+            assert!(text.starts_with("step 1:\n") && text.contains("\nstep 1000:\n"));
+            assert!(text.contains(" left out by gradus ...]\nstep "));
+        }
+        for count in 0..6 {
+            let tight = write_entries(&entries[..count], 10);
+            assert!(count < 3 || tight.contains("steps"), "{tight}");
+        }
+        let few = write_entries(&entries[..4], 2_000);
+        assert!(few.len() <= 2_000 && few.lines().filter(|line| line.starts_with("step ")).count() == 4);
+    }
+}

@@ -1,0 +1,143 @@
+//! Puts answers back into the cache that only a run's log has: the machine may have lost one file and kept the other. An
+//! answer that was paid for and is in either of them is not paid for again.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom};
+
+use super::folder::{MAX_RUNS_LOOKED_AT, RunFolder, StateFolder};
+use super::{CachedVerdict, RunFileError, RunState, VerdictCache, line_key};
+use crate::outcome::{OutcomeKind, OutcomeLine};
+
+impl StateFolder {
+    /// Looks through the logs of runs that were cut off and that no process is at.
+    pub fn restore_cache(&self, cache: &mut VerdictCache) -> Result<(), RunFileError> {
+        for id in self.runs().into_iter().take(MAX_RUNS_LOOKED_AT) {
+            let Ok(folder) = self.read_run(&id) else { continue };
+            if folder.record.state == RunState::Running && !self.is_held(&id) {
+                folder.restore_cache(cache)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RunFolder {
+    /// Looks through the part of this run's log that nobody has looked through yet.
+    pub(crate) fn restore_cache(&self, cache: &mut VerdictCache) -> Result<(), RunFileError> {
+        let path = self.outcomes_path();
+        let io = |reason| RunFileError::new(&path, reason);
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(io(error)),
+        };
+        let mark = self.path().join("restored");
+        let length = file.metadata().map_err(io)?.len();
+        let looked_at: u64 =
+            fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        // The mark is about this cache: one that is empty was lost.
+        let start = if looked_at > length || cache.is_empty() { 0 } else { looked_at };
+        if start == length {
+            return Ok(());
+        }
+        file.seek(SeekFrom::Start(start)).map_err(io)?;
+        let mut reader = BufReader::with_capacity(1 << 18, file);
+        let mut line = Vec::new();
+        let mut at = start;
+        loop {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line).map_err(io)?;
+            // A line without an end was cut off, or is still being written.
+            if read == 0 || !line.ends_with(b"\n") {
+                break;
+            }
+            at += read as u64;
+            let Some(key) = line_key(&line) else { continue };
+            if cache.has(key) {
+                continue;
+            }
+            let Ok(outcome) = serde_json::from_slice::<OutcomeLine>(&line) else { continue };
+            if let (OutcomeKind::Scored, Some(label)) = (outcome.outcome, outcome.label) {
+                let explanation = outcome.explanation.unwrap_or_default();
+                cache.add(key, CachedVerdict { label, explanation, shortened: outcome.shortened })?;
+            }
+        }
+        cache.write()?;
+        // If this cannot be written, the next one looks again.
+        let _ = fs::write(mark, at.to_string());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{EvaluatorRecord, Key, Log, RunRecord};
+    use super::*;
+
+    fn record(id: &str, state: RunState) -> RunRecord {
+        RunRecord {
+            run_id: id.to_owned(),
+            fingerprint: "f".to_owned(),
+            state,
+            stopped_because: None,
+            started: String::new(),
+            ended: None,
+            sources: Vec::new(),
+            judge: "m".to_owned(),
+            endpoint: None,
+            evaluators: Vec::<EvaluatorRecord>::new(),
+            priced: true,
+            gates: Vec::new(),
+            gradus_version: String::new(),
+        }
+    }
+
+    fn line(label: &str) -> OutcomeLine {
+        serde_json::from_value(serde_json::json!({
+            "run_id": "1", "trajectory_id": "t", "step_index": 1, "evaluator": "e", "outcome": "scored", "label": label,
+            "score": 1.0, "explanation": "why", "evidence": [], "reason": null, "judge": "m", "rubric_hash": "h",
+            "tokens": null, "cost_usd": null, "cached": false, "calls": 1,
+        }))
+        .expect("a line")
+    }
+
+    #[test]
+    fn answers_of_a_run_that_was_cut_off_come_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = StateFolder::open(folder.path()).expect("opened");
+        let run = state.create(record("1", RunState::Running)).expect("created");
+        let mut log = Log::open(&run.outcomes_path()).expect("opened");
+        let keys: Vec<Key> = (0..3_u8).map(|number| Key::of(&[&[number]])).collect();
+        log.add(&line("no key")).expect("added");
+        log.add_keyed(keys[0], &line("correct")).expect("added");
+        log.add_keyed(keys[1], &line("incorrect")).expect("added");
+        log.write().expect("written");
+        let label = |cache: &mut VerdictCache, key| cache.get(key).expect("read").map(|found| found.label);
+        let mut cache = VerdictCache::open(&state.cache_path()).expect("opened");
+        cache
+            .add(
+                keys[0],
+                CachedVerdict { label: "kept".to_owned(), explanation: String::new(), shortened: Vec::new() },
+            )
+            .expect("added");
+        cache.write().expect("written");
+        state.restore_cache(&mut cache).expect("restored");
+        assert_eq!(label(&mut cache, keys[1]), None, "a process is at the run");
+        drop(run);
+        state.restore_cache(&mut cache).expect("restored");
+        assert_eq!(label(&mut cache, keys[0]).as_deref(), Some("kept"));
+        assert_eq!(label(&mut cache, keys[1]).as_deref(), Some("incorrect"));
+        let length = fs::metadata(state.cache_path()).expect("a file").len();
+        state.restore_cache(&mut cache).expect("restored");
+        assert_eq!(fs::metadata(state.cache_path()).expect("a file").len(), length, "nothing twice");
+        // More comes, and a cache that is gone comes back whole.
+        log.add_keyed(keys[2], &line("correct")).expect("added");
+        log.write().expect("written");
+        state.restore_cache(&mut cache).expect("restored");
+        assert_eq!(label(&mut cache, keys[2]).as_deref(), Some("correct"));
+        fs::remove_file(state.cache_path()).expect("removed");
+        let mut cache = VerdictCache::open(&state.cache_path()).expect("opened");
+        state.restore_cache(&mut cache).expect("restored");
+        assert!(keys.iter().all(|key| label(&mut cache, *key).is_some()));
+    }
+}
