@@ -80,6 +80,7 @@ pub(super) fn find_consent_requests(file: &File, folder: &Path) -> Vec<ConsentRe
         // Of questions that are asked anyway: how many, how long.
         concurrency: _,
         timeout_s: _,
+        load_wait_s: _,
         max_tokens: _,
         temperature: _,
         context_tokens: _,
@@ -127,7 +128,14 @@ impl Finder<'_> {
             max_request_mb: _,
             max_trace_mb: _,
             max_memory_mb: _,
+            max_memory_per_address_mb: _,
             connections: _,
+            max_connections_per_address: _,
+            trusted_proxies,
+            header_timeout_s: _,
+            body_timeout_s: _,
+            idle_timeout_s: _,
+            stall_timeout_s: _,
             requests_per_second: _,
             query_timeout_s: _,
             download_timeout_s: _,
@@ -141,6 +149,9 @@ impl Finder<'_> {
         self.listener("serve.grpc", grpc.as_deref());
         // Links in alerts lead there, and forms of its pages are accepted.
         self.text("serve.public_url", ConsentEffect::TrustsOrigin, public_url.as_deref());
+        for (index, proxy) in trusted_proxies.iter().enumerate() {
+            self.text(&format!("serve.trusted_proxies[{index}]"), ConsentEffect::TrustsOrigin, Some(proxy));
+        }
         for (index, origin) in cors_origins.iter().enumerate() {
             self.text(&format!("serve.cors_origins[{index}]"), ConsentEffect::TrustsOrigin, Some(origin));
         }

@@ -6,12 +6,11 @@ use std::fs::File;
 use std::path::Path;
 
 use gradus_core::trajectory::{Step, Trajectory};
+use gradus_core::visible::reveal_invisible;
 use gradus_eval::evaluator::{QUERY_TO_THOUGHT, THOUGHT_TO_TOOL};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::report::RunReader;
 use gradus_eval::run::EvaluatorRecord;
-
-use super::is_unsafe;
 
 const STEP_COLUMNS: [&str; 11] = [
     "trajectory_id",
@@ -171,11 +170,9 @@ fn arguments(step: &Step) -> String {
 /// A cell that does nothing in a spreadsheet or on a terminal. Control characters and those that reorder text are spelled
 /// out (`\u{1b}`), line ends become `\n`, and a cell that would be taken for a formula gets an apostrophe in front.
 pub(crate) fn harmless(cell: &str) -> String {
-    let cell = spell_out(cell);
-    // Spreadsheets look behind white space, and some behind characters that nobody sees.
-    let is_skipped =
-        |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{ad}');
-    let first = cell.trim_start_matches(is_skipped).chars().next();
+    let cell = reveal_invisible(&cell.replace("\r\n", "\n")).into_owned();
+    // Spreadsheets look behind white space.
+    let first = cell.trim_start().chars().next();
     let risky =
         matches!(first, Some('=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}'))
             || cell.starts_with(['\t', '\n']);
@@ -183,17 +180,10 @@ pub(crate) fn harmless(cell: &str) -> String {
     if risky && !is_number { format!("'{cell}") } else { cell }
 }
 
-fn spell_out(cell: &str) -> String {
-    let mut plain = String::with_capacity(cell.len());
-    for c in cell.replace("\r\n", "\n").chars() {
-        let is_layout = c == '\t' || c == '\n';
-        if is_unsafe(c) && !is_layout { plain.extend(c.escape_default()) } else { plain.push(c) }
-    }
-    plain
-}
-
 #[cfg(test)]
 mod tests {
+    use gradus_core::visible::is_hidden;
+
     use super::*;
 
     #[test]
@@ -208,7 +198,6 @@ mod tests {
             "\r\n=1",
             "  =1",
             "\u{a0}\t =1",
-            "\u{200b}=1",
             "\u{ff1d}1",
         ] {
             assert!(harmless(cell).starts_with('\''), "{cell:?}");
@@ -216,6 +205,7 @@ mod tests {
         // What was before it is visible now, and so is no formula.
         assert_eq!(harmless("\r=1"), "\\r=1");
         assert_eq!(harmless("\u{1}=1"), "\\u{1}=1");
+        assert_eq!(harmless("\u{200b}=1"), "\\u{200b}=1");
         for cell in ["", "-1.5", "a=1", "{\"a\": 1}", "1e3", "two\nlines", "a\tb"] {
             assert_eq!(harmless(cell), cell);
         }
@@ -225,8 +215,7 @@ mod tests {
     fn no_cell_has_control_characters() {
         for c in '\0'..=char::MAX {
             let written = harmless(&format!("a{c}b"));
-            let is_plain = |c: char| c == '\n' || c == '\t' || !is_unsafe(c);
-            assert!(written.chars().all(is_plain), "{c:?}");
+            assert!(!written.chars().any(|c| is_hidden(Some('a'), c, Some('b'))), "{c:?}");
         }
         assert_eq!(harmless("a\u{1b}[31m\u{9b}b\0\u{202e}c"), "a\\u{1b}[31m\\u{9b}b\\u{0}\\u{202e}c");
         assert_eq!(harmless("one\r\ntwo\rthree"), "one\ntwo\\rthree");

@@ -7,24 +7,36 @@ use std::time::{Duration, Instant};
 use gradus_store::{NewAnnotation, Store, StoreError, Written};
 use tokio::sync::Semaphore;
 
-use super::admission::Admission;
 use super::auth::Caller;
+use super::connections::ConnectionRegistry;
 use super::live::{Readings, Standstills};
+use super::memory::MemoryBudget;
 use super::meters::Meters;
 use super::page;
 use super::queries::QueryPool;
 use super::settings::{Reloadable, Settings};
 use super::signature;
 use super::summaries::Summaries;
+use super::work_pool::WorkPool;
+
+/// Large responses that wait on disk, all together.
+const MAX_SPILLED_BYTES: usize = 1 << 30;
+/// Few: each thread holds tools for compression, and there are only so many cores.
+const WORK_THREADS: usize = 2;
 
 pub(super) struct Server {
     pub(super) store: Arc<Store>,
     pub(super) settings: Settings,
     reloadable: RwLock<Arc<Reloadable>>,
-    pub(super) admission: Admission,
+    /// What clients may make the server hold.
+    pub(super) memory: MemoryBudget,
+    /// The same for large responses, which wait on disk.
+    pub(super) spilled: MemoryBudget,
+    pub(super) connections: Arc<ConnectionRegistry>,
     pub(super) meters: Meters,
-    /// Turns for taking large requests apart.
-    pub(super) large_requests: Semaphore,
+    /// Threads that read small requests, and those for large ones.
+    pub(super) small_work: WorkPool,
+    pub(super) large_work: WorkPool,
     /// Runs what callers ask of the store.
     pub(super) queries: Arc<QueryPool>,
     /// A turn for putting `/metrics` together, which counts rows.
@@ -71,13 +83,16 @@ impl Occasionally {
 }
 
 impl Server {
-    pub(super) fn new(store: Store, settings: Settings, reloadable: Reloadable) -> Server {
-        Server {
-            admission: Admission::new(settings.memory_bytes),
+    pub(super) fn new(store: Store, settings: Settings, reloadable: Reloadable) -> std::io::Result<Server> {
+        Ok(Server {
+            memory: MemoryBudget::new(settings.memory_bytes, settings.client_memory_bytes),
+            spilled: MemoryBudget::new(MAX_SPILLED_BYTES, MAX_SPILLED_BYTES / 4),
+            connections: Arc::new(ConnectionRegistry::new(settings.connections.clone())),
             store: Arc::new(store),
             reloadable: RwLock::new(Arc::new(reloadable)),
             meters: Meters::default(),
-            large_requests: Semaphore::new(2),
+            small_work: WorkPool::start("small requests", WORK_THREADS)?,
+            large_work: WorkPool::start("large requests", WORK_THREADS)?,
             queries: Arc::new(QueryPool::new(settings.queries.clone())),
             metrics_turn: Semaphore::new(1),
             kept_pages: page::Kept::default(),
@@ -91,7 +106,7 @@ impl Server {
             refusals: Occasionally::default(),
             judge_fails: Occasionally::default(),
             settings,
-        }
+        })
     }
 
     /// Says that the store takes nothing, now and then: every sender meets it.

@@ -4,13 +4,16 @@
 
 mod alerts;
 mod api;
+mod connections;
 mod cross_site;
 mod duplicates;
 mod durability;
 mod hostile;
+mod http2;
 mod judgement;
 mod lab;
 mod live;
+mod memory;
 mod mishaps;
 mod operations;
 mod pages;

@@ -18,8 +18,8 @@ pub(super) async fn of_project(
     write: impl Fn(&Story, &mut dyn FnMut(&[u8])) + Send + 'static,
 ) -> Result<Body, ApiError> {
     let permit = server.queries.admit(QueryKind::Download).await?;
-    let queries = Arc::clone(&server.queries);
-    Ok(stream::body(&queries, permit, move |sink| {
+    let (queries, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
+    Ok(stream::body(&queries, permit, stall_timeout, move |sink| {
         sink.write(&head);
         let mut after = None;
         while !sink.is_gone()

@@ -42,8 +42,10 @@ pub(super) async fn all(
         Some(other) => return Err(ApiError::bad(format!("format={other}: jsonl or csv")).into()),
     };
     let permit = server.queries.admit(QueryKind::Download).await.map_err(ApiError::from)?;
-    let queries = Arc::clone(&server.queries);
-    let body = stream::body(&queries, permit, move |sink| write(&server, project.as_deref(), form, sink));
+    let (queries, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
+    let body = stream::body(&queries, permit, stall_timeout, move |sink| {
+        write(&server, project.as_deref(), form, sink)
+    });
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
         (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),

@@ -57,7 +57,7 @@ pub(super) async fn add(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixError> {
-    let (mut new, _room): (NewProject, _) = request::json(&server, &headers, body).await?;
+    let (mut new, _lease): (NewProject, _) = request::json(&server, &headers, body).await?;
     let redaction = &server.reloadable().redaction;
     redaction.apply_to(&mut new.name);
     new.description.iter_mut().for_each(|description| redaction.apply_to(description));
@@ -84,7 +84,7 @@ pub(super) async fn update(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixError> {
-    let (update, _room): (Update, _) = request::json(&server, &headers, body).await?;
+    let (update, _lease): (Update, _) = request::json(&server, &headers, body).await?;
     let mut project = request::project(&server, &identifier).await?;
     if let Some(mut description) = update.description {
         server.reloadable().redaction.apply_to(&mut description);

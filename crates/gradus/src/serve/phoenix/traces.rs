@@ -87,7 +87,7 @@ pub(super) async fn list(
     let permit = server.queries.admit(QueryKind::Download).await?;
     let queries = Arc::clone(&server.queries);
     // Sent while it is found: with their spans, a thousand traces can be large.
-    let body = stream::body(&queries, permit, move |sink| {
+    let body = stream::body(&queries, permit, server.settings.timeouts.stall, move |sink| {
         let mut page = Page { server: &server, project_id, with_spans, sent: 0, sink };
         page.sink.write(b"{\"data\":[");
         let next = if by_start {
