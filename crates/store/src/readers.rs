@@ -103,6 +103,11 @@ impl Readers {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn are_queries_held(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_held
+    }
+
     fn give_back(&self, mut connection: Connection, is_for_query: bool) {
         if is_for_query {
             let cleared = connection.progress_handler(0, None::<fn() -> bool>);

@@ -468,6 +468,40 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_grew_too_large_is_reset_as_soon_as_nobody_reads_from_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let connection = open_writer(&path).unwrap();
+        let readers = Arc::new(Readers::new(path));
+        let mut limit = LogLimit::new(Arc::clone(&readers));
+        let put = |rule: &str| {
+            let put = "INSERT INTO alert_state (rule, state) VALUES (?, ?)";
+            connection.execute(put, [rule, &"x".repeat(100_000)]).unwrap();
+        };
+        put("a");
+        let files = StoreFiles::new(&connection);
+        let reader = readers.take().unwrap();
+        let view = reader.unchecked_transaction().unwrap();
+        let count: i64 = view.query_row("SELECT count(*) FROM alert_state", [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 1);
+        put("b");
+        let bytes = files.check().unwrap();
+        assert!(bytes > 200_000, "{bytes}");
+        limit.keep(&connection, bytes, 1_000_000);
+        assert!(!limit.is_over && !readers.are_queries_held());
+        limit.keep(&connection, bytes, 100_000);
+        assert!(limit.is_over && readers.are_queries_held(), "somebody reads");
+        assert!(files.check().unwrap() >= bytes);
+        drop(view);
+        drop(reader);
+        limit.next_try = Instant::now();
+        limit.keep(&connection, bytes, 100_000);
+        assert!(!limit.is_over && !readers.are_queries_held());
+        assert_eq!(files.check().unwrap(), 0);
+        put("c");
+    }
+
+    #[test]
     fn a_task_that_fails_or_panics_takes_back_its_own_work_only() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(&folder);

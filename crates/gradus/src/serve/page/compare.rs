@@ -119,6 +119,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
     let mut words = Words::default();
     let before = Run::read(&mut first, &first_trials, &mut words).map_err(failed)?;
     let after = Run::read(&mut second, &second_trials, &mut words).map_err(failed)?;
+    gradus_store::check_query()?;
     let pairing = Pairing::of(&before.judged, &after.judged);
     let settings = server.reloadable();
     let compared = Compared {

@@ -143,6 +143,10 @@ impl Run {
         let evaluators: Vec<u32> =
             reader.record.evaluators.iter().map(|evaluator| words.number(&evaluator.name)).collect();
         reader.visit_verdicts(|trajectory, outcomes| {
+            // The caller asks again, and finds out why it ends here.
+            if gradus_store::check_query().is_err() {
+                return ControlFlow::Break(());
+            }
             if run.judged.len() == MOST_TRAJECTORIES || verdicts + outcomes.len() > MOST_VERDICTS {
                 run.is_cut = true;
                 return ControlFlow::Break(());
