@@ -150,6 +150,8 @@ impl JudgeChoice {
         let of_file = file.judge.base_url.as_ref().filter(|_| provider == provider_of_file(file));
         let by_user = options.base_url.as_ref().or(from_environment.as_ref());
         let base_url = by_user.or(of_file);
+        // What is said about an address must not say its password.
+        base_url.into_iter().for_each(|url| gradus_llm::register_url_secrets(url));
         if let (None, Some(url), Some(_)) = (by_user, of_file, key)
             && is_unvouched(file, url, provider)
         {
