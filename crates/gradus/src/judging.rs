@@ -149,6 +149,8 @@ impl JudgeChoice {
         // The file's address is for the provider that the file names, OpenAI's form if it names none.
         let of_file = file.judge.base_url.as_ref().filter(|_| provider == provider_of_file(file));
         let base_url = options.base_url.as_ref().or(from_environment.as_ref()).or(of_file);
+        // What is said about an address must not say its password.
+        base_url.into_iter().for_each(|url| gradus_llm::register_url_secrets(url));
         if key.is_none() && base_url.is_none() {
             let variable = key_variable(provider);
             return Err(format!(

@@ -118,7 +118,7 @@ impl<'t> EntryField<'t> {
 
     fn heading_len(&self) -> usize {
         let absent = self.content.as_ref().err().map_or(0, |absent| absent.len() + 1);
-        self.name.len() + ":\n".len() + absent
+        self.name.len() + "\n:\n".len() + absent
     }
 
     fn write(&self, out: &mut String, room: usize) {

@@ -203,7 +203,7 @@ mod tests {
             assert_eq!(Verdict::read(&line, 7).unwrap().evaluator, 7);
             assert_eq!(OutcomeHead::read(&line).unwrap().step_index, step_index);
             // With the key that answers have.
-            let keyed = [b"{\"k\":\"0123456789abcdef0123456789abcdef\",", &line[1..]].concat();
+            let keyed = [&b"{\"k\":\"0123456789abcdef0123456789abcdef\","[..], &line[1..]].concat();
             assert_eq!(Verdict::quick(&keyed).unwrap(), quick);
         }
     }

@@ -389,7 +389,7 @@ fn with_secrets_beside_texts(email: &str, token: &str, customer: i64) -> Vec<u8>
     use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
     use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
     let mut one = span(8, 8, "s");
-    let binary = [&[0xff, 0xfe], token.as_bytes()].concat();
+    let binary = [&[0xff, 0xfe][..], token.as_bytes()].concat();
     let values = [
         ("customer", Any::IntValue(customer)),
         ("customer.float", Any::DoubleValue(customer as f64)),
@@ -404,7 +404,7 @@ fn with_secrets_beside_texts(email: &str, token: &str, customer: i64) -> Vec<u8>
     let mut body = prost::Message::encode_to_vec(&one);
     prost::encoding::string::encode(900, &token.to_owned(), &mut body);
     prost::encoding::int64::encode(901, &customer, &mut body);
-    let inner = [&[0x0a, email.len() as u8], email.as_bytes(), &[0x12, 0x01, 0xff]].concat();
+    let inner = [&[0x0a, email.len() as u8][..], email.as_bytes(), &[0x12, 0x01, 0xff]].concat();
     prost::encoding::bytes::encode(902, &inner, &mut body);
     let mut request = Vec::new();
     for field in [2, 2, 1] {
