@@ -35,6 +35,10 @@ impl<F: Formatter> Formatter for Safe<F> {
     }
 
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        // Most text is plain ASCII, which is seen at once.
+        if !fragment.bytes().fold(false, |is_odd, byte| is_odd | !(b' '..=b'~').contains(&byte)) {
+            return writer.write_all(fragment.as_bytes());
+        }
         let mut rest = fragment;
         while let Some(place) = rest.find(is_unsafe) {
             let (before, behind) = rest.split_at(place);
