@@ -8,14 +8,18 @@ What it compares:
   - that with benches/extract_baseline.py on the LlamaIndex captures: the work alone, and a whole process per capture
     folder, as a CI job or a shell loop would run them;
   - memory and CPU time while a file of the given size is read;
+  - wall time with one core against all cores, as protobuf, gzip and JSON Lines, and whether the output is the same;
   - the reader on hostile ReAct texts of 1 MB.
 
 It makes its own virtual environment (package opentelemetry-proto) below the cache folder.
 """
 import argparse
+import gzip
+import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import venv
@@ -82,6 +86,45 @@ def large_file(gradus, python, gigabytes):
             "megabytes_per_cpu_second": round(size / 1e6 / cpu)}
 
 
+# One request a line, as the collector's file exporter writes it.
+MAKE_LINES = """
+import sys
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+import json
+request = ExportTraceServiceRequest()
+request.ParseFromString(open(sys.argv[1], "rb").read())
+with open(sys.argv[2], "w") as out:
+    for one in request.resource_spans:
+        line = ExportTraceServiceRequest(resource_spans=[one])
+        out.write(json.dumps(MessageToDict(line), separators=(",", ":")) + "\\n")
+"""
+
+
+def all_cores(gradus, python, megabytes=200, rounds=5):
+    """Wall seconds with one core and with all, the fastest of several rounds each; they alternate."""
+    cores = sorted(os.sched_getaffinity(0))
+    found = {"cores": len(cores)}
+    with tempfile.TemporaryDirectory() as folder:
+        plain, zipped, lines = (pathlib.Path(folder) / name for name in ("plain.bin", "plain.bin.gz", "lines.jsonl"))
+        llamaindex = [str(folder) for folder in sorted(CAPTURES.glob("llamaindex-*"))]
+        subprocess.run([python, "-c", MAKE_LARGE, plain, str(int(megabytes * 1e6)), *llamaindex], check=True)
+        with open(plain, "rb") as source, gzip.open(zipped, "wb", 6) as target:
+            shutil.copyfileobj(source, target)
+        subprocess.run([python, "-c", MAKE_LINES, plain, lines], check=True)
+        for path in (plain, zipped, lines):
+            command = [gradus, "traces", "--format", "jsonl", path]
+            one, many = [], []
+            for _ in range(rounds):
+                one.append(cpu_of(command, preexec_fn=lambda: os.sched_setaffinity(0, cores[:1]))[2])
+                many.append(cpu_of(command)[2])
+            outputs = {hashlib.sha256(subprocess.run(command, capture_output=True, check=True, preexec_fn=limit).stdout).hexdigest()
+                       for limit in (None, lambda: os.sched_setaffinity(0, cores[:1]))}
+            found[path.name] = {"bytes": path.stat().st_size, "one_core_s": round(min(one), 3), "all_cores_s": round(min(many), 3),
+                                "times_faster": round(min(one) / min(many), 2), "same_output": len(outputs) == 1}
+    return found
+
+
 HOSTILE = {
     "Action: repeated": "Thought: x\n" + "Action: a\n" * 100_000,
     "Action Input: { repeated": "Thought: x\nAction: a\nAction Input: {\n" * 26_000,
@@ -125,6 +168,7 @@ def main():
         },
         "against_python_whole_process": whole_processes(gradus, python, [folder for framework in llamaindex for folder in sorted(framework.iterdir())]),
         "large_file": large_file(gradus, python, arguments.gigabytes),
+        "all_cores": all_cores(gradus, python),
         "hostile_react_texts": hostile_texts(gradus),
     }
     path = ROOT / "benches" / "results" / "extraction.json"

@@ -259,10 +259,10 @@ impl<'a> Regrouped<'a> {
 /// Reads what has to be known of a record before it is stored; the reason when it cannot be kept.
 fn mark<'a>(body: &'a [u8], signal: Signal, limits: &Limits) -> Result<(TraceId, Mark<'a>), String> {
     let mut mark = Mark::default();
-    let read = check_record(body, signal, limits).and_then(|()| match signal {
-        Signal::Span => span_mark(body, &mut mark),
-        Signal::Log => log_mark(body, &mut mark),
-    });
+    let read = match signal {
+        Signal::Span => span_mark(body, limits, &mut mark),
+        Signal::Log => log_mark(body, limits, &mut mark),
+    };
     let what = match signal {
         Signal::Span => "a span",
         Signal::Log => "a log record",
@@ -280,10 +280,9 @@ fn mark<'a>(body: &'a [u8], signal: Signal, limits: &Limits) -> Result<(TraceId,
     }
 }
 
-fn span_mark<'a>(body: &'a [u8], mark: &mut Mark<'a>) -> Result<TraceId, WireError> {
+fn span_mark<'a>(body: &'a [u8], limits: &Limits, mark: &mut Mark<'a>) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
-    let mut fields = Fields::new(body);
-    while let Some((number, field)) = fields.next()? {
+    check_record(body, Signal::Span, limits, |number, field| {
         match (number, field) {
             (1, Field::Bytes(id)) => trace = trace_id(id)?,
             (2, Field::Bytes(id)) => mark.span_id = span_id(id)?,
@@ -294,14 +293,14 @@ fn span_mark<'a>(body: &'a [u8], mark: &mut Mark<'a>) -> Result<TraceId, WireErr
             (15, Field::Bytes(status)) => mark.is_error = is_error(status)?,
             _ => {}
         }
-    }
+        Ok(())
+    })?;
     Ok(trace)
 }
 
-fn log_mark<'a>(body: &'a [u8], mark: &mut Mark<'a>) -> Result<TraceId, WireError> {
+fn log_mark<'a>(body: &'a [u8], limits: &Limits, mark: &mut Mark<'a>) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
-    let mut fields = Fields::new(body);
-    while let Some((number, field)) = fields.next()? {
+    check_record(body, Signal::Log, limits, |number, field| {
         match (number, field) {
             (1, Field::Fixed64(time)) => mark.start_ns = time,
             (11, Field::Fixed64(time)) if mark.start_ns == 0 => mark.start_ns = time,
@@ -309,7 +308,8 @@ fn log_mark<'a>(body: &'a [u8], mark: &mut Mark<'a>) -> Result<TraceId, WireErro
             (10, Field::Bytes(id)) => mark.span_id = span_id(id)?,
             _ => {}
         }
-    }
+        Ok(())
+    })?;
     mark.end_ns = mark.start_ns;
     Ok(trace)
 }

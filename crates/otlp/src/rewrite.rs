@@ -56,13 +56,25 @@ pub fn rewrite_scope_texts(
     Rewriter::new(limits, change).rewrite(Message::Scope, scope, 0)
 }
 
-/// Whether one `Span` or `LogRecord` body is what it should be, within the limits: what passes here can be decoded.
-pub(crate) fn check_record(record: &[u8], signal: Signal, limits: &Limits) -> Result<(), WireError> {
+/// Walks one `Span` or `LogRecord` body, checks that it is what it should be, within the limits, and shows its own fields
+/// to `see`: what passes here can be decoded.
+pub(crate) fn check_record<'r>(
+    record: &'r [u8],
+    signal: Signal,
+    limits: &Limits,
+    mut see: impl FnMut(u32, Field<'r>) -> Result<(), WireError>,
+) -> Result<(), WireError> {
     if record.len() > limits.record_bytes {
         let (size, limit) = (record.len() as u64, limits.record_bytes);
         return Err(WireError::RecordTooLarge { size, limit });
     }
-    Budget::new(limits).check(Message::of(signal), record, 0)
+    let (mut budget, message) = (Budget::new(limits), Message::of(signal));
+    let mut fields = Fields::new(record);
+    while let Some((number, field)) = fields.next()? {
+        budget.check_field(message, number, field, 0)?;
+        see(number, field)?;
+    }
+    Ok(())
 }
 
 /// The messages that texts are in.
@@ -194,10 +206,21 @@ impl Budget {
         let depth = self.depth(message, depth)?;
         let mut fields = Fields::new(bytes);
         while let Some((number, field)) = fields.next()? {
-            if let (Field::Bytes(content), Content::Inside(inner)) = (field, message.content(number)) {
-                self.count(message, inner)?;
-                self.check(inner, content, depth)?;
-            }
+            self.check_field(message, number, field, depth)?;
+        }
+        Ok(())
+    }
+
+    fn check_field(
+        &mut self,
+        message: Message,
+        number: u32,
+        field: Field<'_>,
+        depth: usize,
+    ) -> Result<(), WireError> {
+        if let (Field::Bytes(content), Content::Inside(inner)) = (field, message.content(number)) {
+            self.count(message, inner)?;
+            self.check(inner, content, depth)?;
         }
         Ok(())
     }

@@ -161,7 +161,7 @@ impl Sources {
 
     /// Reads all sources. Those that cannot be read are reported one line each, the others go on.
     pub(super) fn read(&self, sink: &mut source::Sink<'_>) -> anyhow::Result<Read> {
-        let mut intake = Intake::new(Limits::default(), sink);
+        let mut intake = Intake::new(Limits::for_command(), sink);
         intake.select(self.selection.clone());
         let mut failed = 0;
         for named in &self.named {
@@ -279,17 +279,15 @@ const MAX_WARNINGS: usize = 5;
 /// Returns how many of a folder's files are broken.
 fn read_folder(inputs: &[Input], intake: &mut Intake<'_>) -> usize {
     let mut broken = 0;
-    for input in inputs {
-        match source::read(input, intake) {
-            Ok(()) => {}
-            Err(error) if error.is_unrecognised() => intake.skip_file(),
-            Err(error) => {
-                complain(&error.to_string());
-                intake.broken_file(&error.to_string());
-                broken += 1;
-            }
+    source::read_files(inputs, intake, &mut |intake, read| match read {
+        Ok(()) => {}
+        Err(error) if error.is_unrecognised() => intake.skip_file(),
+        Err(error) => {
+            complain(&error.to_string());
+            intake.broken_file(&error.to_string());
+            broken += 1;
         }
-    }
+    });
     broken
 }
 

@@ -34,6 +34,10 @@ impl<F: Formatter> Formatter for Safe<F> {
     }
 
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        // Most text is plain ASCII, which is seen at once.
+        if !fragment.bytes().fold(false, |is_odd, byte| is_odd | !(b' '..=b'~').contains(&byte)) {
+            return writer.write_all(fragment.as_bytes());
+        }
         // Joiners and emoji selectors steer nothing, and whether they show depends on what is around them.
         let is_kept = |c: char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
         let is_unsafe = |c: char| !is_kept(c) && is_hidden(None, c, None);

@@ -4,19 +4,21 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use gradus_core::assemble::{self, Assembler, LinkKey, Linker, TraceLink};
+use gradus_core::assemble::{self, LinkKey, Linker, TraceLink};
 use gradus_core::coverage::Coverage;
 use gradus_core::message::Message;
-use gradus_core::span::{Span, TraceId};
+use gradus_core::span::TraceId;
 use gradus_core::trajectory::{Defect, DefectKind, ToolDefinition, Trajectory};
 use gradus_otlp::{
-    LogEvent, Record, Scope, Signal, SpanHead, decode_log, decode_span, decode_span_head, encode_log,
-    encode_span,
+    Record, Scope, Signal, SpanHead, decode_log, decode_span, decode_span_head, encode_log, encode_span,
 };
 
 use super::Limits;
+use super::groups::{GroupRead, GroupReader, decode_group};
+use super::parallel::with_workers;
 use super::selection::Selection;
-use super::spool::{Place, Spool};
+use super::shapes::FoundRecord;
+use super::spool::{Place, Spool, SpoolReader};
 
 /// What was read in all, source by source; filled up with trajectories by whoever takes them.
 #[derive(Clone, Debug, Default)]
@@ -34,18 +36,18 @@ pub struct Summary {
 pub type Sink<'k> = dyn FnMut(usize, Trajectory) -> io::Result<()> + 'k;
 
 /// One span or log record in the spool.
-struct Entry {
-    place: Place,
+pub(super) struct Entry {
+    pub(super) place: Place,
     trace: u32,
-    scope: u32,
-    signal: Signal,
+    pub(super) scope: u32,
+    pub(super) signal: Signal,
 }
 
-struct Trace {
+pub(super) struct Trace {
     id: TraceId,
     start_ns: u64,
     /// The source it was first seen in.
-    source: usize,
+    pub(super) source: usize,
     /// Whether it has a root of the name that is asked for.
     has_root: bool,
 }
@@ -76,6 +78,38 @@ pub struct Intake<'k> {
     projects: HashMap<TraceId, Arc<str>>,
 }
 
+/// A record that came in another form, as protobuf.
+pub(super) enum EncodedRecord {
+    Span { head: SpanHead, body: Vec<u8>, scope: Scope },
+    Log { trace_id: TraceId, body: Vec<u8> },
+    Bad(String),
+}
+
+impl EncodedRecord {
+    pub(super) fn new(found: FoundRecord<'_>) -> EncodedRecord {
+        let mut body = Vec::new();
+        match found {
+            FoundRecord::Span(span) => {
+                encode_span(span, &mut body);
+                let scope =
+                    Scope { resource: Arc::clone(&span.resource), name: Arc::from(span.scope.as_ref()) };
+                let head = SpanHead {
+                    trace_id: span.trace_id,
+                    span_id: span.span_id,
+                    parent_id: span.parent_id,
+                    start_ns: span.start_ns,
+                };
+                EncodedRecord::Span { head, body, scope }
+            }
+            FoundRecord::Log(log) => {
+                encode_log(log, &mut body);
+                EncodedRecord::Log { trace_id: log.trace_id, body }
+            }
+            FoundRecord::Bad(reason) => EncodedRecord::Bad(reason),
+        }
+    }
+}
+
 /// What a document says of itself.
 #[derive(Default)]
 pub(super) struct DocumentIds {
@@ -95,7 +129,9 @@ pub(super) struct Mark {
 pub(crate) const MAX_LINKED_ON_ARRIVAL: usize = 64 << 10;
 
 /// Defects outside of trajectories that are kept one by one; the rest is only counted.
-const MAX_DEFECTS: usize = 1_000;
+pub(super) const MAX_DEFECTS: usize = 1_000;
+/// What a thread is given at once, in bytes of records: enough that handing it over costs nothing beside it.
+const JOB_BYTES: usize = 256 << 10;
 
 impl<'k> Intake<'k> {
     pub fn new(limits: Limits, sink: &'k mut Sink<'k>) -> Self {
@@ -225,7 +261,7 @@ impl<'k> Intake<'k> {
                 }
             },
             Signal::Log => match decode_log(record.body, &self.limits.record) {
-                Ok(log) => self.spooled_log(&log, record.body),
+                Ok(log) => self.spooled_log(log.trace_id, record.body),
                 Err(reason) => {
                     self.bad_record(&format!("a log record: {reason}"));
                     Ok(())
@@ -234,25 +270,21 @@ impl<'k> Intake<'k> {
         }
     }
 
-    /// Takes in a span that came in another form.
-    pub(super) fn span(&mut self, span: &Span<'_>) {
-        let mut body = Vec::new();
-        encode_span(span, &mut body);
-        let scope = Scope { resource: Arc::clone(&span.resource), name: Arc::from(span.scope.as_ref()) };
-        let head = SpanHead {
-            trace_id: span.trace_id,
-            span_id: span.span_id,
-            parent_id: span.parent_id,
-            start_ns: span.start_ns,
-        };
-        let kept = self.spooled_span(head, &body, &scope);
-        self.remember(kept);
+    /// Takes in a record that came in another form.
+    pub(super) fn found(&mut self, found: FoundRecord<'_>) {
+        self.encoded(EncodedRecord::new(found));
     }
 
-    pub(super) fn log(&mut self, log: &LogEvent<'_>) {
-        let mut body = Vec::new();
-        encode_log(log, &mut body);
-        let kept = self.spooled_log(log, &body);
+    /// Takes in a record that was brought into its protobuf form.
+    pub(super) fn encoded(&mut self, record: EncodedRecord) {
+        let kept = match record {
+            EncodedRecord::Span { head, body, scope } => self.spooled_span(head, &body, &scope),
+            EncodedRecord::Log { trace_id, body } => self.spooled_log(trace_id, &body),
+            EncodedRecord::Bad(reason) => {
+                self.bad_record(&reason);
+                Ok(())
+            }
+        };
         self.remember(kept);
     }
 
@@ -372,13 +404,13 @@ impl<'k> Intake<'k> {
             || (self.selection.holds_time(start_ns) && (has_root || self.selection.root_names.is_empty()))
     }
 
-    fn spooled_log(&mut self, log: &LogEvent<'_>, body: &[u8]) -> io::Result<()> {
+    fn spooled_log(&mut self, trace_id: TraceId, body: &[u8]) -> io::Result<()> {
         self.source().log_records += 1;
         // A log record that belongs to no trace says nothing about an agent's steps.
-        if log.trace_id == TraceId::default() {
+        if trace_id == TraceId::default() {
             return Ok(());
         }
-        let trace = self.trace_number(log.trace_id);
+        let trace = self.trace_number(trace_id);
         let place = self.spool.put(body)?;
         self.entries.push(Entry { place, trace, scope: 0, signal: Signal::Log });
         Ok(())
@@ -413,7 +445,7 @@ impl<'k> Intake<'k> {
     }
 
     /// Spans whose content travels as log records can be linked only when those are there.
-    fn link_by_logs(&mut self, by_trace: &[Vec<usize>]) -> io::Result<()> {
+    fn link_by_logs(&mut self, by_trace: &[Vec<usize>], spool: &SpoolReader) -> io::Result<()> {
         let mut buffer = Vec::new();
         let mut found = Vec::new();
         for (trace, indices) in by_trace.iter().enumerate() {
@@ -422,7 +454,7 @@ impl<'k> Intake<'k> {
                 continue;
             }
             let places: Vec<Place> = entries.iter().map(|entry| entry.place).collect();
-            let bodies = self.spool.get(&places, &mut buffer)?;
+            let bodies = spool.fetch(&places, &mut buffer)?;
             let (spans, _) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
             for link in spans.iter().filter_map(TraceLink::of) {
                 let id = self.traces[trace].id;
@@ -443,7 +475,8 @@ impl<'k> Intake<'k> {
         for (index, entry) in self.entries.iter().enumerate() {
             by_trace[entry.trace as usize].push(index);
         }
-        self.link_by_logs(&by_trace)?;
+        let spool = std::mem::replace(&mut self.spool, Spool::new(0)).into_reader()?;
+        self.link_by_logs(&by_trace, &spool)?;
         for (trace, link) in std::mem::take(&mut self.held_links) {
             if self.is_wanted(trace) {
                 self.linker.add_link(trace, link);
@@ -459,113 +492,47 @@ impl<'k> Intake<'k> {
                 group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
             first.unwrap_or_default()
         });
-        let mut buffer = Vec::new();
-        let mut assembler = Assembler::default();
-        for group in groups {
-            let entries: Vec<&Entry> =
-                group.iter().flat_map(|trace| &by_trace[*trace]).map(|index| &self.entries[*index]).collect();
-            let places: Vec<Place> = entries.iter().map(|entry| entry.place).collect();
-            let bodies = self.spool.get(&places, &mut buffer)?;
-            let (spans, mut defects) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
-            let assembled = assembler.assemble(&spans);
-            let holding = self.selection.condition.as_ref().map(|condition| condition.traces_of(&spans));
-            defects.extend(assembled.defects);
-            let source = self.traces[group[0]].source;
-            for mut defect in defects {
-                if let Some(source) = self.summary.sources.get_mut(source) {
-                    if defect.kind == DefectKind::UnreadableRecord {
-                        source.unreadable_records += 1;
-                        defect.detail = format!("{}: {}", source.source, defect.detail);
+        let Intake { limits, selection, entries, scopes, traces, mut summary, sink, projects, .. } = self;
+        let reader = GroupReader {
+            spool: &spool,
+            entries: &entries,
+            by_trace: &by_trace,
+            scopes: &scopes,
+            traces: &traces,
+            projects: &projects,
+            limits: &limits,
+            condition: selection.condition.as_ref(),
+        };
+        let mut take = |read: io::Result<Vec<GroupRead>>| {
+            for group in read? {
+                group.hand_out(&mut summary, sink)?;
+            }
+            Ok(())
+        };
+        let bytes: Vec<usize> = groups.iter().map(|group| reader.group_bytes(group)).collect();
+        let total: usize = bytes.iter().sum();
+        // Threads cost more than a small input takes.
+        if limits.threads < 2 || groups.len() < 2 || total < 2 * JOB_BYTES {
+            let mut worker = reader.worker();
+            groups.into_iter().try_for_each(|group| take(worker(vec![group])))?;
+            return Ok(summary);
+        }
+        with_workers(
+            limits.threads,
+            || reader.worker(),
+            |jobs| {
+                let (mut job, mut job_bytes) = (Vec::new(), 0);
+                for (group, bytes) in groups.into_iter().zip(bytes) {
+                    job.push(group);
+                    job_bytes += bytes;
+                    if job_bytes >= JOB_BYTES {
+                        jobs.submit(std::mem::take(&mut job_bytes), std::mem::take(&mut job), &mut take)?;
                     }
-                    source.add_defect(&defect);
                 }
-                if self.summary.defects.len() < MAX_DEFECTS {
-                    self.summary.defects.push(defect);
-                }
-            }
-            for mut trajectory in assembled.trajectories {
-                if let Some(holding) = &holding
-                    && !trajectory.trace_ids.iter().any(|id| holding.contains(&TraceId::parse(id)))
-                {
-                    self.summary.passed_over += 1;
-                    continue;
-                }
-                let first = trajectory.trace_ids.first().map(|id| TraceId::parse(id));
-                if let Some(project) = first.and_then(|id| self.projects.get(&id)) {
-                    trajectory.project = Some(project.to_string());
-                }
-                (self.sink)(source, trajectory)?;
-            }
-        }
-        Ok(self.summary)
+                jobs.submit(job_bytes, job, &mut take)?;
+                jobs.finish(&mut take)
+            },
+        )?;
+        Ok(summary)
     }
-}
-
-/// Decodes a group's spans and hangs its log records below them as events.
-fn decode_group<'b>(
-    entries: &[&Entry],
-    bodies: &[&'b [u8]],
-    scopes: &'b [Scope],
-    limits: &Limits,
-) -> (Vec<Span<'b>>, Vec<Defect>) {
-    let mut spans = Vec::with_capacity(entries.len().min(limits.group.spans));
-    let mut logs = Vec::new();
-    let mut defects = Vec::new();
-    // Exporters send a request again when its answer is lost. Spans are known by their ids; log records have none, and
-    // must not make two copies of a span differ.
-    let has_logs = entries.iter().any(|entry| entry.signal == Signal::Log);
-    let mut seen: HashSet<u128> = HashSet::new();
-    let mut values_left = limits.group.values;
-    for (entry, body) in entries.iter().zip(bodies) {
-        if spans.len() >= limits.group.spans || values_left == 0 {
-            let detail = format!(
-                "more than is assembled together: {} of {} records were read",
-                spans.len(),
-                entries.len()
-            );
-            defects.push(Defect::new(DefectKind::TooLarge, detail, None));
-            break;
-        }
-        if has_logs && !seen.insert(gradus_core::digest(body)) {
-            continue;
-        }
-        match entry.signal {
-            Signal::Span => {
-                let scope = &scopes[entry.scope as usize];
-                match decode_span(body, &scope.resource, &scope.name, &limits.record) {
-                    Ok(span) => {
-                        values_left = values_left.saturating_sub(span.value_count());
-                        spans.push(span);
-                    }
-                    Err(reason) => defects.push(Defect::new(
-                        DefectKind::UnreadableRecord,
-                        format!("a span: {reason}"),
-                        None,
-                    )),
-                }
-            }
-            // It was decoded once already when it came in.
-            Signal::Log => logs.extend(decode_log(body, &limits.record)),
-        }
-    }
-    logs.sort_by_key(|log| log.event.time_ns);
-    // The version that will count gets the events.
-    let version = |span: &Span<'_>| (span.end_ns, span.attributes.0.len(), span.events.len());
-    let mut index: HashMap<_, usize> = HashMap::new();
-    for (at, span) in spans.iter().enumerate().filter(|_| !logs.is_empty()) {
-        let best = index.entry((span.trace_id, span.span_id)).or_insert(at);
-        if version(span) > version(&spans[*best]) {
-            *best = at;
-        }
-    }
-    for log in logs {
-        match index.get(&(log.trace_id, log.span_id)) {
-            Some(&at) => spans[at].events.push(log.event),
-            None => {
-                let detail = format!("log record {:?} names a span that is not there", log.event.name);
-                defects.push(Defect::new(DefectKind::OrphanLog, detail, Some(log.span_id)));
-            }
-        }
-    }
-    (spans, defects)
 }

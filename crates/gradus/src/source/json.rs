@@ -14,14 +14,28 @@ use super::error::ReadError;
 use super::intake::Intake;
 use super::shapes::{self, Conversation, Failure};
 
+mod span_lines;
+
+/// Threads cost more than a small file takes.
+const MIN_BYTES_IN_PARALLEL: usize = 256 << 10;
+
 pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(), ReadError> {
     skip_byte_order_mark(input)?;
-    let mut lines = Lines { input, number: 0, line: Vec::new(), limit: intake.limits().record.record_bytes };
+    let limit = intake.limits().record.record_bytes;
+    let mut lines = Lines { input, number: 0, line: Vec::new(), limit, read_bytes: 0 };
     let mut conversation = Conversation::default();
     let before = intake.taken();
-    let mut first_failure: Option<(bool, String)> = None;
+    let mut first_failure: FirstFailure = None;
     let mut first_line: Option<Vec<u8>> = None;
-    while let Some(complete) = lines.next()? {
+    loop {
+        // Lines of spans stand alone: any thread can parse them.
+        let spans_alone = intake.taken() > before && conversation.is_empty() && first_line.is_none();
+        if intake.limits().threads > 1 && lines.read_bytes >= MIN_BYTES_IN_PARALLEL && spans_alone {
+            let failed = span_lines::read(&mut lines, intake, &mut conversation)?;
+            first_failure = first_failure.or(failed);
+            break;
+        }
+        let Some(complete) = lines.next()? else { break };
         let text = lines.line.trim_ascii();
         if text.is_empty() {
             continue;
@@ -50,9 +64,7 @@ pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
             Err(Failure::Incomplete) if nothing_yet => first_line = Some(lines.line.clone()),
             Err(failure) => {
                 let failure = if complete { failure } else { lines.skip_rest()? };
-                let reason = failure.in_line(lines.number);
-                first_failure.get_or_insert((!matches!(failure, Failure::Unrecognised), reason.clone()));
-                intake.bad_record(&reason);
+                report(&failure, lines.number, intake, &mut first_failure);
             }
         }
     }
@@ -65,6 +77,15 @@ pub(super) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
         Some((false, reason)) if intake.taken() == before => Err(ReadError::Unrecognised(reason)),
         _ => Ok(()),
     }
+}
+
+/// The first line that could not be read: whether it is broken rather than unknown, and why.
+type FirstFailure = Option<(bool, String)>;
+
+fn report(failure: &Failure, line: u64, intake: &mut Intake<'_>, first: &mut FirstFailure) {
+    let reason = failure.in_line(line);
+    first.get_or_insert((!matches!(failure, Failure::Unrecognised), reason.clone()));
+    intake.bad_record(&reason);
 }
 
 fn skip_byte_order_mark(input: &mut dyn BufRead) -> io::Result<()> {
@@ -106,6 +127,7 @@ struct Lines<'r> {
     number: u64,
     line: Vec<u8>,
     limit: usize,
+    read_bytes: usize,
 }
 
 impl Lines<'_> {
@@ -114,6 +136,7 @@ impl Lines<'_> {
         self.line.clear();
         self.number += 1;
         let read = (&mut *self.input).take(self.limit as u64 + 1).read_until(b'\n', &mut self.line)?;
+        self.read_bytes = self.read_bytes.saturating_add(read);
         Ok((read > 0).then_some(read <= self.limit))
     }
 

@@ -8,10 +8,13 @@
 mod condition;
 mod detect;
 mod error;
+mod groups;
 mod intake;
 mod json;
 mod open;
+mod parallel;
 mod protobuf;
+mod read_ahead;
 mod selection;
 mod server;
 mod shapes;
@@ -29,6 +32,7 @@ pub use server::ServerSource;
 
 pub use crate::phoenix::PhoenixSource;
 
+use std::collections::VecDeque;
 use std::io::BufRead;
 
 use detect::Format;
@@ -42,6 +46,8 @@ pub struct Limits {
     pub expansion_floor: u64,
     /// Bytes of spans kept in memory before they are spilled to a temporary file.
     pub spool_memory: usize,
+    /// Threads that decode and assemble; the result does not depend on it.
+    pub threads: usize,
     pub group: GroupLimits,
 }
 
@@ -67,20 +73,53 @@ impl Default for Limits {
             expansion: 200,
             expansion_floor: 256 << 20,
             spool_memory: 32 << 20,
+            threads: 1,
             group: GroupLimits::default(),
         }
+    }
+}
+
+impl Limits {
+    /// For a command that has the machine to itself: every core reads.
+    pub fn for_command() -> Limits {
+        Limits { threads: parallel::available_threads(), ..Limits::default() }
     }
 }
 
 /// Reads one input into the intake.
 pub fn read(input: &Input, intake: &mut Intake<'_>) -> Result<(), SourceError> {
     match input {
-        Input::Server(server) => return server.read(intake),
-        Input::Phoenix(phoenix) => return phoenix.read(intake),
-        Input::Store { path, project } => return stored::read(path, project.as_deref(), intake),
-        Input::File { .. } | Input::StandardInput => {}
+        Input::Server(server) => server.read(intake),
+        Input::Phoenix(phoenix) => phoenix.read(intake),
+        Input::Store { path, project } => stored::read(path, project.as_deref(), intake),
+        Input::File { .. } | Input::StandardInput => {
+            let reader = open::open(input, intake.limits())?;
+            read_opened(input, reader, intake)
+        }
     }
-    let mut reader = open::open(input, intake.limits())?;
+}
+
+/// Reads files one behind the other and says of each how that went. The next ones are opened meanwhile, so that they are
+/// decompressed on other threads.
+pub fn read_files(
+    files: &[Input],
+    intake: &mut Intake<'_>,
+    told: &mut dyn FnMut(&mut Intake<'_>, Result<(), SourceError>),
+) {
+    let limits = *intake.limits();
+    let ahead = if limits.threads > 1 { limits.threads } else { 0 };
+    let mut unopened = files.iter();
+    let mut opened = VecDeque::new();
+    for file in files {
+        let wanted = ahead + 1 - opened.len().min(ahead + 1);
+        opened.extend(unopened.by_ref().take(wanted).map(|next| open::open(next, &limits)));
+        let Some(reader) = opened.pop_front() else { return };
+        let read = reader.and_then(|reader| read_opened(file, reader, intake));
+        told(intake, read);
+    }
+}
+
+fn read_opened(input: &Input, mut reader: open::Opened, intake: &mut Intake<'_>) -> Result<(), SourceError> {
     intake.begin_input(input.name());
     let head = reader.fill_head().map_err(|error| SourceError::io(input.name(), &error))?;
     if let (Input::File { path, .. }, true) = (input, head.bytes.starts_with(stored::MAGIC)) {

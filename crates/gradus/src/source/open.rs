@@ -1,11 +1,12 @@
 //! Opens inputs: finds the files of a folder, and takes gzip and zstd off, recognised by their first bytes.
 
-use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::read_ahead::ReadAhead;
 use super::{Limits, PhoenixSource, ServerSource, SourceError};
 
 /// One thing to read.
@@ -97,10 +98,13 @@ fn collect(folder: &Path, files: &mut Vec<Input>) -> io::Result<()> {
 
 /// How much of a source is looked at to tell its format.
 const HEAD: usize = 64 << 10;
+/// A file of at least this size is read and unpacked on a thread of its own; a smaller one is there before the thread is.
+const MIN_BYTES_READ_AHEAD: u64 = 256 << 10;
 
 /// An opened, decompressed input whose first bytes can be looked at.
-pub(super) struct Opened {
-    inner: BufReader<Box<dyn Read>>,
+pub(super) enum Opened {
+    Direct(BufReader<Filled>),
+    Ahead(ReadAhead),
 }
 
 /// The first bytes of a source.
@@ -111,45 +115,66 @@ pub(super) struct Head<'a> {
 }
 
 impl Opened {
+    /// To be called before anything is read.
     pub(super) fn fill_head(&mut self) -> io::Result<Head<'_>> {
-        let bytes = self.inner.fill_buf()?;
+        let bytes = self.fill_buf()?;
+        let bytes = &bytes[..bytes.len().min(HEAD)];
         Ok(Head { bytes, whole: bytes.len() < HEAD })
     }
 }
 
 impl Read for Opened {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.inner.read(out)
+        match self {
+            Opened::Direct(reader) => reader.read(out),
+            Opened::Ahead(reader) => reader.read(out),
+        }
     }
 }
 
 impl BufRead for Opened {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.inner.fill_buf()
+        match self {
+            Opened::Direct(reader) => reader.fill_buf(),
+            Opened::Ahead(reader) => reader.fill_buf(),
+        }
     }
 
     fn consume(&mut self, amount: usize) {
-        self.inner.consume(amount);
+        match self {
+            Opened::Direct(reader) => reader.consume(amount),
+            Opened::Ahead(reader) => reader.consume(amount),
+        }
     }
 }
 
 pub(super) fn open(input: &Input, limits: &Limits) -> Result<Opened, SourceError> {
-    let raw: Box<dyn Read> = match input {
-        Input::StandardInput => Box::new(io::stdin().lock()),
+    let failed = |error: io::Error| SourceError::io(input.name(), &error);
+    let mut is_large = false;
+    let raw: Box<dyn Read + Send> = match input {
+        Input::StandardInput => {
+            is_large = true;
+            Box::new(io::stdin())
+        }
         Input::File { path, .. } => {
-            Box::new(File::open(path).map_err(|error| SourceError::io(input.name(), &error))?)
+            let file = File::open(path).map_err(failed)?;
+            is_large = file.metadata().is_ok_and(|data| data.len() >= MIN_BYTES_READ_AHEAD);
+            Box::new(file)
         }
         Input::Store { .. } | Input::Server(_) | Input::Phoenix(_) => Box::new(io::empty()),
     };
-    let opened = decompress(raw, limits).map_err(|error| SourceError::io(input.name(), &error))?;
-    Ok(Opened { inner: BufReader::with_capacity(HEAD, Box::new(Filled(opened))) })
+    let opened = Filled(decompress(raw, limits).map_err(failed)?);
+    if is_large && limits.threads > 1 {
+        return Ok(Opened::Ahead(ReadAhead::start(opened).map_err(failed)?));
+    }
+    Ok(Opened::Direct(BufReader::with_capacity(HEAD, opened)))
 }
 
-fn decompress(raw: Box<dyn Read>, limits: &Limits) -> io::Result<Box<dyn Read>> {
-    let taken = Rc::new(Cell::new(0));
-    let mut raw = BufReader::with_capacity(HEAD, Counted { inner: raw, count: Rc::clone(&taken) });
+fn decompress(raw: Box<dyn Read + Send>, limits: &Limits) -> io::Result<Box<dyn Read + Send>> {
+    let taken = Arc::new(AtomicU64::new(0));
+    let mut raw = BufReader::with_capacity(HEAD, Counted { inner: raw, count: Arc::clone(&taken) });
     let head = raw.fill_buf()?;
-    let inner: Box<dyn Read> = if head.starts_with(&[0x1f, 0x8b]) {
+    let inner: Box<dyn Read + Send> = if head.starts_with(&[0x1f, 0x8b]) {
         Box::new(flate2::bufread::MultiGzDecoder::new(raw))
     } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         Box::new(zstd::stream::read::Decoder::with_buffer(raw)?)
@@ -161,22 +186,22 @@ fn decompress(raw: Box<dyn Read>, limits: &Limits) -> io::Result<Box<dyn Read>> 
 
 /// Counts what was taken from the compressed source.
 struct Counted {
-    inner: Box<dyn Read>,
-    count: Rc<Cell<u64>>,
+    inner: Box<dyn Read + Send>,
+    count: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(out)?;
-        self.count.set(self.count.get() + read as u64);
+        self.count.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }
 }
 
 /// Refuses sources that grow out of all proportion.
 struct Guarded {
-    inner: Box<dyn Read>,
-    taken: Rc<Cell<u64>>,
+    inner: Box<dyn Read + Send>,
+    taken: Arc<AtomicU64>,
     given: u64,
     limits: Limits,
 }
@@ -188,7 +213,7 @@ impl Read for Guarded {
         })?;
         self.given += read as u64;
         let Limits { expansion, expansion_floor, .. } = self.limits;
-        if self.given > expansion_floor && self.given > expansion * self.taken.get() {
+        if self.given > expansion_floor && self.given > expansion * self.taken.load(Ordering::Relaxed) {
             return Err(io::Error::other(format!(
                 "grows to more than {expansion} times its compressed size (limit {expansion}, beyond {} MiB): a decompression bomb? Decompress it first if you trust it",
                 expansion_floor >> 20
@@ -199,7 +224,7 @@ impl Read for Guarded {
 }
 
 /// Fills the caller's buffer as far as the source goes, so that the first look at a pipe is as good as at a file.
-struct Filled(Box<dyn Read>);
+pub(super) struct Filled(Box<dyn Read + Send>);
 
 impl Read for Filled {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {

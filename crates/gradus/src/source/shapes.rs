@@ -3,9 +3,10 @@
 use std::fmt;
 
 use gradus_core::message::{Message, messages_from_json};
+use gradus_core::span::Span;
 use gradus_core::span_json::{is_nested_span, is_phoenix_span, nested_spans, phoenix_span};
 use gradus_core::trajectory::Trajectory;
-use gradus_otlp::{ExportJson, is_export_key, read_export_json, span_from_json};
+use gradus_otlp::{ExportJson, LogEvent, is_export_key, read_export_json, span_from_json};
 use serde_json::{Map, Value as Json};
 
 use super::intake::{DocumentIds, Intake};
@@ -77,6 +78,9 @@ impl Conversation {
     }
 }
 
+/// Our own lines begin like this.
+const OWN_LINE: &[u8] = b"{\"trajectory_id\":";
+
 /// Takes in one complete document.
 pub(super) fn document(
     text: &[u8],
@@ -84,12 +88,10 @@ pub(super) fn document(
     conversation: &mut Conversation,
 ) -> Result<(), Failure> {
     if begins_like_export(text) {
-        let mut deserializer = serde_json::Deserializer::from_slice(text);
-        read_export_json(&mut deserializer, &mut |record| take_export(record, intake))?;
-        return Ok(deserializer.end()?);
+        return export_document(text, &mut |found| intake.found(found));
     }
-    // Our own lines begin like this; what only looks like one is read as anything else.
-    if text.starts_with(b"{\"trajectory_id\":")
+    // What only looks like one of our own lines is read as anything else.
+    if text.starts_with(OWN_LINE)
         && let Ok(trajectory) = serde_json::from_slice::<Trajectory>(text)
     {
         intake.trajectory(trajectory);
@@ -107,11 +109,78 @@ fn begins_like_export(text: &[u8]) -> bool {
 }
 
 pub(super) fn take_export(record: ExportJson, intake: &mut Intake<'_>) {
+    hand_on(record, &mut |found| intake.found(found));
+}
+
+fn hand_on(record: ExportJson, take: &mut dyn FnMut(FoundRecord<'_>)) {
     match record {
-        ExportJson::Span(span, _) => intake.span(&span),
-        ExportJson::Log(log, ..) => intake.log(&log),
-        ExportJson::Bad(reason) => intake.bad_record(&reason),
+        ExportJson::Span(span, _) => take(FoundRecord::Span(&span)),
+        ExportJson::Log(log, ..) => take(FoundRecord::Log(&log)),
+        ExportJson::Bad(reason) => take(FoundRecord::Bad(reason)),
     }
+}
+
+/// A record that a document holds.
+pub(super) enum FoundRecord<'d> {
+    Span(&'d Span<'d>),
+    Log(&'d LogEvent<'d>),
+    Bad(String),
+}
+
+/// Reads a document that is spans or log records, apart from all that was read before it; `None` when it is anything else.
+pub(super) fn span_document(
+    text: &[u8],
+    take: &mut dyn FnMut(FoundRecord<'_>),
+) -> Option<Result<(), Failure>> {
+    if begins_like_export(text) {
+        return Some(export_document(text, take));
+    }
+    if text.starts_with(OWN_LINE) {
+        return None;
+    }
+    match serde_json::from_slice(text) {
+        Ok(Json::Object(object)) => take_spans(object, take).ok(),
+        Ok(_) => None,
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
+fn export_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Result<(), Failure> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    read_export_json(&mut deserializer, &mut |record| hand_on(record, take))?;
+    Ok(deserializer.end()?)
+}
+
+/// Takes the spans out of an object; gives it back when it is something else.
+fn take_spans(
+    object: Map<String, Json>,
+    take: &mut dyn FnMut(FoundRecord<'_>),
+) -> Result<Result<(), Failure>, Map<String, Json>> {
+    let has = |keys: &[&str]| keys.iter().any(|key| object.contains_key(*key));
+    if object.keys().any(|key| is_export_key(key)) {
+        let read = read_export_json(Json::Object(object), &mut |record| hand_on(record, take));
+        return Ok(read.map_err(Failure::from));
+    }
+    if has(&["resourceMetrics", "resource_metrics"]) {
+        return Ok(Ok(()));
+    }
+    if is_phoenix_span(&object) {
+        take(FoundRecord::Span(&phoenix_span(&object)));
+        return Ok(Ok(()));
+    }
+    if is_nested_span(&object) {
+        nested_spans(&object).iter().for_each(|span| take(FoundRecord::Span(span)));
+        return Ok(Ok(()));
+    }
+    if is_trajectory(&object) || !has(&["spanId", "span_id"]) || !has(&["traceId", "trace_id"]) {
+        return Err(object);
+    }
+    let span = span_from_json(Json::Object(object)).map_err(Failure::from);
+    Ok(span.map(|span| take(FoundRecord::Span(&span))))
+}
+
+fn is_trajectory(object: &Map<String, Json>) -> bool {
+    object.contains_key("trajectory_id") && object.contains_key("steps")
 }
 
 /// Takes in a JSON value of any known shape.
@@ -169,32 +238,17 @@ pub(super) fn is_message(object: &Map<String, Json>) -> bool {
 }
 
 fn object(
-    mut object: Map<String, Json>,
+    object: Map<String, Json>,
     source: &[u8],
     intake: &mut Intake<'_>,
     conversation: &mut Conversation,
 ) -> Result<(), Failure> {
-    let has = |object: &Map<String, Json>, keys: &[&str]| keys.iter().any(|key| object.contains_key(*key));
-    if object.keys().any(|key| is_export_key(key)) {
-        return Ok(read_export_json(Json::Object(object), &mut |record| take_export(record, intake))?);
-    }
-    if has(&object, &["resourceMetrics", "resource_metrics"]) {
-        return Ok(());
-    }
-    if is_phoenix_span(&object) {
-        intake.span(&phoenix_span(&object));
-        return Ok(());
-    }
-    if is_nested_span(&object) {
-        nested_spans(&object).iter().for_each(|span| intake.span(span));
-        return Ok(());
-    }
-    if object.contains_key("trajectory_id") && object.contains_key("steps") {
+    let mut object = match take_spans(object, &mut |found| intake.found(found)) {
+        Ok(done) => return done,
+        Err(object) => object,
+    };
+    if is_trajectory(&object) {
         intake.trajectory(serde_json::from_value::<Trajectory>(Json::Object(object))?);
-        return Ok(());
-    }
-    if has(&object, &["spanId", "span_id"]) && has(&object, &["traceId", "trace_id"]) {
-        intake.span(&span_from_json(Json::Object(object))?);
         return Ok(());
     }
     if is_message(&object) {

@@ -1,13 +1,19 @@
 //! Keeps records until their trace is assembled: in memory while they are few, in a temporary file after that.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Write};
 
 /// Where a record is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     offset: u64,
     length: u32,
+}
+
+impl Place {
+    pub(super) fn bytes(self) -> usize {
+        self.length as usize
+    }
 }
 
 pub(super) struct Spool {
@@ -40,23 +46,46 @@ impl Spool {
         Ok(place)
     }
 
+    /// Ends writing; records can be fetched from now on, by any number of threads at once.
+    pub(super) fn into_reader(self) -> io::Result<SpoolReader> {
+        match self.file {
+            None => Ok(SpoolReader::Memory(self.memory)),
+            Some(file) => {
+                let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+                Ok(SpoolReader::File(SharedFile::new(file)))
+            }
+        }
+    }
+}
+
+/// A spool that is written.
+pub(super) enum SpoolReader {
+    Memory(Chunks),
+    File(SharedFile),
+}
+
+impl SpoolReader {
     /// Fetches records: borrowed from memory, or read from the file into `buffer`.
-    pub(super) fn get<'b>(
-        &'b mut self,
+    pub(super) fn fetch<'b>(
+        &'b self,
         places: &[Place],
         buffer: &'b mut Vec<u8>,
     ) -> io::Result<Vec<&'b [u8]>> {
-        let Some(file) = &mut self.file else {
-            return Ok(places.iter().map(|place| self.memory.get(*place)).collect());
+        let file = match self {
+            SpoolReader::Memory(memory) => {
+                return Ok(places.iter().map(|place| memory.get(*place)).collect());
+            }
+            SpoolReader::File(file) => file,
         };
-        file.flush()?;
-        let file = file.get_mut();
         buffer.clear();
-        for place in places {
-            let start = buffer.len();
-            buffer.resize(start + place.length as usize, 0);
-            file.seek(SeekFrom::Start(place.offset))?;
-            file.read_exact(&mut buffer[start..])?;
+        buffer.resize(places.iter().map(|place| place.length as usize).sum(), 0);
+        let mut rest = buffer.as_mut_slice();
+        // Records of a trace often came one behind the other, and are read as one piece then.
+        for run in places.chunk_by(|a, b| a.offset + u64::from(a.length) == b.offset) {
+            let length = run.iter().map(|place| place.length as usize).sum();
+            let (head, behind) = rest.split_at_mut(length);
+            file.read_at(run[0].offset, head)?;
+            rest = behind;
         }
         let mut rest = buffer.as_slice();
         let mut slices = Vec::with_capacity(places.len());
@@ -69,9 +98,42 @@ impl Spool {
     }
 }
 
+/// A file that several threads read from, each at a place of its own.
+pub(super) struct SharedFile {
+    #[cfg(unix)]
+    file: File,
+    #[cfg(not(unix))]
+    file: std::sync::Mutex<File>,
+}
+
+#[cfg(unix)]
+impl SharedFile {
+    fn new(file: File) -> Self {
+        SharedFile { file }
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, out, offset)
+    }
+}
+
+#[cfg(not(unix))]
+impl SharedFile {
+    fn new(file: File) -> Self {
+        SharedFile { file: std::sync::Mutex::new(file) }
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        use std::io::{Read as _, Seek as _, SeekFrom};
+        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(out)
+    }
+}
+
 /// Bytes in pieces, so that growing moves nothing. A record is never split.
 #[derive(Default)]
-struct Chunks {
+pub(super) struct Chunks {
     /// Each with the offset of its first byte.
     chunks: Vec<(u64, Vec<u8>)>,
 }
