@@ -446,8 +446,8 @@ mod tests {
                 format!("{}</think>\n\n```json\n{json}\n```", thought.concat()),
                 format!("My answer:\n{json}"),
             ] {
-                let reading = read(&answer, &labels("thought_to_tool"));
-                prop_assert_eq!(reading.map(|reading| reading.label).as_deref(), Ok("incorrect"), "{}", answer);
+                let label = read(&answer, &labels("thought_to_tool")).map(|reading| reading.label);
+                prop_assert_eq!(label.as_deref(), Ok("incorrect"), "{}", answer);
             }
         }
     }

@@ -212,3 +212,21 @@ fn keys_numbers_and_unknown_fields_are_told_apart() {
     // The unknown fields are left out.
     assert_eq!(changed, Ok(Some(wanted.encode_to_vec())));
 }
+
+#[test]
+fn limits_are_named() {
+    let value = |value| AnyValue { value: Some(value) };
+    let limits = Limits { attributes: 3, nesting: 2, ..Limits::default() };
+    let refused = |attributes: Vec<KeyValue>, limits: &Limits| {
+        let span = Span { attributes, ..Default::default() };
+        rewrite_texts(&span.encode_to_vec(), Signal::Span, limits, &mut |_, _| None).unwrap_err().to_string()
+    };
+    let many = vec![key_value("k".to_owned(), AnyValue::default()); 4];
+    assert!(refused(many, &limits).contains("limit 3"));
+    let mut deep = value(Any::IntValue(1));
+    for _ in 0..3 {
+        deep = value(Any::ArrayValue(ArrayValue { values: vec![deep] }));
+    }
+    let limits = Limits { attributes: 30, ..limits };
+    assert!(refused(vec![key_value("k".to_owned(), deep)], &limits).contains("limit 2"));
+}
