@@ -1,11 +1,11 @@
-//! How bodies are packed. Blocks of one trace repeat themselves (each prompt contains the one before), so a fast level of
-//! zstd already gets most of what there is.
+//! How bodies are packed. Blocks of one trace repeat themselves (each prompt contains the one before), so the fastest level of
+//! zstd already gets most of what there is: level 1 is a fifth smaller and takes a third more instructions.
 
 use std::cell::RefCell;
 
 use crate::error::StoreError;
 
-const LEVEL: i32 = 1;
+const LEVEL: i32 = -1;
 /// What one body may unpack to: more than any request may hold.
 const MOST_BYTES: usize = 1 << 30;
 
