@@ -208,11 +208,11 @@ fn readers_that_do_not_read_are_dropped() {
     let server = lab.serve();
     let path = store_large_project(&server);
     let request = server.request("GET", &path);
-    let sleeping: Vec<TcpStream> = (0..60).map(|_| request.begin(0)).collect();
+    let sleeping: Vec<TcpStream> = (0..24).map(|_| request.begin(0)).collect();
     // What is small, or read, is answered meanwhile.
     server.export(&export("p", vec![span(99, 1, "meanwhile")]));
     assert_eq!(server.get("/healthz").status, 200);
-    eventually("stalled readers are dropped", || (stalled(&server) >= 20.0).then_some(()));
+    eventually("stalled readers are dropped", || (stalled(&server) >= 10.0).then_some(()));
     eventually("nobody holds anything", || {
         let nothing = server.metric("gradus_response_file_bytes")? == 0.0
             && server.metric("gradus_response_memory_bytes")? < 1e5
@@ -238,7 +238,7 @@ fn streams_whose_window_stays_closed_are_reset() {
     }
     server.export(&export("p", vec![span(99, 1, "meanwhile")]));
     eventually("stalled streams are reset", || {
-        (server.metric("gradus_streams_stalled_total")? >= 20.0).then_some(())
+        (server.metric("gradus_streams_stalled_total")? >= 10.0).then_some(())
     });
     eventually("nobody holds anything", || {
         let nothing = server.metric("gradus_response_file_bytes")? == 0.0
