@@ -147,6 +147,7 @@ impl ValueReader {
     }
 
     fn event<'a>(&mut self, bytes: &'a [u8]) -> Result<Event<'a>, WireError> {
+        self.count()?;
         let mut event = Event::default();
         let mut fields = Fields::new(bytes);
         while let Some((number, field)) = fields.next()? {

@@ -15,6 +15,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use self::records::{LogJson, ResourceJson, ScopeJson, SpanJson};
+use self::values::check_value_count;
 use crate::record::LogEvent;
 
 /// What an export document yields.
@@ -136,7 +137,7 @@ impl<'de> Visitor<'de> for ResourceRecords<'_> {
             match key.as_ref() {
                 "resource" => {
                     let json = map.next_value::<Box<RawValue>>()?;
-                    let read = serde_json::from_str::<Option<ResourceJson>>(json.get());
+                    let read = read_record::<Option<ResourceJson>>(&json);
                     let read = read.unwrap_or_else(|error| {
                         (self.sink)(ExportJson::Bad(format!("a resource: {error}")));
                         None
@@ -220,7 +221,7 @@ impl<'de> Visitor<'de> for OneScope<'_> {
                         .unwrap_or_default();
                 }
                 "spans" => map.next_value_seed(Records(|raw: &RawValue| {
-                    (self.sink)(match serde_json::from_str::<SpanJson>(raw.get()) {
+                    (self.sink)(match read_record::<SpanJson>(raw) {
                         Ok(span) => {
                             let beside = Beside { fields: span.encode_rest(), odd_id: span.odd_id() };
                             ExportJson::Span(Box::new(span.into_span(self.resource, &scope)), beside)
@@ -229,7 +230,7 @@ impl<'de> Visitor<'de> for OneScope<'_> {
                     });
                 }))?,
                 "logRecords" | "log_records" => map.next_value_seed(Records(|raw: &RawValue| {
-                    (self.sink)(match serde_json::from_str::<LogJson>(raw.get()) {
+                    (self.sink)(match read_record::<LogJson>(raw) {
                         Ok(log) => {
                             let resource = Arc::clone(self.resource);
                             let beside = Beside { fields: Vec::new(), odd_id: log.odd_id() };
@@ -243,6 +244,12 @@ impl<'de> Visitor<'de> for OneScope<'_> {
         }
         Ok(())
     }
+}
+
+/// Reads one record, if it has no more values than a record may have.
+fn read_record<T: serde::de::DeserializeOwned>(raw: &RawValue) -> Result<T, String> {
+    check_value_count(raw.get())?;
+    serde_json::from_str(raw.get()).map_err(|error| error.to_string())
 }
 
 /// Takes a list apart into records, each still as text: one that is bad spoils no other.

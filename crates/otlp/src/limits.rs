@@ -6,7 +6,7 @@
 pub struct Limits {
     /// Bytes of one span, log record or JSON document that has to be held at once.
     pub record_bytes: usize,
-    /// Attributes of one span, its events included.
+    /// Attributes of one span with its events and links, which count themselves, too, and all values inside of values.
     pub attributes: usize,
     /// Depth of arrays and maps inside one attribute.
     pub nesting: usize,

@@ -11,7 +11,7 @@ use crate::decode::{decode_resource, span_id, text, trace_id};
 use crate::limits::Limits;
 use crate::record::{Signal, scope_name};
 use crate::rewrite::check_record;
-use crate::wire::{Field, Fields, WireError, write_bytes, write_varint};
+use crate::wire::{Field, Fields, WireError, write_bytes, write_head};
 
 /// An export request by trace, in order of first appearance.
 #[derive(Debug)]
@@ -335,11 +335,6 @@ fn delimited(length: usize) -> usize {
 
 fn optional(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(0, |bytes| delimited(bytes.len()))
-}
-
-fn write_head(out: &mut Vec<u8>, field: u32, length: usize) {
-    write_varint(out, u64::from(field) << 3 | 2);
-    write_varint(out, length as u64);
 }
 
 fn write_optional(out: &mut Vec<u8>, field: u32, bytes: Option<&[u8]>) {

@@ -136,9 +136,10 @@ impl Budget {
         Ok(depth)
     }
 
-    /// Counts what is an attribute, or a value among others.
+    /// Counts what is an attribute, an event, a link, or a value among others: each takes memory, even if it is empty.
     fn count(&mut self, message: Message, inner: Message) -> Result<(), WireError> {
-        if matches!((message, inner), (_, Message::KeyValue) | (Message::Array, _)) {
+        use Message::{Array, Event, KeyValue, Link};
+        if matches!((message, inner), (_, KeyValue | Event | Link) | (Array, _)) {
             self.attributes_left = self
                 .attributes_left
                 .checked_sub(1)

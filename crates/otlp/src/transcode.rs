@@ -8,7 +8,7 @@ use crate::encode::{encode_attributes, encode_log, encode_span};
 use crate::json::{Beside, ExportJson, read_export_json};
 use crate::record::Signal;
 use crate::regroup::Rejected;
-use crate::wire::write_bytes;
+use crate::wire::{write_bytes, write_head};
 
 /// Reads a JSON request; records of the other signal and those that cannot be read are left out and counted.
 pub fn export_from_json(json: &[u8], signal: Signal) -> Result<(Vec<u8>, Rejected), serde_json::Error> {
@@ -77,15 +77,21 @@ impl OpenScope {
         if self.records.is_empty() {
             return;
         }
-        let (mut scope, mut scopes, mut resource, mut group) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        write_bytes(&mut scope, 1, self.name.as_bytes());
-        write_bytes(&mut scopes, 1, &scope);
-        scopes.append(&mut self.records);
+        let (mut head, mut resource, mut lead) = (Vec::new(), Vec::new(), Vec::new());
+        write_bytes(&mut head, 1, self.name.as_bytes());
+        let mut scope = Vec::new();
+        write_bytes(&mut scope, 1, &head);
         encode_attributes(&self.resource.attributes, 1, &mut resource);
-        write_bytes(&mut group, 1, &resource);
-        write_bytes(&mut group, 2, &scopes);
-        write_bytes(out, 1, &group);
+        write_bytes(&mut lead, 1, &resource);
+        // The records may be all of a large request: they are copied once.
+        let scope_length = scope.len() + self.records.len();
+        write_head(&mut lead, 2, scope_length);
+        out.reserve(lead.len() + scope_length + 16);
+        write_head(out, 1, lead.len() + scope_length);
+        out.append(&mut lead);
+        out.append(&mut scope);
+        out.extend_from_slice(&self.records);
+        self.records = Vec::new();
     }
 }
 

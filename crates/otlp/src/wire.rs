@@ -114,9 +114,14 @@ pub(crate) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
-    write_varint(out, u64::from(field) << 3 | 2);
-    write_varint(out, bytes.len() as u64);
+    write_head(out, field, bytes.len());
     out.extend_from_slice(bytes);
+}
+
+/// Writes what stands before a field of this many bytes.
+pub(crate) fn write_head(out: &mut Vec<u8>, field: u32, length: usize) {
+    write_varint(out, u64::from(field) << 3 | 2);
+    write_varint(out, length as u64);
 }
 
 pub(crate) fn write_fixed64(out: &mut Vec<u8>, field: u32, value: u64) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gradus_core::span::{Event, Resource, Span, SpanId, Status, StatusCode};
 use serde::Deserialize;
 
-use super::values::{AnyValue, KeyValues, SpanIdJson, TraceIdJson, U64};
+use super::values::{AnyValue, KeyValues, Scalar, SpanIdJson, TraceIdJson, U64};
 use crate::encode::encode_attributes;
 use crate::record::LogEvent;
 use crate::wire::{write_bytes, write_fixed32, write_number};
@@ -49,7 +49,7 @@ pub(super) struct SpanJson {
     // What is kept without being looked at; no `flatten`, which would make serde copy the whole span first.
     #[serde(alias = "trace_state")]
     trace_state: Option<String>,
-    kind: Option<serde_json::Value>,
+    kind: Option<Scalar>,
     flags: Option<u32>,
     #[serde(alias = "dropped_attributes_count")]
     dropped_attributes_count: Option<u32>,
@@ -120,10 +120,14 @@ impl SpanJson {
 }
 
 /// A kind is a number, or a name that ends in one of these.
-fn span_kind(json: &serde_json::Value) -> Option<u64> {
+fn span_kind(kind: &Scalar) -> Option<u64> {
     const NAMES: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
     let by_name = |name: &str| NAMES.iter().position(|known| name.ends_with(known)).map(|kind| kind as u64);
-    json.as_u64().or_else(|| json.as_str().and_then(by_name))
+    match kind {
+        Scalar::Number(number) => Some(*number),
+        Scalar::Text(name) => by_name(name),
+        Scalar::Other => None,
+    }
 }
 
 impl SpanJson {
@@ -148,14 +152,16 @@ impl SpanJson {
 #[serde(default)]
 struct StatusJson {
     message: Option<String>,
-    code: Option<serde_json::Value>,
+    code: Option<Scalar>,
 }
 
 impl StatusJson {
     fn into_status(self) -> Status<'static> {
         let code = match &self.code {
-            Some(code) if code == 1 || code == "STATUS_CODE_OK" => StatusCode::Ok,
-            Some(code) if code == 2 || code == "STATUS_CODE_ERROR" => StatusCode::Error,
+            Some(Scalar::Number(1)) => StatusCode::Ok,
+            Some(Scalar::Text(code)) if code == "STATUS_CODE_OK" => StatusCode::Ok,
+            Some(Scalar::Number(2)) => StatusCode::Error,
+            Some(Scalar::Text(code)) if code == "STATUS_CODE_ERROR" => StatusCode::Error,
             _ => StatusCode::Unset,
         };
         Status { code, message: Cow::Owned(self.message.unwrap_or_default()) }

@@ -113,6 +113,84 @@ struct MapJson {
     values: KeyValues,
 }
 
+/// A number or a name. Anything else is passed over, whatever is in it.
+pub(super) enum Scalar {
+    Number(u64),
+    Text(String),
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumberOrName;
+        impl<'de> Visitor<'de> for NumberOrName {
+            type Value = Scalar;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number or a name")
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Scalar, E> {
+                Ok(Scalar::Number(number))
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Scalar, E> {
+                Ok(Scalar::Other)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Scalar, E> {
+                Ok(Scalar::Other)
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Scalar, E> {
+                Ok(Scalar::Other)
+            }
+
+            fn visit_unit<E>(self) -> Result<Scalar, E> {
+                Ok(Scalar::Other)
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Scalar, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other)
+            }
+        }
+        deserializer.deserialize_any(NumberOrName)
+    }
+}
+
+/// Signs of structure in the JSON of one record: four stand around an attribute.
+const SIGNS_PER_VALUE: usize = 4;
+
+/// Whether a record in JSON has so many values that it need not be read: in memory, an empty object takes many times the
+/// bytes that it is written in.
+pub(super) fn check_value_count(json: &str) -> Result<(), String> {
+    let limit = Limits::default().attributes;
+    let (mut signs, mut is_text, mut is_escaped) = (0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' | b',' if !is_text => signs += 1,
+            _ => {}
+        }
+    }
+    if signs > limit * SIGNS_PER_VALUE {
+        return Err(format!("more than {limit} attributes, events, links and values (limit {limit})"));
+    }
+    Ok(())
+}
+
 /// A number that may travel as a number, as a text, or (from JavaScript) as a float; out of range is the nearest.
 macro_rules! flexible_number {
     ($name:ident, $number:ty) => {
