@@ -50,7 +50,22 @@ pub(crate) struct ServeSection {
     pub(crate) max_request_mb: Option<u32>,
     /// What requests may hold in memory, all together.
     pub(crate) max_memory_mb: Option<u32>,
+    /// The same of one address; 0 is no limit.
+    pub(crate) max_memory_per_address_mb: Option<u32>,
     pub(crate) connections: Option<usize>,
+    /// Of one address; 0 is no limit.
+    pub(crate) max_connections_per_address: Option<usize>,
+    /// Proxies whose `X-Forwarded-For` and `Forwarded` say who the client is.
+    #[serde(default)]
+    pub(crate) trusted_proxies: Vec<String>,
+    /// How long a client may take to send its headers, and the first request of a connection.
+    pub(crate) header_timeout_s: Option<f64>,
+    /// To send a request's body.
+    pub(crate) body_timeout_s: Option<f64>,
+    /// Between requests.
+    pub(crate) idle_timeout_s: Option<f64>,
+    /// To take the next part of a response.
+    pub(crate) stall_timeout_s: Option<f64>,
     /// Of one client or key.
     pub(crate) requests_per_second: Option<f64>,
     /// Pages of these origins may ask; none may without it.

@@ -17,6 +17,8 @@ use axum::response::{IntoResponse, Response};
 use gradus_store::KeyScopes;
 
 use super::api::ApiError;
+use super::client_address::ClientAddress;
+use super::connection::ConnectionState;
 use super::state::{Server, now_ns};
 use super::{page, phoenix, receive};
 
@@ -234,7 +236,9 @@ impl Guard {
             let message = "forms are taken from this server's own pages only";
             return Err(Refused::new(StatusCode::FORBIDDEN, 7, message));
         }
-        let address = peer.map(|ip| ip.to_string()).unwrap_or_default();
+        let client = request.extensions.get::<ClientAddress>().map(ToString::to_string);
+        let address = client.or(peer.map(|ip| ip.to_string())).unwrap_or_default();
+        let connection = request.extensions.get::<Arc<ConnectionState>>();
         if need == Need::Nothing {
             // A key that is tried is looked up: guessing is not for free here, either.
             if page::is_form(request.uri.path()) && request.method == Method::POST {
@@ -243,6 +247,7 @@ impl Guard {
             return Ok(Caller::default());
         }
         if !self.server.settings.needs_key {
+            self.check_place(connection)?;
             check_host(request)?;
             self.rates.take(&address)?;
             return Ok(Caller::default());
@@ -251,6 +256,9 @@ impl Guard {
         let shown = page::session(&request.headers).filter(|_| is_own).map(Proof::Session);
         match self.caller_of(given_key(&request.headers).map(Proof::Key).or(shown), need).await {
             Ok(caller) => {
+                if let Some(connection) = connection {
+                    connection.mark_keyed();
+                }
                 self.rates.take(&caller.name)?;
                 Ok(caller)
             }
@@ -261,6 +269,17 @@ impl Guard {
                 Err(refused)
             }
         }
+    }
+
+    /// When all places are taken, those that are left are for health checks and for whoever shows a key.
+    fn check_place(&self, connection: Option<&Arc<ConnectionState>>) -> Result<(), Refused> {
+        let Some(connection) = connection.filter(|connection| connection.restriction().is_some()) else {
+            return Ok(());
+        };
+        self.server.connections.report_restricted(connection);
+        let message = "too many connections are open; try again later";
+        let refused = Refused::new(StatusCode::SERVICE_UNAVAILABLE, 14, message);
+        Err(Refused { retry_after_s: Some(1), ..refused })
     }
 
     async fn caller_of(&self, proof: Option<Proof<'_>>, need: Need) -> Result<Caller, Refused> {

@@ -1,26 +1,55 @@
-//! Sockets: HTTP/1 and HTTP/2 on both ports, a bound on connections, and an end that lets requests finish.
+//! Sockets: HTTP/1 and HTTP/2 on all ports, within limits on connections, on what they hold and on how long they take, and
+//! an end that lets requests finish.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
+use axum::http::header::{CONNECTION, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tower::ServiceExt as _;
 
-/// How long a client may take to send its headers.
-const HEADERS: Duration = Duration::from_secs(10);
+use super::client_address::ClientAddress;
+use super::connection::{ActiveRequest, CloseReason, ConnectionState};
+use super::connections::ConnectionPlace;
+use super::memory::{MemoryRefusal, MemoryUse};
+use super::phoenix;
+use super::response_body::{StreamProgress, TrackedBody};
+use super::spilled_body::spill;
+use super::state::Server;
+
 /// What one connection may hold beside the request that is taken in.
 const BUFFER: usize = 32 << 10;
 /// How long requests may take to finish when the server stops.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long an idle connection has to hear that it is closed.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// Requests at once on one connection of HTTP/2.
+const MAX_STREAMS: u32 = 100;
+/// Bytes of requests that one connection of HTTP/2 sends before they are read.
+const RECEIVE_WINDOW: u32 = 256 << 10;
+/// Bytes of one response that HTTP/2 takes before they are written.
+const SEND_BUFFER: usize = 64 << 10;
+/// What a request holds beside its headers and its body.
+const REQUEST_BYTES: usize = 2 << 10;
+/// Responses of this size are sent even when there is no memory left: somebody must hear that.
+const TINY_RESPONSE: usize = 2 << 10;
+/// Larger responses wait in a file.
+const MAX_RESPONSE_IN_MEMORY: u64 = 1 << 20;
+/// Refused connections that are told why, at once.
+const MAX_TOLD: usize = 32;
 
 /// Opens a port; the error says what to do.
 pub(super) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
@@ -39,25 +68,16 @@ pub(super) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListene
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
-    connections: Arc<Semaphore>,
+    server: Arc<Server>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(BUFFER);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(256)
-        .keep_alive_interval(Duration::from_secs(60));
-    let graceful = GracefulShutdown::new();
+    let told = Arc::new(Semaphore::new(MAX_TOLD));
+    // Each connection holds a sender: when all are gone, so are the connections.
+    let (open, mut all_closed) = mpsc::channel::<()>(1);
     loop {
-        let permit = tokio::select! {
-            permit = Arc::clone(&connections).acquire_owned() => permit,
-            _ = stop.wait_for(|stop| *stop) => break,
-        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = stopped(&mut stop) => break,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -68,29 +88,102 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let (builder, router, watcher) = (builder.clone(), router.clone(), graceful.watcher());
-        let mut stop = stop.clone();
-        tokio::spawn(async move {
-            let _permit = permit;
-            // Until the first byte nothing tells which HTTP this is, and no timer of it runs.
-            let mut first = [0];
-            let speaks = tokio::select! {
-                spoken = tokio::time::timeout(HEADERS, stream.peek(&mut first)) => matches!(spoken, Ok(Ok(1))),
-                _ = stop.wait_for(|stop| *stop) => false,
-            };
-            if speaks {
-                let io = TokioIo::new(ready(stream));
-                let connection = builder.serve_connection_with_upgrades(io, service(router, peer));
-                // A client that breaks off is its own business.
-                let _ = watcher.watch(connection.into_owned()).await;
+        let Some(place) = server.connections.admit(peer) else {
+            if let Ok(permit) = Arc::clone(&told).try_acquire_owned() {
+                tokio::spawn(async move {
+                    tell_refusal(stream).await;
+                    drop(permit);
+                });
             }
+            continue;
+        };
+        let (router, server, stop, open) = (router.clone(), Arc::clone(&server), stop.clone(), open.clone());
+        tokio::spawn(async move {
+            serve_connection(stream, place, router, server, stop).await;
+            drop(open);
         });
     }
-    drop(listener);
-    let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+    drop((listener, open));
+    let _ = tokio::time::timeout(GRACE, all_closed.recv()).await;
 }
 
-fn ready(stream: TcpStream) -> TcpStream {
+/// Closes connections that are silent, idle or not read, for as long as the server runs.
+pub(super) async fn close_overdue(server: Arc<Server>) {
+    let timeouts = server.settings.timeouts;
+    let shortest = timeouts.header.min(timeouts.idle).min(timeouts.stall);
+    let pause = (shortest / 4).clamp(Duration::from_millis(25), Duration::from_secs(1));
+    loop {
+        tokio::time::sleep(pause).await;
+        server.connections.close_overdue(&timeouts);
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    place: ConnectionPlace,
+    router: Router,
+    server: Arc<Server>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let timeouts = server.settings.timeouts;
+    let state = Arc::clone(&place.state);
+    let executor = StreamExecutor { server: Arc::clone(&server) };
+    let mut builder = Builder::new(executor);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(timeouts.header).max_buf_size(BUFFER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(RECEIVE_WINDOW)
+        .initial_connection_window_size(RECEIVE_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(Duration::from_secs(60));
+    let answering = Arc::clone(&state);
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        answer(router.clone(), Arc::clone(&server), Arc::clone(&answering), request)
+    });
+    let connection = builder.serve_connection(TokioIo::new(prepare_socket(stream)), service);
+    tokio::pin!(connection);
+    let mut is_stopping = false;
+    let reason = loop {
+        tokio::select! {
+            // A client that breaks off is its own business.
+            _ = connection.as_mut() => return,
+            reason = state.close_requested() => break reason,
+            () = stopped(&mut stop), if !is_stopping => {
+                is_stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    };
+    if matches!(reason, CloseReason::Idle | CloseReason::NoRequest) {
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(GOODBYE, connection).await;
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Tells whoever is refused why, if it speaks soon; then the connection is closed.
+async fn tell_refusal(mut stream: TcpStream) {
+    const PATIENCE: Duration = Duration::from_millis(300);
+    const HTTP1: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 60\r\n\r\n{\"error\":\"too many connections are open; try again later\"}\r\n";
+    // Settings, and "go away": enhance your calm, no stream was looked at.
+    const HTTP2: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
+    let mut head = [0; 4 << 10];
+    let telling = async {
+        stream.readable().await?;
+        let read = stream.try_read(&mut head)?;
+        let answer = if head[..read].starts_with(b"PRI") { HTTP2 } else { HTTP1 };
+        stream.write_all(answer).await?;
+        stream.shutdown().await
+    };
+    let _ = tokio::time::timeout(PATIENCE, telling).await;
+}
+
+fn prepare_socket(stream: TcpStream) -> TcpStream {
     // Answers are small: waiting to fill a packet would cost 40 ms each.
     let _ = stream.set_nodelay(true);
     // Who is gone without a word, as a laptop that sleeps, is found out in some minutes.
@@ -99,21 +192,114 @@ fn ready(stream: TcpStream) -> TcpStream {
     stream
 }
 
-fn service(
+/// Answers one request: within the memory budget, with a body that the connection knows of.
+async fn answer(
     router: Router,
-    peer: SocketAddr,
-) -> TowerToHyperService<
-    impl tower::Service<
-        Request<Incoming>,
-        Response = axum::response::Response,
-        Error = std::convert::Infallible,
-        Future: Send,
-    > + Clone,
-> {
-    let with_peer = router.map_request(move |request: Request<Incoming>| {
-        let mut request = request.map(axum::body::Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer));
-        request
-    });
-    TowerToHyperService::new(with_peer)
+    server: Arc<Server>,
+    connection: Arc<ConnectionState>,
+    request: Request<Incoming>,
+) -> Result<Response<TrackedBody>, Infallible> {
+    let active = connection.begin_request();
+    let proxies = server.connections.trusted_proxies();
+    let client = ClientAddress::from_request(connection.peer.ip(), request.headers(), proxies);
+    let head = REQUEST_BYTES + header_bytes(request.headers()) + request.uri().path().len();
+    let lease = server.memory.take(client, MemoryUse::Request, head);
+    if let Err(refusal) = lease {
+        return Ok(track(&server, &connection, active, client, refuse(refusal)).await);
+    }
+    let may_have_body = !matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE)
+        || phoenix::takes_body(request.uri().path());
+    // A body that nobody will read is not waited for.
+    let mut request = request.map(|body| if may_have_body { Body::new(body) } else { Body::empty() });
+    request.extensions_mut().insert(ConnectInfo(connection.peer));
+    request.extensions_mut().insert(client);
+    request.extensions_mut().insert(Arc::clone(&connection));
+    let response = match client.scope(router.oneshot(request)).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    drop(lease);
+    Ok(track(&server, &connection, active, client, response).await)
+}
+
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum()
+}
+
+fn refuse(refusal: MemoryRefusal) -> Response {
+    let status = match refusal {
+        MemoryRefusal::Full => StatusCode::SERVICE_UNAVAILABLE,
+        MemoryRefusal::ClientShare | MemoryRefusal::NeverFits => StatusCode::TOO_MANY_REQUESTS,
+    };
+    let headers = [(RETRY_AFTER, HeaderValue::from(1)), (CONNECTION, HeaderValue::from_static("close"))];
+    (status, headers, "{\"error\":\"the server's memory is in use; try again later\"}").into_response()
+}
+
+/// Counts what waits to be read of a response; a large one waits in a file.
+async fn track(
+    server: &Arc<Server>,
+    connection: &Arc<ConnectionState>,
+    active: ActiveRequest,
+    client: ClientAddress,
+    response: Response,
+) -> Response<TrackedBody> {
+    let (parts, body) = response.into_parts();
+    let streamed = |body: Body, active: ActiveRequest| {
+        TrackedBody::streamed(body, server.memory.clone(), client, connection, active)
+    };
+    let Some(length) = body.size_hint().exact() else {
+        return Response::from_parts(parts, streamed(body, active));
+    };
+    let mut lease = server.memory.open(client, MemoryUse::Response);
+    let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+    let refusal = if length > MAX_RESPONSE_IN_MEMORY {
+        let disk = server.spilled.take(client, MemoryUse::Request, bytes);
+        match disk {
+            Ok(disk) => match spill(body, &server.settings.data, disk).await {
+                Ok(body) => return Response::from_parts(parts, streamed(body, active)),
+                Err(error) => {
+                    tracing::error!(%error, "a large response could not be written to a file");
+                    MemoryRefusal::Full
+                }
+            },
+            Err(refusal) => refusal,
+        }
+    } else if bytes <= TINY_RESPONSE {
+        lease.grow_anyway(bytes);
+        return Response::from_parts(parts, TrackedBody::whole(body, lease, connection, active));
+    } else {
+        match lease.grow_patiently(bytes).await {
+            Ok(()) => {
+                return Response::from_parts(parts, TrackedBody::whole(body, lease, connection, active));
+            }
+            Err(refusal) => refusal,
+        }
+    };
+    let (parts, body) = refuse(refusal).into_parts();
+    Response::from_parts(parts, TrackedBody::whole(body, lease, connection, active))
+}
+
+/// Runs the streams of HTTP/2, and ends those whose client takes nothing.
+#[derive(Clone)]
+struct StreamExecutor {
+    server: Arc<Server>,
+}
+
+impl<F> hyper::rt::Executor<F> for StreamExecutor
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn execute(&self, answering: F) {
+        let server = Arc::clone(&self.server);
+        let stream = Arc::new(StreamProgress::default());
+        tokio::spawn(async move {
+            let watched = Arc::clone(&stream);
+            tokio::select! {
+                _ = stream.scope(answering) => {}
+                // The stream is reset when its future is dropped.
+                () = watched.stalled(server.settings.timeouts.stall) => server.meters.count_stalled_stream(),
+            }
+        });
+    }
 }

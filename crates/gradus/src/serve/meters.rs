@@ -13,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::connection::CloseReason;
 use super::state::Server;
 use crate::alert::Counts;
 
@@ -33,6 +34,8 @@ pub(super) struct Meters {
     assembled: Counter,
     setbacks: Counters,
     alerts: Counters,
+    /// Streams of HTTP/2 that were reset because the client did not read.
+    stalled_streams: Counter,
     /// Deliveries of notices so far, as the dispatcher counts them.
     deliveries: Mutex<Counts>,
 }
@@ -103,6 +106,10 @@ impl Meters {
         self.unpriced_calls.inc_by(if is_priced { 0 } else { calls });
     }
 
+    pub(super) fn count_stalled_stream(&self) {
+        self.stalled_streams.inc();
+    }
+
     pub(super) fn alert(&self, rule: &str, kind: &str) {
         self.alerts.get_or_create(&vec![("rule", rule.to_owned()), ("kind", kind.to_owned())]).inc();
     }
@@ -144,12 +151,34 @@ pub(super) fn exposition(server: &Server) -> String {
         meters.unpriced_calls.clone(),
     );
     registry.register("alerts", "Notices by rule", meters.alerts.clone());
+    registry.register(
+        "streams_stalled",
+        "Streams of HTTP/2 that were reset because the client did not read",
+        meters.stalled_streams.clone(),
+    );
+    register_connections(server, &mut registry);
     register_state(server, &mut registry);
     let mut text = String::new();
     if encode(&mut text, &registry).is_err() {
         let _ = writeln!(text, "# EOF");
     }
     text
+}
+
+fn register_connections(server: &Server, registry: &mut Registry) {
+    let mut counter = |name: &str, help: &str, value: u64| {
+        let counter: Counter = Counter::default();
+        counter.inc_by(value);
+        registry.register(name, help, counter);
+    };
+    counter("memory_refusals", "Requests and responses that found no memory", server.memory.refusals());
+    counter("connections_refused", "Connections that found no place", server.connections.refused_count());
+    let closed = Counters::default();
+    for reason in CloseReason::ALL {
+        let labels = vec![("reason", reason.name().to_owned())];
+        closed.get_or_create(&labels).inc_by(server.connections.closed_count(reason));
+    }
+    registry.register("connections_closed", "Connections that the server closed, by reason", closed);
 }
 
 fn register_state(server: &Server, registry: &mut Registry) {
@@ -159,11 +188,18 @@ fn register_state(server: &Server, registry: &mut Registry) {
         registry.register(name, help, gauge);
     };
     gauge("uptime_seconds", "Since the server started", server.started.elapsed().as_secs_f64());
+    let (requests, responses) = server.memory.used_bytes();
+    gauge("request_memory_bytes", "Held by requests that are being taken in", requests as f64);
+    gauge("response_memory_bytes", "Held by responses that wait to be read", responses as f64);
+    gauge("memory_limit_bytes", "What requests and responses may hold", server.memory.total_bytes() as f64);
     gauge(
-        "request_memory_bytes",
-        "Held by requests that are being taken in",
-        server.admission.used_bytes() as f64,
+        "response_file_bytes",
+        "Large responses that wait on disk to be read",
+        server.spilled.used_bytes().0 as f64,
     );
+    let (open, keyed) = server.connections.open_count();
+    gauge("connections_open", "Connections that are open", open as f64);
+    gauge("connections_keyed", "Connections that have shown a valid key", keyed as f64);
     if let Some(status) = server.store.status() {
         let number = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
         gauge(

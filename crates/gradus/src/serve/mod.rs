@@ -1,20 +1,28 @@
 //! `gradus serve`: receives OTLP, keeps it, grades what agents did, and answers questions about it.
 
-mod admission;
+mod annotation_limits;
 mod api;
 mod auth;
+mod client_address;
+mod connection;
+mod connections;
+mod json_size;
 mod listen;
 mod live;
 mod logging;
+mod memory;
 mod meters;
 mod page;
 mod phoenix;
 mod receive;
+mod response_body;
 mod settings;
 mod signature;
+mod spilled_body;
 mod state;
 mod stream;
 mod summaries;
+mod work_pool;
 
 pub(crate) use live::{RuleSection, words_of};
 pub(crate) use logging::LogFormat;
@@ -29,7 +37,7 @@ use std::time::Duration;
 
 use gradus_store::{Store, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use live::Live;
@@ -48,7 +56,7 @@ pub(crate) fn run(given: &Given, format: LogFormat) -> Result<(), String> {
             settings.data.display()
         ));
     }
-    crate::file_limit::raise(settings.connections);
+    crate::file_limit::raise(settings.connections.total);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
@@ -88,6 +96,7 @@ pub(crate) struct Running {
     live: Live,
     stop: watch::Sender<bool>,
     listening: Vec<JoinHandle<()>>,
+    closing: JoinHandle<()>,
     retaining: JoinHandle<()>,
 }
 
@@ -109,13 +118,13 @@ impl Running {
             Some(address) => Some(listen::bind(address, "--phoenix-port").await?),
             None => None,
         };
-        let server = Arc::new(Server::new(store, settings, reloadable));
+        let server = Server::new(store, settings, reloadable);
+        let server = Arc::new(server.map_err(|error| format!("the server cannot start: {error}"))?);
         let guard = Arc::new(auth::Guard::new(Arc::clone(&server)));
         let router =
             api::router(Arc::clone(&server)).layer(axum::middleware::from_fn_with_state(guard, auth::guard));
         let live = Live::start(&server).map_err(|error| format!("the server cannot start: {error}"))?;
         let (stop, stopped) = watch::channel(false);
-        let connections = Arc::new(Semaphore::new(server.settings.connections));
         let mut listening = Vec::new();
         let address = |listener: &tokio::net::TcpListener| {
             listener.local_addr().map(|address| address.to_string()).unwrap_or_default()
@@ -129,11 +138,12 @@ impl Running {
             "listening"
         );
         for listener in [Some(http), grpc, phoenix].into_iter().flatten() {
-            let (router, connections, stopped) = (router.clone(), Arc::clone(&connections), stopped.clone());
-            listening.push(tokio::spawn(listen::serve(listener, router, connections, stopped)));
+            let (router, server, stopped) = (router.clone(), Arc::clone(&server), stopped.clone());
+            listening.push(tokio::spawn(listen::serve(listener, router, server, stopped)));
         }
+        let closing = tokio::spawn(listen::close_overdue(Arc::clone(&server)));
         let retaining = tokio::spawn(retain(Arc::clone(&server)));
-        Ok(Running { http: http_address, server, live, stop, listening, retaining })
+        Ok(Running { http: http_address, server, live, stop, listening, closing, retaining })
     }
 
     /// Receives only what comes from this machine, on free ports, and keeps it in this folder; settings of the user's own
@@ -169,6 +179,7 @@ impl Running {
         for task in self.listening {
             let _ = task.await;
         }
+        self.closing.abort();
         self.live.stop().await;
         tracing::info!("stopped; everything that was acknowledged is stored");
     }

@@ -11,6 +11,9 @@ use gradus_eval::rubric::{Library, Subject as RubricSubject};
 use gradus_eval::scale::Scale;
 use gradus_store::Retention;
 
+use super::client_address::ProxyNetwork;
+use super::connection::ConnectionTimeouts;
+use super::connections::ConnectionLimits;
 use super::live::GradingRule;
 use crate::alert;
 use crate::config::{Environment, File, PhoenixSection, ServeSection};
@@ -31,7 +34,10 @@ pub(crate) struct Settings {
     pub(super) give_up: Duration,
     pub(super) max_request_bytes: usize,
     pub(super) memory_bytes: usize,
-    pub(super) connections: usize,
+    /// What one client may hold of it.
+    pub(super) client_memory_bytes: usize,
+    pub(super) connections: ConnectionLimits,
+    pub(super) timeouts: ConnectionTimeouts,
     pub(super) requests_per_second: Option<f64>,
     pub(super) cors_origins: Vec<String>,
     pub(super) limits: gradus_otlp::Limits,
@@ -84,8 +90,8 @@ impl Given {
             number => Ok(number as usize * (1 << 20)),
         };
         let max_request_bytes = megabytes(serve.max_request_mb, 20, "max_request_mb")?;
-        let memory_bytes = megabytes(serve.max_memory_mb, 96, "max_memory_mb")?;
-        // One for each port, which wait for whoever comes next, and one to be answered.
+        let memory_bytes = megabytes(serve.max_memory_mb, 128, "max_memory_mb")?;
+        // One to be answered, and one that takes its place.
         if let Some(few @ 0..3) = serve.connections {
             return Err(format!("serve.connections = {few}: give 3 or more"));
         }
@@ -120,7 +126,14 @@ impl Given {
                 give_up: span(serve.give_up_s, 60.0, "give_up_s")?,
                 max_request_bytes,
                 memory_bytes,
-                connections: serve.connections.unwrap_or(2000),
+                client_memory_bytes: client_memory(serve, memory_bytes, max_request_bytes)?,
+                connections: connection_limits(serve)?,
+                timeouts: ConnectionTimeouts {
+                    header: span(serve.header_timeout_s, 10.0, "header_timeout_s")?,
+                    body: span(serve.body_timeout_s, 30.0, "body_timeout_s")?,
+                    idle: span(serve.idle_timeout_s, 60.0, "idle_timeout_s")?,
+                    stall: span(serve.stall_timeout_s, 30.0, "stall_timeout_s")?,
+                },
                 requests_per_second: serve.requests_per_second,
                 cors_origins: serve.cors_origins.clone(),
                 limits: gradus_otlp::Limits {
@@ -132,6 +145,36 @@ impl Given {
             reloadable,
         ))
     }
+}
+
+/// What one address may hold of all memory: half of it, and as much as the largest request needs. 0 is no limit.
+fn client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Result<usize, String> {
+    match serve.max_memory_per_address_mb {
+        Some(0) => Ok(total),
+        Some(megabytes) if (megabytes as usize) << 20 < 3 * max_request => Err(format!(
+            "serve.max_memory_per_address_mb must be at least three times serve.max_request_mb ({} MB), or 0 for no limit",
+            max_request >> 20
+        )),
+        Some(megabytes) => Ok(((megabytes as usize) << 20).min(total)),
+        None => Ok((total / 2).max((4 * max_request).min(total / 4 * 3))),
+    }
+}
+
+fn connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, String> {
+    let total = serve.connections.unwrap_or(2000);
+    let per_address = match serve.max_connections_per_address {
+        Some(0) => None,
+        Some(number) => Some(number),
+        // The rest is for everybody else.
+        None => Some((total * 3 / 4).max(1)),
+    };
+    let parse = |text: &String| {
+        ProxyNetwork::parse(text).ok_or_else(|| {
+            format!("serve.trusted_proxies: {text:?} is no address; write it as 10.0.0.5 or 10.0.0.0/8")
+        })
+    };
+    let trusted_proxies = serve.trusted_proxies.iter().map(parse).collect::<Result<_, _>>()?;
+    Ok(ConnectionLimits { total, per_address, trusted_proxies })
 }
 
 /// What `gradus doctor` looks at.

@@ -7,23 +7,35 @@ use std::time::Instant;
 use gradus_store::{NewAnnotation, Store, StoreError, Written};
 use tokio::sync::Semaphore;
 
-use super::admission::Admission;
 use super::auth::Caller;
+use super::connections::ConnectionRegistry;
 use super::live::{Readings, Standstills};
+use super::memory::MemoryBudget;
 use super::meters::Meters;
 use super::page;
 use super::settings::{Reloadable, Settings};
 use super::signature;
 use super::summaries::Summaries;
+use super::work_pool::WorkPool;
+
+/// Large responses that wait on disk, all together.
+const MAX_SPILLED_BYTES: usize = 1 << 30;
+/// Few: each thread holds tools for compression, and there are only so many cores.
+const WORK_THREADS: usize = 2;
 
 pub(super) struct Server {
     pub(super) store: Arc<Store>,
     pub(super) settings: Settings,
     reloadable: RwLock<Arc<Reloadable>>,
-    pub(super) admission: Admission,
+    /// What clients may make the server hold.
+    pub(super) memory: MemoryBudget,
+    /// The same for large responses, which wait on disk.
+    pub(super) spilled: MemoryBudget,
+    pub(super) connections: Arc<ConnectionRegistry>,
     pub(super) meters: Meters,
-    /// Turns for taking large requests apart.
-    pub(super) large_requests: Semaphore,
+    /// Threads that read small requests, and those for large ones.
+    pub(super) small_work: WorkPool,
+    pub(super) large_work: WorkPool,
     /// Turns for whoever reads a whole project.
     pub(super) downloads: Arc<Semaphore>,
     /// Turns for reading whole traces, which may be large.
@@ -81,14 +93,17 @@ impl Occasionally {
 }
 
 impl Server {
-    pub(super) fn new(store: Store, settings: Settings, reloadable: Reloadable) -> Server {
-        Server {
-            admission: Admission::new(settings.memory_bytes),
+    pub(super) fn new(store: Store, settings: Settings, reloadable: Reloadable) -> std::io::Result<Server> {
+        Ok(Server {
+            memory: MemoryBudget::new(settings.memory_bytes, settings.client_memory_bytes),
+            spilled: MemoryBudget::new(MAX_SPILLED_BYTES, MAX_SPILLED_BYTES / 4),
+            connections: Arc::new(ConnectionRegistry::new(settings.connections.clone())),
             store: Arc::new(store),
             settings,
             reloadable: RwLock::new(Arc::new(reloadable)),
             meters: Meters::default(),
-            large_requests: Semaphore::new(2),
+            small_work: WorkPool::start("small requests", WORK_THREADS)?,
+            large_work: WorkPool::start("large requests", WORK_THREADS)?,
             downloads: Arc::new(Semaphore::new(8)),
             openings: Arc::new(Semaphore::new(4)),
             scans: Arc::new(Semaphore::new(4)),
@@ -102,7 +117,7 @@ impl Server {
             store_fails: Occasionally::default(),
             refusals: Occasionally::default(),
             judge_fails: Occasionally::default(),
-        }
+        })
     }
 
     /// Says that the store takes nothing, now and then: every sender meets it.

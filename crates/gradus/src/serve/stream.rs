@@ -1,4 +1,4 @@
-//! Answers that are made while they are sent: neither side has to hold them all.
+//! Responses that are made while they are sent: neither side has to hold them all.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,11 +12,9 @@ use http_body_util::StreamBody;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// What waits to be sent, at most: pieces of some hundred kilobytes.
-const PIECES: usize = 4;
-const PIECE_BYTES: usize = 128 << 10;
-/// Whoever takes nothing for so long gets no more: others wait for his turn.
-const STALLED: Duration = Duration::from_secs(60);
+/// What waits to be sent, at most: one piece that is made, and these.
+const PIECES: usize = 2;
+const PIECE_BYTES: usize = 64 << 10;
 
 type Piece = Result<http_body::Frame<Bytes>, std::io::Error>;
 
@@ -27,14 +25,22 @@ pub(super) struct Sink {
     is_gone: bool,
     /// The answer ends before its end.
     is_cut: Arc<AtomicBool>,
+    /// Whoever takes nothing for so long gets no more: others wait for his turn.
+    stall_timeout: Duration,
     runtime: Handle,
 }
 
 impl Sink {
-    pub(super) fn write(&mut self, bytes: &[u8]) {
-        self.piece.extend_from_slice(bytes);
-        if self.piece.len() >= PIECE_BYTES {
+    pub(super) fn write(&mut self, mut bytes: &[u8]) {
+        // In pieces, however much comes at once: what waits to be sent stays small.
+        while self.piece.len() + bytes.len() >= PIECE_BYTES && !self.is_gone {
+            let (part, rest) = bytes.split_at(PIECE_BYTES.saturating_sub(self.piece.len()).min(bytes.len()));
+            self.piece.extend_from_slice(part);
             self.flush();
+            bytes = rest;
+        }
+        if !self.is_gone {
+            self.piece.extend_from_slice(bytes);
         }
     }
 
@@ -50,7 +56,8 @@ impl Sink {
         }
         let sending = self.sender.send(Ok(http_body::Frame::data(full.into())));
         // Made inside of the runtime, where its clock is.
-        let sent = self.runtime.block_on(async { tokio::time::timeout(STALLED, sending).await });
+        let stall_timeout = self.stall_timeout;
+        let sent = self.runtime.block_on(async { tokio::time::timeout(stall_timeout, sending).await });
         self.is_gone = !matches!(sent, Ok(Ok(())));
         if sent.is_err() {
             self.is_cut.store(true, Ordering::Relaxed);
@@ -59,7 +66,10 @@ impl Sink {
 }
 
 /// A body that `write` makes, on a thread of its own.
-pub(super) fn body(write: impl FnOnce(&mut Sink) -> Result<(), StoreError> + Send + 'static) -> Body {
+pub(super) fn body(
+    stall_timeout: Duration,
+    write: impl FnOnce(&mut Sink) -> Result<(), StoreError> + Send + 'static,
+) -> Body {
     let (sender, mut receiver) = mpsc::channel::<Piece>(PIECES);
     let is_cut = Arc::new(AtomicBool::new(false));
     let mut sink = Sink {
@@ -67,6 +77,7 @@ pub(super) fn body(write: impl FnOnce(&mut Sink) -> Result<(), StoreError> + Sen
         piece: Vec::new(),
         is_gone: false,
         is_cut: Arc::clone(&is_cut),
+        stall_timeout,
         runtime: Handle::current(),
     };
     tokio::task::spawn_blocking(move || match write(&mut sink) {

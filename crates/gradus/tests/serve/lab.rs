@@ -332,7 +332,7 @@ impl Request {
         self
     }
 
-    fn head(&self) -> String {
+    pub(crate) fn head(&self) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", self.method, self.path);
         let has = |name: &str| self.headers.iter().any(|(known, _)| known == name);
         if !has("host") {
@@ -362,9 +362,24 @@ impl Request {
         self.try_send().unwrap()
     }
 
+    /// The same from another address of this machine.
+    pub(crate) fn send_from(&self, source: SocketAddr) -> Reply {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(source).unwrap();
+            socket.connect(self.to).await.unwrap().into_std().unwrap()
+        });
+        stream.set_nonblocking(false).unwrap();
+        self.send_over(stream).unwrap()
+    }
+
     /// `None` when the server is gone before it has answered.
     pub(crate) fn try_send(&self) -> Option<Reply> {
-        let mut stream = TcpStream::connect(self.to).ok()?;
+        self.send_over(TcpStream::connect(self.to).ok()?)
+    }
+
+    fn send_over(&self, mut stream: TcpStream) -> Option<Reply> {
         stream.set_read_timeout(Some(DEADLINE)).ok()?;
         stream.set_nodelay(true).ok()?;
         let mut bytes = self.head().into_bytes();

@@ -4,12 +4,15 @@
 
 mod alerts;
 mod api;
+mod connections;
 mod duplicates;
 mod durability;
 mod hostile;
+mod http2;
 mod judgement;
 mod lab;
 mod live;
+mod memory;
 mod mishaps;
 mod operations;
 mod pages;

@@ -228,7 +228,9 @@ fn what_is_too_large_is_refused_packed_or_not() {
     // It has taken no harm, and holds nothing back.
     server.export(&export("p", vec![span(1, 2, "s")]));
     assert_eq!(server.spans("p").len(), 1);
-    assert_eq!(server.metric("gradus_request_memory_bytes"), Some(0.0));
+    // Whoever asks for it holds a little itself.
+    let held = server.metric("gradus_request_memory_bytes");
+    assert!(held.is_some_and(|bytes| bytes < 4096.0), "{held:?}");
 }
 
 #[test]
@@ -380,14 +382,14 @@ fn a_project_is_named_by_header_or_resource() {
 /// Memory is bounded: whoever comes when it is full is told when to come again, and nobody who was taken is dropped.
 #[test]
 fn full_memory_is_told_with_a_time_to_come_again() {
-    let lab = Lab::with("max_request_mb = 4\nmax_memory_mb = 16", "");
+    let lab = Lab::with("max_request_mb = 4\nmax_memory_mb = 16\nmax_memory_per_address_mb = 0", "");
     let server = lab.serve();
     let mut large = span(1, 1, "s");
     let noise: String = (0..3 << 20).map(|_| fastrand::alphanumeric()).collect();
     large.attributes = crate::spans::attributes(&[("text", &noise)]);
     let large = export("p", vec![large]);
-    // Four senders that say how much they will send, and do not send it.
-    let slow: Vec<_> = (0..5).map(|_| post(&server).body(&large).begin(1000)).collect();
+    // Three senders that do not come to an end.
+    let slow: Vec<_> = (0..3).map(|_| post(&server).body(&large).begin(large.len() - 1)).collect();
     let refused = eventually("the memory is full", || {
         let reply = post(&server).body(&large).send();
         (reply.status != 200).then_some(reply)

@@ -14,6 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::body::json_body;
 use super::error::{ApiError, Params, blocking};
 use super::time;
+use crate::serve::annotation_limits::check_annotation_size;
 use crate::serve::auth::Caller;
 use crate::serve::signature;
 use crate::serve::state::Server;
@@ -155,7 +156,7 @@ pub(super) async fn add(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<AnnotationIds>, ApiError> {
-    let (input, _room) = json_body::<AnnotationsInput>(&server, &headers, body).await?;
+    let (input, _lease) = json_body::<AnnotationsInput>(&server, &headers, body).await?;
     if input.items.len() > 1000 {
         return Err(ApiError::bad("at most 1000 annotations at once"));
     }
@@ -183,6 +184,7 @@ impl AnnotationInput {
         if self.label.is_none() && score.is_none() && self.explanation.is_none() {
             return Err(ApiError::bad("an annotation needs a label, a score or an explanation"));
         }
+        let metadata = serde_json::Value::Object(self.metadata.unwrap_or_default()).to_string();
         let trace_id = trace_of(server, &self.target)?
             .ok_or_else(|| ApiError::missing(format!("{:?} is not there", self.target)))?;
         let author = self.author.unwrap_or_else(|| caller.name.clone());
@@ -192,7 +194,7 @@ impl AnnotationInput {
             ("HUMAN", false) => caller.name.clone(),
             _ => String::new(),
         };
-        Ok(NewAnnotation {
+        let annotation = NewAnnotation {
             target: self.target,
             trace_id: Some(trace_id.0),
             name: self.name,
@@ -201,9 +203,12 @@ impl AnnotationInput {
             label: self.label,
             score,
             explanation: self.explanation,
-            metadata: serde_json::Value::Object(self.metadata.unwrap_or_default()).to_string(),
+            metadata,
             author,
-        })
+        };
+        check_annotation_size(&annotation)
+            .map_err(|reason| ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
+        Ok(annotation)
     }
 }
 

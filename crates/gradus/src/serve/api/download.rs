@@ -21,7 +21,7 @@ pub(super) fn of_project(
     let turn = Arc::clone(&server.downloads).try_acquire_owned().map_err(|_| {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many downloads are under way; try again later")
     })?;
-    Ok(stream::body(move |sink| {
+    Ok(stream::body(server.settings.timeouts.stall, move |sink| {
         let _turn = turn;
         sink.write(&head);
         let mut after = None;

@@ -54,6 +54,10 @@ pub(super) async fn readyz(State(server): State<Arc<Server>>) -> Response {
         Some("the server is going down")
     } else if is_failing {
         Some("the store cannot be written to; see the log")
+    } else if server.memory.is_overloaded() {
+        Some("requests are refused, since all memory for them is in use")
+    } else if server.connections.is_overloaded() {
+        Some("connections are refused, since too many are open")
     } else {
         None
     };

@@ -1,7 +1,7 @@
 //! What people send with forms.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
@@ -25,8 +25,7 @@ pub(super) async fn read<T: DeserializeOwned>(
             "This is for forms of the page only.",
         ));
     }
-    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    let (bytes, _room) = receive::read_small_body(server, body, length, MOST_BYTES).await?;
+    let (bytes, _lease) = receive::read_small_body(server, headers, body, MOST_BYTES).await?;
     serde_urlencoded::from_bytes(&bytes).map_err(|error| {
         PageError::new(StatusCode::BAD_REQUEST, format!("The form cannot be read: {error}."))
     })

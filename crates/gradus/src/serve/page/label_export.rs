@@ -43,7 +43,7 @@ pub(super) async fn all(
     let turn = Arc::clone(&server.downloads).try_acquire_owned().map_err(|_| {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many downloads go on at once; try again later")
     })?;
-    let body = stream::body(move |sink| {
+    let body = stream::body(server.settings.timeouts.stall, move |sink| {
         let _turn = turn;
         write(&server, project.as_deref(), form, sink)
     });

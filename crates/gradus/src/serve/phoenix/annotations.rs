@@ -14,13 +14,17 @@ use axum::http::{HeaderMap, StatusCode};
 use gradus_core::span::{SpanId, TraceId};
 use gradus_store::NewAnnotation;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
+use super::data_list::visit_data_list;
 use super::error::{PhoenixError, blocking};
 use super::ids;
 use super::request::{self, Params};
 use super::sessions;
+use crate::serve::annotation_limits::check_annotation_size;
 use crate::serve::auth::Caller;
+use crate::serve::receive::{Refusal, parse_body};
 use crate::serve::state::Server;
 
 /// Annotations that may wait for their targets, all together.
@@ -28,6 +32,9 @@ const MOST_WAITING: u64 = 100_000;
 
 /// Annotations in one request.
 pub(super) const MOST_ROWS: usize = 100_000;
+
+/// What one annotation takes in memory beside its texts, about.
+pub(super) const ROW_BYTES: usize = 500;
 
 /// The name of notes, which have routes of their own.
 pub(super) const NOTE: &str = "note";
@@ -103,11 +110,13 @@ enum AnnotatorKind {
 }
 
 #[derive(Deserialize)]
-struct AnnotationData {
+struct AnnotationData<'a> {
     name: String,
     annotator_kind: AnnotatorKind,
     result: Option<ResultData>,
-    metadata: Option<Map<String, Value>>,
+    /// Kept as it was written.
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
     identifier: Option<String>,
     span_id: Option<String>,
     trace_id: Option<String>,
@@ -170,15 +179,24 @@ async fn annotate(
     body: Body,
 ) -> Result<Json<Value>, PhoenixError> {
     let is_sync = params.flag("sync")?.unwrap_or(false);
-    let (Data { data }, _room): (Data<Vec<AnnotationData>>, _) = request::json(server, headers, body).await?;
-    if data.len() > MOST_ROWS {
-        return Err(PhoenixError::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("{} annotations in one request; send at most {MOST_ROWS} at a time", data.len()),
-        ));
-    }
-    let said = data.into_iter().enumerate().map(|(index, one)| one.said(subject, index, caller));
-    let said: Vec<Said> = said.collect::<Result<_, _>>()?;
+    let by = caller.clone();
+    let (said, _lease) = parse_body(server, headers, body, move |text, lease| {
+        let mut said = Vec::new();
+        visit_data_list(&text, MOST_ROWS, &mut |index, item| {
+            // Texts are copied out of it.
+            lease.grow(ROW_BYTES + item.get().len()).map_err(Refusal::from)?;
+            let one: AnnotationData<'_> = serde_json::from_str(item.get()).map_err(|error| {
+                PhoenixError::invalid_body(
+                    &["data".into(), index.into()],
+                    &format!("it cannot be read: {error}"),
+                )
+            })?;
+            said.push(one.said(subject, index, &by)?);
+            Ok(())
+        })?;
+        Ok::<_, PhoenixError>(said)
+    })
+    .await?;
     let numbers = put(server, subject, said, caller, is_sync).await?;
     let data: Vec<Value> = match is_sync {
         true => numbers.iter().map(|no| json!({"id": ids::encode(subject.node(), no)})).collect(),
@@ -187,7 +205,7 @@ async fn annotate(
     Ok(Json(json!({"data": data})))
 }
 
-impl AnnotationData {
+impl AnnotationData<'_> {
     fn said(self, subject: Subject, index: usize, caller: &Caller) -> Result<Said, PhoenixError> {
         let wrong = |field: &str, message: &str| {
             PhoenixError::invalid_body(&["data".into(), index.into(), field.into()], message)
@@ -220,6 +238,10 @@ impl AnnotationData {
                 self.document_position.ok_or_else(|| wrong("document_position", "Field required"))?;
             target = format!("{target}#{position}");
         }
+        let metadata = self.metadata.map_or("{}", RawValue::get);
+        if !metadata.starts_with('{') {
+            return Err(wrong("metadata", "Input should be a valid dictionary"));
+        }
         let result = self.result.unwrap_or_default();
         Ok(Said {
             id,
@@ -237,7 +259,7 @@ impl AnnotationData {
                 label: result.label,
                 score: result.score,
                 explanation: result.explanation,
-                metadata: Value::Object(self.metadata.unwrap_or_default()).to_string(),
+                metadata: metadata.to_owned(),
                 author: caller.name.clone(),
             },
         })
@@ -257,6 +279,9 @@ pub(super) async fn put(
     }
     let caller = caller.clone();
     let written = blocking(server, move |server| {
+        said.iter()
+            .try_for_each(|one| check_annotation_size(&one.annotation))
+            .map_err(|reason| PhoenixError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
         let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
         for one in &said {
             if !homes.contains_key(&one.id) {
@@ -352,7 +377,7 @@ async fn note(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixError> {
-    let (Data { data }, _room): (Data<NoteData>, _) = request::json(server, headers, body).await?;
+    let (Data { data }, _lease): (Data<NoteData>, _) = request::json(server, headers, body).await?;
     let (field, kind, id) = match subject {
         Subject::Trace => ("trace_id", "trace", data.trace_id),
         Subject::Session => ("session_id", "session", data.session_id),

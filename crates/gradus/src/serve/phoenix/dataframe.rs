@@ -11,15 +11,19 @@ use axum::response::{IntoResponse, Response};
 
 use super::error::{PhoenixError, blocking};
 use super::query::{QueryBody, SpanQuery};
-use super::request::{self, DEFAULT_PROJECT, Params, read_time};
+use super::request::{DEFAULT_PROJECT, Params, read_time};
 use super::rows::{Bounds, Roots};
 use super::{arrow, frame_json, ids};
+use crate::serve::memory::MemoryLease;
+use crate::serve::receive::{Refusal, parse_body, parse_json};
 use crate::serve::state::Server;
 use crate::serve::stream;
 
 const DEFAULT_LIMIT: i64 = 1000;
 /// Queries in one request.
 const MOST_QUERIES: usize = 100;
+/// Text of them.
+const MAX_QUERY_BYTES: usize = 1 << 20;
 
 pub(super) async fn query(
     State(server): State<Arc<Server>>,
@@ -27,22 +31,15 @@ pub(super) async fn query(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, PhoenixError> {
-    let (body, _room): (QueryBody, _) = request::json(&server, &headers, body).await?;
-    if body.queries.len() > MOST_QUERIES {
-        return Err(PhoenixError::invalid(format!("at most {MOST_QUERIES} queries at once")));
-    }
-    let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, String>>();
-    let queries = queries.map_err(|reason| PhoenixError::invalid(format!("Invalid query: {reason}")))?;
-    if queries.is_empty() {
-        return Err(PhoenixError::missing("there is no query in this request"));
-    }
+    let ((body, queries), _lease) =
+        parse_body(&server, &headers, body, |text, lease| read_queries(&text, lease)).await?;
     let bounds = bounds(&server, &params, &headers, &body).await?;
     // Few at a time: an answer may be long, and whoever asks for little goes past.
     let turn = Arc::clone(&server.scans).acquire_owned().await;
     if headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes() == b"application/json") {
         let boundary = ids::random();
         let kind = format!("multipart/mixed; boundary={boundary}");
-        let body = stream::body(move |sink| {
+        let body = stream::body(server.settings.timeouts.stall, move |sink| {
             let _turn = turn;
             for query in &queries {
                 sink.write(format!("--{boundary}\r\nContent-Type: application/json\r\n\r\n").as_bytes());
@@ -54,11 +51,28 @@ pub(super) async fn query(
         });
         return Ok(([(CONTENT_TYPE, kind)], body).into_response());
     }
-    let body = stream::body(move |sink| {
+    let body = stream::body(server.settings.timeouts.stall, move |sink| {
         let _turn = turn;
         queries.iter().try_for_each(|query| arrow::write_frame(&server, query, &bounds, sink))
     });
     Ok(([(CONTENT_TYPE, arrow::CONTENT_KIND)], body).into_response())
+}
+
+/// Reads a request and its queries, which is work for a thread of its own.
+fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<SpanQuery>), PhoenixError> {
+    if text.len() > MAX_QUERY_BYTES {
+        return Err(Refusal::TooLarge { limit: MAX_QUERY_BYTES }.into());
+    }
+    let body: QueryBody = parse_json(text, lease)?;
+    if body.queries.len() > MOST_QUERIES {
+        return Err(PhoenixError::invalid(format!("at most {MOST_QUERIES} queries at once")));
+    }
+    let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, String>>();
+    let queries = queries.map_err(|reason| PhoenixError::invalid(format!("Invalid query: {reason}")))?;
+    if queries.is_empty() {
+        return Err(PhoenixError::missing("there is no query in this request"));
+    }
+    Ok((body, queries))
 }
 
 async fn bounds(

@@ -7,7 +7,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use gradus_store::StoreError;
 
-use crate::serve::receive::Refusal;
+use crate::serve::receive::{JsonError, Refusal};
 use crate::serve::state::Server;
 
 #[derive(Debug)]
@@ -67,15 +67,19 @@ impl From<StoreError> for PhoenixError {
 
 impl From<Refusal> for PhoenixError {
     fn from(refusal: Refusal) -> PhoenixError {
-        let status = match &refusal {
-            Refusal::Bad(_) => StatusCode::BAD_REQUEST,
-            Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Refusal::Busy | Refusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-        };
         let retry_after_s = refusal.retry_after_s();
-        PhoenixError { retry_after_s, ..PhoenixError::new(status, refusal.to_string()) }
+        PhoenixError { retry_after_s, ..PhoenixError::new(refusal.status(), refusal.to_string()) }
+    }
+}
+
+impl From<JsonError> for PhoenixError {
+    fn from(error: JsonError) -> PhoenixError {
+        match error {
+            JsonError::Refused(refusal) => refusal.into(),
+            JsonError::Invalid(error) => {
+                PhoenixError::invalid_body(&[], &format!("the body cannot be read: {error}"))
+            }
+        }
     }
 }
 

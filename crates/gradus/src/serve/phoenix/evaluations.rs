@@ -10,15 +10,14 @@ use axum::http::{HeaderMap, StatusCode};
 use gradus_store::NewAnnotation;
 use serde::Deserialize;
 
-use super::annotations::{MOST_ROWS, Said, Subject, put};
+use super::annotations::{MOST_ROWS, ROW_BYTES, Said, Subject, put};
 use super::arrow::{self, Columns, Values};
-use super::error::{PhoenixError, blocking};
+use super::error::PhoenixError;
 use crate::serve::auth::Caller;
-use crate::serve::receive::{Refusal, read_body};
+use crate::serve::receive::{Refusal, parse_body};
 use crate::serve::state::Server;
 
-/// What one row takes in memory while it waits, about.
-const ROW_BYTES: usize = 500;
+const MAX_NAME_BYTES: usize = 1000;
 
 /// What the table says of itself.
 #[derive(Deserialize)]
@@ -40,17 +39,15 @@ pub(super) async fn log(
             format!("content type {kind:?} is not known here; send {}", arrow::CONTENT_KIND),
         ));
     }
-    let (bytes, mut room) = read_body(&server, &headers, body).await?;
-    // Texts are copied out of it.
-    room.grow(bytes.len()).map_err(|_| Refusal::Busy)?;
     let by = caller.clone();
-    let (subject, said, _room) = blocking(&server, move |_| {
+    let ((subject, said), _lease) = parse_body(&server, &headers, body, move |bytes, lease| {
+        // Texts are copied out of it.
+        lease.grow(bytes.len()).map_err(Refusal::from)?;
         let table =
             arrow::read(&bytes, MOST_ROWS).map_err(|error| PhoenixError::invalid(error.to_string()))?;
         drop(bytes);
-        room.grow(table.rows * ROW_BYTES).map_err(|_| Refusal::Busy)?;
-        let (subject, said) = read(&table, &by).map_err(PhoenixError::invalid)?;
-        Ok((subject, said, room))
+        lease.grow(table.rows * ROW_BYTES).map_err(Refusal::from)?;
+        read(&table, &by).map_err(PhoenixError::invalid)
     })
     .await?;
     put(&server, subject, said, &caller, false).await?;
@@ -63,6 +60,10 @@ fn read(table: &Columns, caller: &Caller) -> Result<(Subject, Vec<Said>), String
         about.ok_or("the table does not say what was evaluated: its schema has no metadata \"arize\"")?;
     let about: About = serde_json::from_str(about)
         .map_err(|error| format!("the metadata \"arize\" cannot be read: {error}"))?;
+    // It is repeated in every row.
+    if about.eval_name.len() > MAX_NAME_BYTES {
+        return Err(format!("the name of an evaluation has at most {MAX_NAME_BYTES} bytes"));
+    }
     let (subject, ids) = match about.eval_type.as_str() {
         "SpanEvaluations" => (Subject::Span, ["context.span_id", "span_id"]),
         "TraceEvaluations" => (Subject::Trace, ["context.trace_id", "trace_id"]),

@@ -6,6 +6,7 @@ mod annotation_lists;
 mod annotations;
 mod arrow;
 mod create;
+mod data_list;
 mod dataframe;
 mod error;
 mod evaluations;
@@ -96,6 +97,11 @@ pub(super) fn not_here(path: &str) -> Option<Response> {
         let message = format!("{name} are Phoenix's; Gradus keeps traces, annotations and what was graded");
         PhoenixError::new(StatusCode::NOT_IMPLEMENTED, message).into_response()
     })
+}
+
+/// Whether a path has requests with a body whatever their method is: older clients send a query with GET.
+pub(super) fn takes_body(path: &str) -> bool {
+    path == "/v1/spans"
 }
 
 /// Whether a path is one of Phoenix's, and not one of OTLP's.

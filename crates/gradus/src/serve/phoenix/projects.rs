@@ -57,7 +57,7 @@ pub(super) async fn add(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixError> {
-    let (new, _room): (NewProject, _) = request::json(&server, &headers, body).await?;
+    let (new, _lease): (NewProject, _) = request::json(&server, &headers, body).await?;
     if new.name.trim().is_empty() || new.name.len() > MOST_NAME_BYTES {
         let advice = format!("a project's name has from 1 to {MOST_NAME_BYTES} bytes");
         return Err(PhoenixError::invalid_body(&["name".into()], &advice));
@@ -81,7 +81,7 @@ pub(super) async fn update(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixError> {
-    let (update, _room): (Update, _) = request::json(&server, &headers, body).await?;
+    let (update, _lease): (Update, _) = request::json(&server, &headers, body).await?;
     let mut project = request::project(&server, &identifier).await?;
     if let Some(description) = update.description {
         let is_there = server.store.describe_project(project.no, description.clone())?.done().await?;

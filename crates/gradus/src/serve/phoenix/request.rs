@@ -1,4 +1,4 @@
-//! What a request says: parameters, which may repeat, and bodies of JSON, within the room that all requests share.
+//! What a request says: parameters, which may repeat, and bodies of JSON, within the memory budget.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 
 use super::error::{PhoenixError, blocking};
 use super::ids;
-use crate::serve::admission::Room;
-use crate::serve::receive::read_body;
+use crate::serve::memory::MemoryLease;
+use crate::serve::receive::{parse_body, parse_json};
 use crate::serve::state::{Server, now_ns};
 
 /// Query parameters. As with Phoenix, those that are not known are passed over.
@@ -99,18 +99,13 @@ pub(super) fn read_time(text: &str) -> Option<i64> {
     Some(jiff::tz::Offset::UTC.to_timestamp(civil).ok()?.as_microsecond())
 }
 
-/// Reads a body of JSON. What it says stays in `Room` until that is dropped.
-pub(super) async fn json<T: DeserializeOwned>(
-    server: &Server,
+/// Reads a body of JSON, on a thread for that. What it holds in memory is released with the lease.
+pub(super) async fn json<T: DeserializeOwned + Send + 'static>(
+    server: &Arc<Server>,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(T, Room), PhoenixError> {
-    let (bytes, mut room) = read_body(server, headers, body).await?;
-    // Texts are copied out of it, and what is around them takes room, too.
-    room.grow(bytes.len().saturating_mul(2)).map_err(|_| crate::serve::receive::Refusal::Busy)?;
-    let read = serde_json::from_slice(&bytes)
-        .map_err(|error| PhoenixError::invalid_body(&[], &format!("the body cannot be read: {error}")))?;
-    Ok((read, room))
+) -> Result<(T, MemoryLease), PhoenixError> {
+    parse_body(server, headers, body, |text, lease| Ok(parse_json(&text, lease)?)).await
 }
 
 /// The project that Phoenix always has.

@@ -19,7 +19,7 @@ use super::{ids, otlp};
 use crate::serve::state::Server;
 
 /// In memory, one page takes no more; it ends before, and the next one goes on.
-const PAGE_BYTES: usize = 32 << 20;
+const PAGE_BYTES: usize = 8 << 20;
 
 pub(super) async fn list(
     State(server): State<Arc<Server>>,

@@ -85,7 +85,7 @@ pub(super) async fn list(
     }
     let turn = Arc::clone(&server.scans).acquire_owned().await;
     // Sent while it is found: with their spans, a thousand traces can be large.
-    let body = stream::body(move |sink| {
+    let body = stream::body(server.settings.timeouts.stall, move |sink| {
         let _turn = turn;
         let mut page = Page { server: &server, project_id, with_spans, sent: 0, sink };
         page.sink.write(b"{\"data\":[");

@@ -13,8 +13,8 @@ use gradus_store::{BlockSignal, Chunk, Root, SpanKey};
 
 use super::Refusal;
 use crate::redaction::Redaction;
-use crate::serve::admission::Room;
 use crate::serve::live::stored_link;
+use crate::serve::memory::{MemoryLease, MemoryRefusal};
 
 /// Where spans go that do not say.
 const DEFAULT_PROJECT: &str = "default";
@@ -30,31 +30,37 @@ pub(super) struct Sent<'s> {
 }
 
 pub(super) fn prepare(
-    bytes: &[u8],
+    bytes: Vec<u8>,
     Sent { signal, is_json, project }: Sent<'_>,
     redaction: &Redaction,
     limits: &Limits,
-    room: &mut Room,
+    lease: &mut MemoryLease,
 ) -> Result<(Vec<Chunk>, Rejected), Refusal> {
     let (bytes, unreadable) = if is_json {
-        let (bytes, rejected) = export_from_json(bytes, signal)
+        let (export, rejected) = export_from_json(&bytes, signal)
             .map_err(|error| Refusal::Bad(format!("this is no OTLP request in JSON: {error}")))?;
-        (Cow::Owned(bytes), rejected)
+        drop(bytes);
+        lease.shrink_to(2 * export.capacity());
+        (export, rejected)
     } else {
-        (Cow::Borrowed(bytes), Rejected::default())
+        (bytes, Rejected::default())
     };
     // Beside its bytes, a request may need a few times as much again: then its records are no spans that anyone means.
     let most = MOST_BESIDE.max(4 * bytes.len());
-    let (mut taken, mut has_room) = (0, true);
+    let (mut taken, mut refused) = (0, None);
     let mut take = |bytes: usize| {
         taken += bytes;
-        has_room = room.grow(bytes).is_ok();
-        has_room && taken <= most
+        refused = lease.grow(bytes).err();
+        refused.is_none() && taken <= most
     };
     let mut request = match regroup_within(&bytes, signal, limits, &mut take) {
         Ok(request) => request,
-        Err(WireError::NoRoom) if !has_room => return Err(Refusal::Busy),
-        Err(error @ WireError::NoRoom) => return Err(Refusal::Bad(error.to_string())),
+        Err(error @ WireError::NoRoom) => {
+            return Err(match refused {
+                Some(refusal @ (MemoryRefusal::Full | MemoryRefusal::ClientShare)) => refusal.into(),
+                _ => Refusal::Bad(error.to_string()),
+            });
+        }
         Err(_) if bytes.starts_with(b"\x1f\x8b") => {
             return Err(Refusal::Bad(
                 "this is packed with gzip: say so with content-encoding: gzip".to_owned(),
@@ -66,6 +72,8 @@ pub(super) fn prepare(
     let redacted = project.and_then(|name| redaction.apply(name)).map(Arc::from);
     let project = redacted.as_ref().or(project);
     if !redaction.is_empty() {
+        // What changes is copied.
+        lease.grow(bytes.len())?;
         redact(&mut request, signal, redaction, limits).map_err(|error| Refusal::Bad(error.to_string()))?;
     }
     if signal == Signal::Span {

@@ -10,7 +10,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
 use gradus_otlp::{Rejected, Signal, export_response, retry_status};
-use gradus_store::StoreError;
 use http_body_util::{BodyExt as _, Full};
 
 use super::body::{Compression, read};
@@ -67,8 +66,9 @@ async fn take(
         return Err(Refusal::Unsupported(format!("content type {kind:?} is not known here; send {GRPC}")));
     }
     let limit = server.settings.max_request_bytes;
-    let length = text("content-length").and_then(|length| length.parse().ok());
-    let (mut frame, room) = read(body, length, limit.saturating_add(PREFIX), &server.admission).await?;
+    // The message says by itself how it is compressed.
+    let mut received = read(server, headers, body, limit.saturating_add(PREFIX), Compression::None).await?;
+    let frame = &mut received.bytes;
     let head: Option<[u8; PREFIX]> = frame.first_chunk().copied();
     let (is_packed, length) = match head {
         Some([flag @ (0 | 1), a, b, c, d]) => (flag == 1, u32::from_be_bytes([a, b, c, d]) as usize),
@@ -81,12 +81,13 @@ async fn take(
         )));
     }
     frame.drain(..PREFIX);
-    let compression = if is_packed { Compression::named(text("grpc-encoding"))? } else { Compression::None };
-    if is_packed && compression == Compression::None {
+    if is_packed {
+        received.compression = Compression::parse(text("grpc-encoding"))?;
+    }
+    if is_packed && received.compression == Compression::None {
         return Err(Refusal::Bad("the message is compressed, and grpc-encoding does not say how".to_owned()));
     }
-    let project = project(headers);
-    accept(server, Request { signal, is_json: false, bytes: frame, compression, project, room }).await
+    accept(server, Request { signal, is_json: false, project: project(headers) }, received).await
 }
 
 fn success(rejected: &Rejected) -> Response {
@@ -102,10 +103,10 @@ fn success(rejected: &Rejected) -> Response {
 fn refused(refusal: &Refusal) -> (u16, Response) {
     let code: u16 = match refusal {
         Refusal::Bad(_) => 3,
-        Refusal::TooLarge { .. } => 8,
+        Refusal::TooLarge { .. } | Refusal::NeverFits | Refusal::ClientShare => 8,
         Refusal::Unsupported(_) => 12,
         Refusal::TooSlow => 4,
-        Refusal::Busy | Refusal::Store(StoreError::Busy) | Refusal::Store(_) => 14,
+        Refusal::Busy | Refusal::Store(_) => 14,
     };
     (code, error(code, &refusal.to_string(), refusal.retry_after_s()))
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gradus_otlp::{Rejected, Signal, export_response, export_response_json, status, status_json};
-use gradus_store::StoreError;
 
 use super::body::{Compression, read};
 use super::{Refusal, Request, accept};
@@ -62,12 +61,9 @@ async fn take(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Rejected, Refusal> {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let compression = Compression::named(text(CONTENT_ENCODING))?;
-    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    let limit = server.settings.max_request_bytes;
-    let (bytes, room) = read(body, length, limit, &server.admission).await?;
-    accept(server, Request { signal, is_json, bytes, compression, project: project(headers), room }).await
+    let compression = Compression::from_headers(headers)?;
+    let received = read(server, headers, body, server.settings.max_request_bytes, compression).await?;
+    accept(server, Request { signal, is_json, project: project(headers) }, received).await
 }
 
 /// The project that a sender's header names. Phoenix's clients use this name.
@@ -96,15 +92,13 @@ pub(in crate::serve) fn status_response(
 }
 
 fn refused(refusal: &Refusal, is_json: bool) -> Response {
-    let (http, code) = match refusal {
-        Refusal::Bad(_) => (StatusCode::BAD_REQUEST, 3),
-        Refusal::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 8),
-        Refusal::Unsupported(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, 3),
-        Refusal::Busy | Refusal::Store(StoreError::Busy) => (StatusCode::SERVICE_UNAVAILABLE, 14),
-        Refusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, 4),
-        Refusal::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, 14),
+    let code = match refusal {
+        Refusal::Bad(_) | Refusal::Unsupported(_) => 3,
+        Refusal::TooLarge { .. } | Refusal::NeverFits | Refusal::ClientShare => 8,
+        Refusal::Busy | Refusal::Store(_) => 14,
+        Refusal::TooSlow => 4,
     };
-    let mut response = typed_status(http, code, &refusal.to_string(), is_json);
+    let mut response = typed_status(refusal.status(), code, &refusal.to_string(), is_json);
     if let Some(seconds) = refusal.retry_after_s() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

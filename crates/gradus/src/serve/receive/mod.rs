@@ -5,180 +5,204 @@ mod body;
 mod chunks;
 mod grpc;
 mod http;
+mod refusal;
 
 pub(super) use grpc::{error as grpc_error, export_logs, export_traces};
 pub(super) use http::{logs, status_response, traces};
+pub(super) use refusal::Refusal;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::HeaderMap;
 use gradus_otlp::{Rejected, Signal};
-use gradus_store::{Chunk, StoreError};
+use gradus_store::Chunk;
+use serde::de::DeserializeOwned;
 
-use self::body::{Compression, unpack};
-use super::admission::Room;
+use self::body::{Compression, NotSmall, ReceivedBody};
 use super::api::ApiError;
+use super::json_size::estimate_parsed_size;
+use super::memory::MemoryLease;
 use super::state::{Server, now_ns};
-
-/// Reads the body of a request that is no OTLP within the same bounds.
-pub(super) async fn read_small_body(
-    server: &Server,
-    body: Body,
-    length: Option<usize>,
-    limit: usize,
-) -> Result<(Vec<u8>, Room), ApiError> {
-    body::read(body, length, limit, &server.admission).await.map_err(|refusal| {
-        let status = match &refusal {
-            Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        let message = match refusal {
-            Refusal::TooLarge { limit } => {
-                format!("the body is larger than {limit} bytes; send less at once")
-            }
-            other => other.to_string(),
-        };
-        ApiError::new(status, message)
-    })
-}
 
 /// Whether OTLP over HTTP is sent to this address.
 pub(super) fn is_otlp(path: &str) -> bool {
     matches!(path, "/v1/traces" | "/v1/logs")
 }
 
-/// Reads a whole body, unpacked, within the room that there is.
-pub(super) async fn read_body(
+/// Reads the body of a small request, which is not compressed.
+pub(super) async fn read_small_body(
     server: &Server,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(Vec<u8>, Room), Refusal> {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let compression = Compression::named(text(CONTENT_ENCODING))?;
-    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    let limit = server.settings.max_request_bytes;
-    let (bytes, mut room) = body::read(body, length, limit, &server.admission).await?;
-    let unpacked = match unpack(&bytes, compression, limit, &mut room)? {
-        Cow::Owned(unpacked) => Some(unpacked),
-        Cow::Borrowed(_) => None,
-    };
-    Ok((unpacked.unwrap_or(bytes), room))
+    limit: usize,
+) -> Result<(Vec<u8>, MemoryLease), ApiError> {
+    let read = body::read(server, headers, body, limit, Compression::None).await;
+    read.map(|received| (received.bytes, received.lease)).map_err(|refusal| small_body_error(&refusal))
 }
 
-/// Stores spans that came in another form than OTLP, written as an export request.
-pub(super) async fn accept_spans(
+/// Reads a small body as JSON, on a thread for that.
+pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
     server: &Arc<Server>,
-    export: Vec<u8>,
-    project: Arc<str>,
-    room: Room,
-) -> Result<Rejected, Refusal> {
-    let request = Request {
-        signal: Signal::Span,
-        is_json: false,
-        bytes: export,
-        compression: Compression::None,
-        project: Some(project),
-        room,
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<(T, MemoryLease), ApiError> {
+    let read = body::read(server, headers, body, limit, Compression::None).await;
+    let received = read.map_err(|refusal| small_body_error(&refusal))?;
+    let client = received.client;
+    let parsed = server.small_work.run(client, move || {
+        let mut lease = received.lease;
+        let value = parse_json(&received.bytes, &mut lease)?;
+        Ok((value, lease))
+    });
+    let parsed = parsed.await.unwrap_or_else(|lost| Err(JsonError::Refused(lost.into())));
+    parsed.map_err(|error| match error {
+        JsonError::Refused(refusal) => small_body_error(&refusal),
+        JsonError::Invalid(error) => ApiError::bad(format!("the body cannot be read: {error}")),
+    })
+}
+
+fn small_body_error(refusal: &Refusal) -> ApiError {
+    let message = match refusal {
+        Refusal::TooLarge { limit } => format!("the body is larger than {limit} bytes; send less at once"),
+        other => other.to_string(),
     };
-    accept(server, request).await
+    ApiError::new(refusal.status(), message)
+}
+
+/// Why a body of JSON is not read.
+#[derive(Debug)]
+pub(super) enum JsonError {
+    Refused(Refusal),
+    Invalid(serde_json::Error),
+}
+
+impl From<Refusal> for JsonError {
+    fn from(refusal: Refusal) -> JsonError {
+        JsonError::Refused(refusal)
+    }
+}
+
+/// Parses JSON after the memory that its values take is reserved.
+pub(super) fn parse_json<T: DeserializeOwned>(text: &[u8], lease: &mut MemoryLease) -> Result<T, JsonError> {
+    lease.grow(estimate_parsed_size(text)).map_err(Refusal::from)?;
+    serde_json::from_slice(text).map_err(JsonError::Invalid)
+}
+
+/// Reads a body of any size, decompresses it, and hands it to `parse`, on a thread for such work.
+pub(super) async fn parse_body<T, E>(
+    server: &Arc<Server>,
+    headers: &HeaderMap,
+    body: Body,
+    parse: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E> + Send + 'static,
+) -> Result<(T, MemoryLease), E>
+where
+    T: Send + 'static,
+    E: From<Refusal> + Send + 'static,
+{
+    let compression = Compression::from_headers(headers)?;
+    let limit = server.settings.max_request_bytes;
+    let received = body::read(server, headers, body, limit, compression).await?;
+    work_on(server, received, parse).await
+}
+
+/// Requests of this size have threads of their own: whoever sends little does not wait for those who send much.
+const SMALL_BYTES: usize = 512 << 10;
+/// What is compressed is taken for small when it is this much smaller.
+const EXPECTED_RATIO: usize = 8;
+
+/// Decompresses a body and does `work` on it, in the client's turn.
+async fn work_on<T, E>(
+    server: &Arc<Server>,
+    received: ReceivedBody,
+    work: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E> + Send + 'static,
+) -> Result<(T, MemoryLease), E>
+where
+    T: Send + 'static,
+    E: From<Refusal> + Send + 'static,
+{
+    let client = received.client;
+    let small = match received.compression {
+        Compression::None => SMALL_BYTES,
+        _ => SMALL_BYTES / EXPECTED_RATIO,
+    };
+    let mut waiting = (received, work);
+    if waiting.0.bytes.len() <= small {
+        let tried = server.small_work.run(client, move || {
+            let (received, work) = waiting;
+            match received.decompress_small(SMALL_BYTES) {
+                Ok(decompressed) => Ok(finish(decompressed, work)),
+                // It decompresses to more than it looked like.
+                Err(NotSmall(received)) => Err((received, work)),
+            }
+        });
+        waiting = match tried.await.map_err(Refusal::from)? {
+            Ok(done) => return done,
+            Err(large) => large,
+        };
+    }
+    let limit = server.settings.max_request_bytes;
+    let done = server.large_work.run(client, move || {
+        let (received, work) = waiting;
+        finish(received.decompress(limit), work)
+    });
+    done.await.map_err(Refusal::from)?
+}
+
+fn finish<T, E: From<Refusal>>(
+    decompressed: body::Decompressed,
+    work: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E>,
+) -> Result<(T, MemoryLease), E> {
+    let (bytes, mut lease) = decompressed?;
+    let done = work(bytes, &mut lease)?;
+    Ok((done, lease))
 }
 
 /// What was sent, as it came.
 struct Request {
     signal: Signal,
     is_json: bool,
-    bytes: Vec<u8>,
-    compression: Compression,
     /// What a header says the project is.
     project: Option<Arc<str>>,
-    room: Room,
 }
-
-/// Why a request is not taken.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    /// It can never be taken.
-    Bad(String),
-    TooLarge {
-        limit: usize,
-    },
-    Unsupported(String),
-    /// It can be taken later.
-    Busy,
-    TooSlow,
-    Store(StoreError),
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Refusal::Bad(reason) | Refusal::Unsupported(reason) => f.write_str(reason),
-            Refusal::TooLarge { limit } => {
-                write!(
-                    f,
-                    "the request is larger than {limit} bytes; send smaller batches, or raise serve.max_request_mb"
-                )
-            }
-            Refusal::Busy => f.write_str("too much is waiting to be stored; try again later"),
-            Refusal::TooSlow => f.write_str("the request took too long to arrive"),
-            Refusal::Store(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl Refusal {
-    /// When to try again, in seconds; `None` when that is of no use.
-    pub(super) fn retry_after_s(&self) -> Option<u32> {
-        match self {
-            Refusal::Busy | Refusal::TooSlow => Some(1),
-            Refusal::Store(StoreError::Busy) => Some(1),
-            Refusal::Store(_) => Some(5),
-            Refusal::Bad(_) | Refusal::TooLarge { .. } | Refusal::Unsupported(_) => None,
-        }
-    }
-}
-
-/// Work of this size is done where it stands, in a few milliseconds at the most; more would keep others waiting.
-const SMALL_BYTES: usize = 512 << 10;
-/// What is packed is taken for small when it is this much smaller.
-const PACKED: usize = 8;
 
 /// Stores a request's records.
-async fn accept(server: &Arc<Server>, mut request: Request) -> Result<Rejected, Refusal> {
+async fn accept(server: &Arc<Server>, request: Request, received: ReceivedBody) -> Result<Rejected, Refusal> {
     let signal = request.signal;
-    let small = match request.compression {
-        Compression::None => SMALL_BYTES,
-        _ => SMALL_BYTES / PACKED,
-    };
-    let mut prepared = None;
-    if request.bytes.len() <= small {
-        prepared = match request.prepare(server, SMALL_BYTES) {
-            // It unpacks to more than it looked like.
-            Err(Refusal::TooLarge { .. }) if request.compression != Compression::None => None,
-            done => Some(done),
-        };
-    }
-    let prepared = match prepared {
-        Some(prepared) => prepared,
-        None => {
-            // Few at a time: each thread holds tools for packing, and there are only so many cores.
-            let _turn = server.large_requests.acquire().await;
-            let server = Arc::clone(server);
-            let done = tokio::task::spawn_blocking(move || {
-                let done = request.prepare(&server, server.settings.max_request_bytes);
-                (request, done)
-            });
-            let done = done.await.map_err(|error| Refusal::Bad(error.to_string()))?;
-            request = done.0;
-            done.1
-        }
-    };
-    let Prepared { chunks, rejected, size } = prepared?;
+    let preparing = Arc::clone(server);
+    let (prepared, lease) =
+        work_on(server, received, move |bytes, lease| request.prepare(&preparing, bytes, lease)).await?;
+    store(server, signal, prepared, lease).await
+}
+
+/// Spans that came in another form than OTLP, written as an export request, as the store takes them.
+pub(super) fn prepare_spans(
+    server: &Server,
+    export: Vec<u8>,
+    project: Arc<str>,
+    lease: &mut MemoryLease,
+) -> Result<Prepared, Refusal> {
+    Request { signal: Signal::Span, is_json: false, project: Some(project) }.prepare(server, export, lease)
+}
+
+/// Stores prepared spans.
+pub(super) async fn store_spans(
+    server: &Arc<Server>,
+    prepared: Prepared,
+    lease: MemoryLease,
+) -> Result<Rejected, Refusal> {
+    store(server, Signal::Span, prepared, lease).await
+}
+
+/// The lease is held until the records are on disk: until then they wait in memory.
+async fn store(
+    server: &Arc<Server>,
+    signal: Signal,
+    prepared: Prepared,
+    lease: MemoryLease,
+) -> Result<Rejected, Refusal> {
+    let Prepared { chunks, rejected, size } = prepared;
     if !chunks.is_empty() {
         let written = server.store.ingest(chunks, now_ns()).map_err(Refusal::Store)?;
         let ingested = written.done().await.map_err(|error| {
@@ -187,30 +211,38 @@ async fn accept(server: &Arc<Server>, mut request: Request) -> Result<Rejected, 
         })?;
         server.meters.ingested(signal, &ingested);
     }
-    drop(request.room);
+    drop(lease);
     server.meters.received(signal, size, &rejected);
     Ok(rejected)
 }
 
 /// A request that is ready to be stored.
-struct Prepared {
+pub(super) struct Prepared {
     chunks: Vec<Chunk>,
     rejected: Rejected,
     /// Bytes, unpacked.
     size: usize,
 }
 
+/// Parsed values of one record in JSON; records are read one by one, and one with more values is refused.
+const MAX_RECORD_VALUES: usize = 16 << 20;
+
 impl Request {
-    fn prepare(&mut self, server: &Server, limit: usize) -> Result<Prepared, Refusal> {
-        let bytes = unpack(&self.bytes, self.compression, limit, &mut self.room)?;
+    fn prepare(self, server: &Server, bytes: Vec<u8>, lease: &mut MemoryLease) -> Result<Prepared, Refusal> {
+        let size = bytes.len();
         // The records are copied once more, by trace, and what was JSON is copied into protobuf before.
-        let copies = if self.is_json { 2 } else { 1 };
-        self.room.grow(copies * bytes.len()).map_err(|_| Refusal::Busy)?;
+        let needed = match self.is_json {
+            true => size + estimate_parsed_size(&bytes).min(MAX_RECORD_VALUES),
+            false => 0,
+        };
+        lease.grow(size + needed)?;
         let redaction = &server.reloadable().redaction;
         let limits = &server.settings.limits;
         let sent =
             chunks::Sent { signal: self.signal, is_json: self.is_json, project: self.project.as_ref() };
-        let (chunks, rejected) = chunks::prepare(&bytes, sent, redaction, limits, &mut self.room)?;
-        Ok(Prepared { chunks, rejected, size: bytes.len() })
+        let (chunks, rejected) = chunks::prepare(bytes, sent, redaction, limits, lease)?;
+        // What was sent is gone; what is left of it waits to be written.
+        lease.shrink_to(chunks.iter().map(Chunk::bytes).sum());
+        Ok(Prepared { chunks, rejected, size })
     }
 }

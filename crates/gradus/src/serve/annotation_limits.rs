@@ -1,0 +1,53 @@
+//! How large an annotation may be: lists of annotations are read many at a time, and metadata is parsed whenever it is.
+
+use gradus_store::NewAnnotation;
+
+use super::json_size::estimate_parsed_size;
+
+const MAX_EXPLANATION_BYTES: usize = 128 << 10;
+const MAX_METADATA_BYTES: usize = 64 << 10;
+/// Of every other text.
+const MAX_TEXT_BYTES: usize = 4 << 10;
+/// What metadata takes as parsed values.
+const MAX_PARSED_METADATA: usize = 1 << 20;
+
+/// What is too large about an annotation.
+pub(super) fn check_annotation_size(annotation: &NewAnnotation) -> Result<(), String> {
+    let texts = [
+        ("target", annotation.target.len(), MAX_TEXT_BYTES),
+        ("name", annotation.name.len(), MAX_TEXT_BYTES),
+        ("identifier", annotation.identifier.len(), MAX_TEXT_BYTES),
+        ("author", annotation.author.len(), MAX_TEXT_BYTES),
+        ("label", annotation.label.as_ref().map_or(0, String::len), MAX_TEXT_BYTES),
+        ("explanation", annotation.explanation.as_ref().map_or(0, String::len), MAX_EXPLANATION_BYTES),
+        ("metadata", annotation.metadata.len(), MAX_METADATA_BYTES),
+    ];
+    if let Some((name, length, limit)) = texts.into_iter().find(|(_, length, limit)| length > limit) {
+        return Err(format!("{name} has {length} bytes; an annotation keeps at most {limit}"));
+    }
+    match estimate_parsed_size(annotation.metadata.as_bytes()) {
+        0..=MAX_PARSED_METADATA => Ok(()),
+        _ => Err("metadata has too many values; an annotation keeps some thousands at most".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_and_dense_annotations_are_refused() {
+        let with_metadata = |metadata: String| NewAnnotation { metadata, ..NewAnnotation::default() };
+        let numbers = |count: usize| format!("{{\"a\":[{}0]}}", "0,".repeat(count));
+        assert_eq!(check_annotation_size(&with_metadata(numbers(5000))), Ok(()));
+        assert!(check_annotation_size(&with_metadata(numbers(20_000))).is_err());
+        assert!(check_annotation_size(&with_metadata(numbers(40_000))).is_err());
+        let explained = |length: usize| NewAnnotation {
+            explanation: Some("x".repeat(length)),
+            metadata: "{}".to_owned(),
+            ..NewAnnotation::default()
+        };
+        assert_eq!(check_annotation_size(&explained(100_000)), Ok(()));
+        assert!(check_annotation_size(&explained(200_000)).is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! Who a request comes from: the address of the connection, or the one that a configured proxy names.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use axum::http::HeaderMap;
+
+/// An address as limits count it. Whoever has an IPv6 network has all addresses of it, so those are counted by /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ClientAddress(IpAddr);
+
+const X_FORWARDED_FOR: &str = "x-forwarded-for";
+const FORWARDED: &str = "forwarded";
+
+tokio::task_local! {
+    static CURRENT: ClientAddress;
+}
+
+impl ClientAddress {
+    /// Of work that no client asked for.
+    const NONE: ClientAddress = ClientAddress(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+
+    /// The client of the request that this task answers.
+    pub(super) fn current() -> ClientAddress {
+        CURRENT.try_with(|client| *client).unwrap_or(ClientAddress::NONE)
+    }
+
+    /// Answers a request of this client.
+    pub(super) async fn scope<T>(self, answering: impl Future<Output = T>) -> T {
+        CURRENT.scope(self, answering).await
+    }
+
+    pub(super) fn from_ip(ip: IpAddr) -> ClientAddress {
+        ClientAddress(match ip.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                // On loopback and among link-local addresses a network is a machine anyway.
+                let keeps_all = address.is_loopback();
+                IpAddr::V6(if keeps_all { address } else { Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0) })
+            }
+            address => address,
+        })
+    }
+
+    /// The client of a request. Headers count only when the connection comes from a trusted proxy; of the addresses in
+    /// them, the last one that is no trusted proxy is the client: what stands before it, a client can write itself.
+    pub(super) fn from_request(peer: IpAddr, headers: &HeaderMap, proxies: &[ProxyNetwork]) -> ClientAddress {
+        let is_proxy = |ip: &IpAddr| proxies.iter().any(|network| network.contains(*ip));
+        if !is_proxy(&peer) {
+            return ClientAddress::from_ip(peer);
+        }
+        let mut client = peer;
+        for ip in forwarded_addresses(headers).into_iter().rev() {
+            // What cannot be read ends the chain: nothing before it is known to be true.
+            let Some(ip) = ip else { break };
+            client = ip;
+            if !is_proxy(&ip) {
+                break;
+            }
+        }
+        ClientAddress::from_ip(client)
+    }
+}
+
+impl std::fmt::Display for ClientAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Addresses that proxies named, in the order of the hops; `None` for one that cannot be read.
+fn forwarded_addresses(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+    let values = |name: &str| -> Vec<String> {
+        let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
+        values.flat_map(|value| value.split(',')).map(|one| one.trim().to_owned()).collect()
+    };
+    let plain = values(X_FORWARDED_FOR);
+    if !plain.is_empty() {
+        return plain.iter().map(|text| parse_node(text)).collect();
+    }
+    let find_node = |hop: &String| {
+        let pairs = hop.split(';').filter_map(|pair| pair.trim().split_once('='));
+        let mut nodes = pairs.filter(|(name, _)| name.eq_ignore_ascii_case("for"));
+        nodes.next().and_then(|(_, node)| parse_node(node.trim_matches('"')))
+    };
+    values(FORWARDED).iter().map(find_node).collect()
+}
+
+/// An address, which may have a port and brackets.
+fn parse_node(text: &str) -> Option<IpAddr> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(ip);
+    }
+    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
+        return Some(address.ip());
+    }
+    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// Addresses of proxies, as `10.0.0.0/8` or a single one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProxyNetwork {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl ProxyNetwork {
+    pub(super) fn parse(text: &str) -> Option<ProxyNetwork> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.trim().parse().ok()?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.unwrap_or(bits);
+        (prefix <= bits).then_some(ProxyNetwork { address, prefix })
+    }
+
+    pub(super) fn contains(&self, ip: IpAddr) -> bool {
+        let prefix = u32::from(self.prefix);
+        match (self.address, ip.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(ip)) => {
+                let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
+                (network.to_bits() ^ ip.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(ip)) => {
+                let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
+                (network.to_bits() ^ ip.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn networks_hold_their_addresses() {
+        let holds = |network: &str, address: &str| {
+            ProxyNetwork::parse(network).expect("a network").contains(ip(address))
+        };
+        assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
+        assert!(holds("0.0.0.0/0", "1.2.3.4") && !holds("0.0.0.0/0", "::2"));
+        assert!(holds("127.0.0.2", "127.0.0.2") && !holds("127.0.0.2", "127.0.0.3"));
+        assert!(holds("127.0.0.2", "::ffff:127.0.0.2"));
+        assert!(holds("fd00::/8", "fd12::1") && !holds("fd00::/8", "fe00::1"));
+        for wrong in ["", "10.0.0.0/33", "::/129", "proxy.example", "10.0.0.0/x"] {
+            assert_eq!(ProxyNetwork::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn headers_count_only_from_proxies() {
+        let proxies = [ProxyNetwork::parse("10.0.0.0/8").expect("a network")];
+        let client = |peer: &str, header: &'static str, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header, value.parse().expect("a value"));
+            ClientAddress::from_request(ip(peer), &headers, &proxies).to_string()
+        };
+        assert_eq!(client("1.1.1.1", X_FORWARDED_FOR, "9.9.9.9"), "1.1.1.1");
+        assert_eq!(client("10.0.0.1", X_FORWARDED_FOR, "9.9.9.9"), "9.9.9.9");
+        // What a client writes itself stands before what the proxy adds.
+        assert_eq!(client("10.0.0.1", X_FORWARDED_FOR, "8.8.8.8, 9.9.9.9, 10.0.0.2"), "9.9.9.9");
+        assert_eq!(client("10.0.0.1", X_FORWARDED_FOR, "8.8.8.8, nonsense"), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", FORWARDED, "for=\"[2001:db8::7]:80\";proto=https"), "2001:db8::");
+        assert_eq!(client("10.0.0.1", FORWARDED, "for=9.9.9.9:1234, for=10.0.0.7"), "9.9.9.9");
+        assert_eq!(client("10.0.0.1", "x-real-ip", "9.9.9.9"), "10.0.0.1");
+    }
+
+    #[test]
+    fn one_network_is_one_client() {
+        let key = |text: &str| ClientAddress::from_ip(ip(text));
+        assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
+        assert_ne!(key("2001:db8:0:1::1"), key("2001:db8::1"));
+        assert_eq!(key("::ffff:127.0.0.1"), key("127.0.0.1"));
+    }
+}

@@ -1,0 +1,174 @@
+//! Connections: how many there may be, how long they may be silent, and who is served when there are too many.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::http2::{GO_AWAY, Http2};
+use crate::lab::{Lab, Server, eventually};
+use crate::spans::{export, span};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn add_key(lab: &Lab) -> String {
+    lab.run(&["keys", "add", "sender", "--scopes", "admin"]).exits_with(0).out.trim().to_owned()
+}
+
+fn allow_files(count: u64) {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = Some(limit.maximum.map_or(count, |most| most.min(count)));
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+#[test]
+fn silent_connections_do_not_shut_out_anybody() {
+    allow_files(8000);
+    let lab = Lab::with("require_key = true\nheader_timeout_s = 60", "");
+    let key = add_key(&lab);
+    let server = lab.serve();
+    let mut silent = Vec::new();
+    for number in 0..2100 {
+        silent.push(Http2::connect(if number % 2 == 0 { server.http } else { server.grpc }, None));
+    }
+    let bearer = format!("Bearer {key}");
+    for number in 1..=10 {
+        assert_eq!(server.get("/healthz").status, 200);
+        let request = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
+        let request =
+            request.header("authorization", &bearer).body(&export("p", vec![span(number, 1, "fine")]));
+        assert_eq!(request.send().status, 200);
+        assert_eq!(request.send_from(([127, 0, 0, 2], 0).into()).status, 200);
+    }
+    let metrics = server.request("GET", "/metrics").header("authorization", &bearer).send().text();
+    let number = |line: &str| -> f64 {
+        let found = metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap();
+        found.trim().parse().unwrap()
+    };
+    assert!(number("gradus_connections_closed_total{reason=\"evicted\"}") >= 500.0, "{metrics}");
+    assert!(number("gradus_connections_open") <= 1600.0, "{metrics}");
+    assert!(server.log().contains("127.0.0.1") && server.log().contains("idle connections were closed"));
+    assert!(server.peak_memory_mib() < 200.0, "{}", server.peak_memory_mib());
+}
+
+#[test]
+fn http2_connections_that_ask_nothing_are_closed() {
+    let lab = Lab::with("header_timeout_s = 0.3\nidle_timeout_s = 0.6", "");
+    let server = lab.serve();
+    let mut silent = Http2::connect(server.http, None);
+    let mut half = TcpStream::connect(server.http).unwrap();
+    half.write_all(b"PRI * HT").unwrap();
+    let mut idle = Http2::connect(server.grpc, None);
+    idle.get(1, "/healthz");
+    assert!(silent.frames_until_closed(PATIENCE).unwrap().contains(&GO_AWAY));
+    assert!(idle.frames_until_closed(PATIENCE).unwrap().contains(&GO_AWAY));
+    half.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(matches!(half.read(&mut [0; 10]), Ok(0) | Err(_)));
+    let closed =
+        |reason: &str| server.metric(&format!("gradus_connections_closed_total{{reason=\"{reason}\"}}"));
+    assert!(closed("no_request").unwrap() >= 2.0 && closed("idle").unwrap() >= 1.0);
+}
+
+/// Connections that are busy with bodies which do not come.
+fn occupy(server: &Server, count: usize, headers: &[(&str, &str)]) -> Vec<TcpStream> {
+    let mut request = server
+        .request("POST", "/v1/traces")
+        .header("content-type", "application/x-protobuf")
+        .header("expect", "100-continue")
+        .header("content-length", "1000");
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let busy = (0..count).map(|_| {
+        let mut stream = request.begin(0);
+        // The server says so when it waits for the body.
+        let mut line = [0; 12];
+        stream.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"HTTP/1.1 100");
+        stream
+    });
+    busy.collect()
+}
+
+#[test]
+fn health_checks_have_places_of_their_own() {
+    let lab = Lab::with("connections = 20\nmax_connections_per_address = 0", "");
+    let server = lab.serve();
+    let busy = occupy(&server, 16, &[]);
+    let refused = server.post_traces(&export("p", vec![span(1, 1, "late")]));
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.header("retry-after"), Some("1"), "{}", refused.text());
+    assert_eq!(server.get("/healthz").status, 200);
+    // Nobody else is served.
+    assert_eq!(server.get("/readyz").status, 503);
+    drop(busy);
+    eventually("there are places again", || {
+        (server.post_traces(&export("p", vec![span(1, 1, "late")])).status == 200).then_some(())
+    });
+}
+
+#[test]
+fn whoever_shows_a_key_has_places_of_his_own() {
+    let lab = Lab::with("connections = 20\nmax_connections_per_address = 0\nrequire_key = true", "");
+    let key = format!("Bearer {}", add_key(&lab));
+    let server = lab.serve();
+    let _busy = occupy(&server, 16, &[("authorization", &key)]);
+    for number in 1..=10 {
+        let request = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
+        let request = request.header("authorization", &key).body(&export("p", vec![span(number, 1, "fine")]));
+        assert_eq!(request.send().status, 200);
+    }
+}
+
+#[test]
+fn forwarded_addresses_count_only_from_proxies() {
+    let ask = |server: &Server, source: &str, forwarded: &str| {
+        let request = server.request("GET", "/api/v1/projects").header("x-forwarded-for", forwarded);
+        let source: SocketAddr = format!("{source}:0").parse().unwrap();
+        request.send_from(source).status
+    };
+    let lab = Lab::with("requests_per_second = 0.001", "");
+    let server = lab.serve();
+    assert_eq!(ask(&server, "127.0.0.3", "9.9.9.1"), 200);
+    // Another name is not another client.
+    assert_eq!(ask(&server, "127.0.0.3", "9.9.9.2"), 429);
+    drop(server);
+    let lab = Lab::with("requests_per_second = 0.001\ntrusted_proxies = [\"127.0.0.3\"]", "");
+    let server = lab.serve();
+    assert_eq!(ask(&server, "127.0.0.3", "9.9.9.1"), 200);
+    assert_eq!(ask(&server, "127.0.0.3", "9.9.9.2"), 200);
+    assert_eq!(ask(&server, "127.0.0.3", "8.8.8.8, 9.9.9.2"), 429);
+    // From elsewhere nobody is believed.
+    assert_eq!(ask(&server, "127.0.0.4", "9.9.9.3"), 200);
+    assert_eq!(ask(&server, "127.0.0.4", "9.9.9.4"), 429);
+}
+
+#[test]
+fn one_address_keeps_others_their_places() {
+    let lab = Lab::with("connections = 100\nmax_connections_per_address = 20", "");
+    let server = lab.serve();
+    let _busy = occupy(&server, 20, &[]);
+    let own = server.post_traces(&export("p", vec![span(1, 1, "own")]));
+    assert_eq!(own.status, 503);
+    assert!(own.text().contains("too many connections"), "{}", own.text());
+    let request = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
+    let request = request.body(&export("p", vec![span(1, 1, "other")]));
+    assert_eq!(request.send_from(([127, 0, 0, 2], 0).into()).status, 200);
+    // Others are served.
+    assert_eq!(server.get("/readyz").status, 200);
+}
+
+#[test]
+fn wrong_limits_are_refused() {
+    for (line, part) in [
+        ("trusted_proxies = [\"proxy.example\"]", "trusted_proxies"),
+        ("max_memory_per_address_mb = 1", "max_memory_per_address_mb"),
+        ("stall_timeout_s = 0", "stall_timeout_s"),
+        ("idle_timeout_s = -1", "idle_timeout_s"),
+    ] {
+        let ran = Lab::with(line, "").serve_in_vain(&[]);
+        assert_eq!(ran.code, Some(2), "{line}: {}", ran.err);
+        assert!(ran.err.contains(part), "{line}: {}", ran.err);
+    }
+}
