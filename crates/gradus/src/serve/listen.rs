@@ -33,7 +33,7 @@ use super::state::Server;
 /// What one connection may hold beside the request that is taken in.
 const BUFFER: usize = 32 << 10;
 /// How long requests may take to finish when the server stops.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(4);
 /// How long an idle connection has to hear that it is closed.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Requests at once on one connection of HTTP/2.

@@ -25,7 +25,7 @@ const MAX_STORED_AT_ONCE: usize = 200;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long a stop waits for stories that are being assembled. They are assembled again at the next start.
-const MAX_STOP_WAIT: Duration = Duration::from_secs(4);
+const MAX_STOP_WAIT: Duration = Duration::from_secs(3);
 
 /// The threads that assemble.
 pub(super) struct AssemblyPool {

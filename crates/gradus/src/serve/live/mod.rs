@@ -26,11 +26,15 @@ pub(super) use standstill::{Standstill, Standstills, Why};
 pub(super) use story::{StoryView, stored_link};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gradus_store::StoreError;
 use tokio::sync::oneshot;
 
 use super::state::Server;
+
+/// How long a stop waits for models and for notices that are being sent.
+const MAX_STOP_WAIT: Duration = Duration::from_secs(4);
 
 /// The threads that work beside the receivers.
 pub(super) struct Live {
@@ -57,12 +61,20 @@ impl Live {
         self.graders.restart(server);
     }
 
-    /// Waits for what is under way. The server must have been told to stop.
+    /// Waits for what is under way, but not for long: what is not judged by then is judged after the next start. The
+    /// server must have been told to stop.
     pub(super) async fn stop(self, server: &Arc<Server>) {
-        self.graders.stop().await;
-        let _ = self.stop_watch.send(());
-        let _ = self.watch.await;
+        let Live { assemblers, graders, watch, stop_watch } = self;
         let server = Arc::clone(server);
-        let _ = tokio::task::spawn_blocking(move || self.assemblers.stop(&server)).await;
+        let assembling = tokio::task::spawn_blocking(move || assemblers.stop(&server));
+        let judging = async move {
+            graders.stop().await;
+            let _ = stop_watch.send(());
+            let _ = watch.await;
+        };
+        if tokio::time::timeout(MAX_STOP_WAIT, judging).await.is_err() {
+            tracing::info!("a model or an alert has not answered; what waits for it is left for the next start");
+        }
+        let _ = assembling.await;
     }
 }

@@ -83,6 +83,7 @@ pub(super) fn prepare(
     if signal == Signal::Span {
         request.parts.iter_mut().for_each(|part| keep_latest(&mut part.records));
     }
+    request.parts = std::mem::take(&mut request.parts).into_iter().flat_map(split_part).collect();
     let mut export = Vec::new();
     let mut chunks = Vec::with_capacity(request.parts.len());
     for part in &request.parts {
@@ -91,6 +92,21 @@ pub(super) fn prepare(
         chunks.push(chunk(&request, part, signal, project, &export, limits));
     }
     Ok((chunks, request.rejected))
+}
+
+/// Records of one trace that are stored together. What is stored together holds up everybody else who writes.
+const MAX_CHUNK_RECORDS: usize = 4_000;
+
+/// A part with few records is one chunk; a large one becomes several.
+fn split_part(mut part: TracePart<'_>) -> Vec<TracePart<'_>> {
+    let mut parts = Vec::new();
+    while part.records.len() > MAX_CHUNK_RECORDS {
+        let rest = part.records.split_off(MAX_CHUNK_RECORDS);
+        let records = std::mem::replace(&mut part.records, rest);
+        parts.push(TracePart { trace_id: part.trace_id, records });
+    }
+    parts.push(part);
+    parts
 }
 
 /// Of a span that a request holds more than once, the version that counts: the last one, but none that still runs if

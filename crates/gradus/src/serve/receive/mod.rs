@@ -203,8 +203,10 @@ async fn store(
     lease: MemoryLease,
 ) -> Result<Rejected, Refusal> {
     let Prepared { chunks, rejected, size } = prepared;
-    if !chunks.is_empty() {
-        let written = server.store.ingest(chunks, now_ns()).map_err(Refusal::Store)?;
+    // One after the other: between them, others are stored. Should one fail, the sender sends all of it again, and what
+    // is there already is known.
+    for batch in batches(chunks) {
+        let written = server.store.ingest(batch, now_ns()).map_err(Refusal::Store)?;
         let ingested = written.done().await.map_err(|error| {
             server.tell_of_store(&error);
             Refusal::Store(error)
@@ -214,6 +216,26 @@ async fn store(
     drop(lease);
     server.meters.received(signal, size, &rejected);
     Ok(rejected)
+}
+
+/// Spans of one request that are stored together.
+const MAX_BATCH_SPANS: usize = 4_000;
+
+/// Chunks that are stored together. Nearly every request is one batch.
+fn batches(chunks: Vec<Chunk>) -> Vec<Vec<Chunk>> {
+    let mut batches: Vec<Vec<Chunk>> = Vec::new();
+    let mut spans = 0;
+    for chunk in chunks {
+        spans += chunk.spans.len().max(1);
+        match batches.last_mut().filter(|_| spans <= MAX_BATCH_SPANS) {
+            Some(batch) => batch.push(chunk),
+            None => {
+                spans = chunk.spans.len().max(1);
+                batches.push(vec![chunk]);
+            }
+        }
+    }
+    batches
 }
 
 /// A request that is ready to be stored.
