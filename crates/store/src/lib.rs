@@ -114,6 +114,7 @@ impl Store {
         if !path.is_file() {
             return Err(StoreError::Missing { path: path.to_owned() });
         }
+        files::check_database_file(path)?;
         let readers = Arc::new(Readers::new(path.to_owned()));
         drop(readers.take()?);
         let key_reader = keys::KeyReader::new(path.to_owned());

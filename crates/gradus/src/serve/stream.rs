@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use gradus_store::{QueryStop, StoreError};
@@ -12,11 +12,14 @@ use http_body_util::StreamBody;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::queries::{CancelOnDrop, QueryPermit, QueryPool, without_turn};
+use super::queries::{CancelOnDrop, QueryPermit, QueryPool, are_downloads_waiting, without_turn};
 
 /// What waits to be sent, at most: one piece that is made, and these.
 const PIECES: usize = 2;
 const PIECE_BYTES: usize = 64 << 10;
+/// How long whoever takes nothing keeps his place while others wait for a download.
+const CROWDED: Duration = Duration::from_secs(5);
+const STALL_CHECK: Duration = Duration::from_secs(1);
 
 type Piece = Result<http_body::Frame<Bytes>, std::io::Error>;
 
@@ -57,12 +60,22 @@ impl Sink {
             return;
         }
         let sending = self.sender.send(Ok(http_body::Frame::data(full.into())));
-        // Made inside of the runtime, where its clock is.
         let stall_timeout = self.stall_timeout;
-        let sent = without_turn(|| {
-            self.runtime.block_on(async { tokio::time::timeout(stall_timeout, sending).await })
-        });
-        self.is_gone = !matches!(sent, Ok(Ok(())));
+        let wait = async {
+            let mut sending = std::pin::pin!(sending);
+            let begun = Instant::now();
+            loop {
+                match tokio::time::timeout(STALL_CHECK.min(stall_timeout), sending.as_mut()).await {
+                    Ok(sent) => return sent.is_ok(),
+                    // Whoever sleeps keeps his place only as long as nobody else wants it.
+                    Err(_) if begun.elapsed() >= stall_timeout => return false,
+                    Err(_) if begun.elapsed() >= CROWDED && are_downloads_waiting() => return false,
+                    Err(_) => {}
+                }
+            }
+        };
+        let is_sent = without_turn(|| self.runtime.block_on(wait));
+        self.is_gone = !is_sent;
     }
 }
 

@@ -9,7 +9,7 @@ mod turns;
 mod workers;
 
 pub(super) use pool::{CancelOnDrop, QueryKind, QueryLimits, QueryPermit, QueryPool, QueryRefusal};
-pub(super) use turns::without_turn;
+pub(super) use turns::{are_downloads_waiting, without_turn};
 
 use std::sync::Arc;
 

@@ -208,6 +208,10 @@ impl PoolShared {
         self.shutdown_at.get().is_some_and(|at| Instant::now() > *at)
     }
 
+    pub(super) fn are_downloads_waiting(&self) -> bool {
+        self.lock().queue.iter().any(|query| query.kind == QueryKind::Download)
+    }
+
     /// Lets in as many as there is room for.
     fn admit_next(self: &Arc<Self>) {
         loop {

@@ -130,3 +130,9 @@ pub(in crate::serve) fn without_turn<T>(wait: impl FnOnce() -> T) -> T {
     let _ = pool.take_turn(&budget);
     waited
 }
+
+/// Whether somebody waits for this thread's download to end.
+pub(in crate::serve) fn are_downloads_waiting() -> bool {
+    CURRENT
+        .with(|current| current.borrow().as_ref().is_some_and(|budget| budget.pool().are_downloads_waiting()))
+}
