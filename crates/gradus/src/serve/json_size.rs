@@ -64,7 +64,8 @@ mod tests {
             Value::Object(entries) => {
                 let entry = size_of::<(usize, String, Value)>();
                 let own = entries.iter().map(|(key, value)| key.len() + allocated(value)).sum::<usize>();
-                own + entries.len().next_power_of_two().max(if entries.is_empty() { 0 } else { 4 }) * entry
+                let places = if entries.is_empty() { 0 } else { entries.len().next_power_of_two().max(4) };
+                own + places * entry
             }
             Value::String(text) => text.capacity(),
             _ => 0,
