@@ -54,8 +54,8 @@ pub enum Arguments<'a> {
     Json(Cow<'a, str>),
 }
 
-impl Arguments<'_> {
-    pub fn from_json(json: Json) -> Arguments<'static> {
+impl From<Json> for Arguments<'_> {
+    fn from(json: Json) -> Self {
         Arguments::Json(Cow::Owned(json.to_string()))
     }
 }
@@ -417,7 +417,7 @@ impl PartReader {
             ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
         let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
             Json::String(text) => Arguments::Text(Cow::Owned(text)),
-            json => Arguments::from_json(json),
+            json => Arguments::from(json),
         });
         let new = id.as_deref().is_none_or(|id: &str| self.call_ids.insert(id.to_owned()));
         if new {

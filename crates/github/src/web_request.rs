@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN, REFERER};
+use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Method, Uri};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -21,7 +22,7 @@ pub fn is_state_changing(method: &Method) -> bool {
 
 /// Whether every host that the request names is this machine. Without any name (HTTP/1.0) no browser sent it.
 pub fn is_addressed_to_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
-    let authority = uri.authority().map(|authority| authority.as_str());
+    let authority = uri.authority().map(Authority::as_str);
     let mut hosts = headers.get_all(HOST).iter().map(|host| host.to_str().ok()).chain(authority.map(Some));
     hosts.all(|host| host.is_some_and(is_loopback_host))
 }

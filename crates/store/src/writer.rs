@@ -243,7 +243,7 @@ fn write_until_closed(
         let is_full = matches!(committed, Err(StoreError::DiskFull));
         let failed = committed.is_err();
         for work in batch {
-            work.finish(committed.as_ref().map(|()| ()));
+            work.finish(committed.as_ref().copied());
         }
         log_limit.keep(connection, log_bytes, MAX_LOG_BYTES);
         if is_full {

@@ -22,7 +22,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         if facts.kind == Kind::Other {
             facts.kind = Kind::Tool;
         }
-        fill(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(Arguments::from_json));
+        fill(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(Arguments::from));
         if let Some(Cow::Borrowed(text)) = response {
             let result = unwrap_result(text);
             facts.tool.is_error |= result.is_error;

@@ -292,7 +292,7 @@ fn arguments<'s>(value: &'s Value<'_>) -> Option<Arguments<'s>> {
         Value::Str(text) if text.is_empty() => None,
         Value::Str(text) => Some(Arguments::Text(Cow::Borrowed(text.as_ref()))),
         Value::Null => None,
-        other => Some(Arguments::from_json(other.to_json())),
+        other => Some(Arguments::from(other.to_json())),
     }
 }
 

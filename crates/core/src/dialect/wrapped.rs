@@ -193,7 +193,7 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
     }
     let Some(Json::Object(mut object)) = bounded_json::parse(trimmed) else {
         return match literal::parse(trimmed) {
-            Some(json) => Some(Arguments::from_json(json)),
+            Some(json) => Some(Arguments::from(json)),
             None => Some(Arguments::Text(text)),
         };
     };
@@ -207,23 +207,23 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
             _ => Map::new(),
         };
         if kwargs.is_empty() && args.len() == 1 && args[0].is_object() {
-            return args.into_iter().next().map(Arguments::from_json);
+            return args.into_iter().next().map(Arguments::from);
         }
         if !args.is_empty() {
             kwargs.insert("args".to_owned(), Json::Array(args));
         }
-        return Some(Arguments::from_json(Json::Object(kwargs)));
+        return Some(Arguments::from(Json::Object(kwargs)));
     }
     // {"input_str": "{'a': 1}", "inputs": {"a": 1}, "tags": ...}: LangChain's callback, as OpenLLMetry writes it.
     if let Some(input) = object.get("input_str").and_then(Json::as_str).map(str::to_owned) {
         return match object.remove("inputs") {
-            Some(inputs @ Json::Object(_)) => Some(Arguments::from_json(inputs)),
+            Some(inputs @ Json::Object(_)) => Some(Arguments::from(inputs)),
             _ => unwrap_arguments(Cow::Owned(input)),
         };
     }
     // {"input": {...}, "options": ...} (BeeAI).
     if object.get("input").is_some_and(Json::is_object) && only(&["input", "options"], &object) {
-        return object.remove("input").map(Arguments::from_json);
+        return object.remove("input").map(Arguments::from);
     }
     // {"arguments": "<JSON>", "name"} (AG2), {"name", "args", "id", "type"} (LangChain's tool call).
     for key in ["arguments", "args"] {
@@ -233,12 +233,12 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
         {
             return match object.remove(key) {
                 Some(Json::String(text)) => Some(Arguments::Text(Cow::Owned(text))),
-                Some(json) => Some(Arguments::from_json(json)),
+                Some(json) => Some(Arguments::from(json)),
                 None => None,
             };
         }
     }
-    Some(Arguments::from_json(Json::Object(object)))
+    Some(Arguments::from(Json::Object(object)))
 }
 
 /// Whether a text is the JSON schema of arguments and not the arguments: instrumentations use one attribute for both.

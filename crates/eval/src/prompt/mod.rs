@@ -158,7 +158,7 @@ impl Renderer {
         let mut shortened = self.shortened.clone();
         let filled = values::fill(&variables, case, room, &mut shortened);
         let mark = delimiter::mark(filled.iter().map(String::as_str));
-        let size = constant - self.system.len() + filled.iter().map(|value| value.len()).sum::<usize>();
+        let size = constant - self.system.len() + filled.iter().map(String::len).sum::<usize>();
         let mut user = String::with_capacity(size);
         let mut next = filled.iter();
         for piece in &self.tail {

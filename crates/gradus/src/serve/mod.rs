@@ -130,7 +130,7 @@ impl Running {
         let guard = Arc::new(auth::Guard::new(Arc::clone(&server)));
         let router =
             api::router(Arc::clone(&server)).layer(axum::middleware::from_fn_with_state(guard, auth::guard));
-        let live = Live::start(&server).map_err(|error| format!("the server cannot start: {error}"))?;
+        let live = Live::start(&server).await.map_err(|error| format!("the server cannot start: {error}"))?;
         let (stop, stopped) = watch::channel(false);
         let mut listening = Vec::new();
         let address = |listener: &tokio::net::TcpListener| {

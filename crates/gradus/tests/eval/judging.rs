@@ -161,7 +161,8 @@ fn a_prompt_that_is_too_long_is_shortened_and_said_so() {
     let line = &lab.lines("out.jsonl")[0];
     assert_eq!(line["outcome"], "scored");
     assert_eq!(line["shortened"][0]["variable"], "thought");
-    assert_eq!(line["shortened"][0]["total_bytes"], 23 + 12 * 8_000);
+    // As it is quoted in the prompt.
+    assert_eq!(line["shortened"][0]["total_bytes"], "> ".len() + 23 + 12 * 8_000);
 }
 
 #[test]
@@ -205,7 +206,9 @@ fn what_is_the_same_in_all_prompts_comes_first() {
     lab.run_at(&endpoint, &eval(&[])).exits_with(0);
     let prompts = PROMPTS.lock().unwrap();
     assert!(prompts.iter().all(|(system, _)| *system == prompts[0].0));
-    assert!(prompts[0].0.contains("read_file: Reads a file of a repository."));
+    for quoted in ["> read_file", "> Reads a file of a repository."] {
+        assert!(prompts[0].0.contains(quoted), "{}", prompts[0].0);
+    }
     assert_eq!(prompts.iter().map(|(_, user)| user).collect::<std::collections::HashSet<_>>().len(), 20);
 }
 
@@ -223,7 +226,8 @@ fn tools_and_notes_come_from_files() {
         incoming.verdict("correct")
     });
     lab.run_at(&endpoint, &eval(&["--tools", "tools.json", "--tool-notes", "notes.txt"])).exits_with(0);
-    assert!(SEEN.lock().unwrap().contains("read_file: From the file. Also for READMEs."));
+    let seen = SEEN.lock().unwrap();
+    assert!(seen.contains("> From the file.") && seen.contains("Also for READMEs."), "{seen}");
 }
 
 /// Two files that number their trajectories alike are two sets of trajectories.

@@ -36,8 +36,8 @@ pub(super) struct AssemblyPool {
 
 impl AssemblyPool {
     /// Counts what the last process did not live to end as failed, and starts.
-    pub(super) fn start(server: &Arc<Server>) -> Result<AssemblyPool, StoreError> {
-        let (unfinished, quarantined) = server.store.fail_unfinished_attempts(now_ns())?.wait()?;
+    pub(super) async fn start(server: &Arc<Server>) -> Result<AssemblyPool, StoreError> {
+        let (unfinished, quarantined) = server.store.fail_unfinished_attempts(now_ns())?.done().await?;
         if unfinished > 0 {
             tracing::warn!(
                 unfinished,

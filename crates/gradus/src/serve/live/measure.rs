@@ -170,9 +170,10 @@ pub(super) fn examples(
 
 #[cfg(test)]
 mod tests {
-    use gradus_core::span::TraceId;
+    use gradus_core::span::{SpanId, TraceId};
     use gradus_store::{
-        AssembledStory, BlockSignal, Chunk, OutcomeRecord, RecordedKind, StoreOptions, TrajectoryRecord,
+        AssembledStory, BlockSignal, Chunk, OutcomeRecord, RecordedKind, SpanKey, StoreOptions,
+        TrajectoryRecord,
     };
 
     use super::*;
@@ -188,7 +189,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
         for ((project, steps), trace) in projects.iter().zip(1..) {
-            let chunk = Chunk::new(TraceId(trace), (*project).into(), BlockSignal::Spans, b"");
+            let mut chunk = Chunk::new(TraceId(trace), (*project).into(), BlockSignal::Spans, b"");
+            chunk.spans.push(SpanKey { span_id: SpanId(1), digest: 1, has_ended: true, is_error: false });
             store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
             let outcome = |step: u32| OutcomeRecord {
                 evaluator: "fit".to_owned(),

@@ -45,8 +45,8 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn start(server: &Arc<Server>) -> Result<Live, StoreError> {
-        let assemblers = assemble::AssemblyPool::start(server)?;
+    pub(super) async fn start(server: &Arc<Server>) -> Result<Live, StoreError> {
+        let assemblers = assemble::AssemblyPool::start(server).await?;
         let (stop_watch, stopped) = oneshot::channel();
         Ok(Live {
             assemblers,
@@ -73,7 +73,9 @@ impl Live {
             let _ = watch.await;
         };
         if tokio::time::timeout(MAX_STOP_WAIT, judging).await.is_err() {
-            tracing::info!("a model or an alert has not answered; what waits for it is left for the next start");
+            tracing::info!(
+                "a model or an alert has not answered; what waits for it is left for the next start"
+            );
         }
         let _ = assembling.await;
     }
