@@ -192,8 +192,9 @@ impl TraceNumbers {
         let last = match self.last {
             Some(last) => last,
             None => sql
-                .prepare_cached("SELECT coalesce((SELECT no FROM trace ORDER BY no DESC LIMIT 1), 0)")?
-                .query_row([], |row| row.get(0))?,
+                .prepare_cached("SELECT max(no) FROM trace")?
+                .query_row([], |row| row.get::<_, Option<i64>>(0))?
+                .unwrap_or(0),
         };
         self.last = Some(last + 1);
         Ok(last + 1)
@@ -242,7 +243,11 @@ fn ingest_chunk(
     ingested.replaced += found.replaced;
     if found.new + found.replaced == 0 {
         sql.prepare_cached("DELETE FROM block WHERE no = ?")?.execute([block])?;
-        return Ok(());
+        // A trace of no records at all is there all the same.
+        return match trace.is_new {
+            true => insert_trace(sql, chunk, trace.no, &Added { project, ..Added::default() }, now_ns),
+            false => Ok(()),
+        };
     }
     let root_state = trace.root.max(chunk.root.as_ref().map_or(0, |root| 1 + i64::from(root.has_ended)));
     let added = Added {
@@ -250,6 +255,7 @@ fn ingest_chunk(
         root_state,
         spans: if chunk.signal == BlockSignal::Spans { found.new } else { 0 },
         errors,
+        bytes: chunk.body.len(),
         has_versions: found.replaced > 0 || found.repeated > 0,
     };
     if trace.is_new {
@@ -275,11 +281,13 @@ fn ingest_chunk(
 }
 
 /// What a chunk adds to its trace.
+#[derive(Default)]
 struct Added {
     project: i64,
     root_state: i64,
     spans: u64,
     errors: i64,
+    bytes: usize,
     has_versions: bool,
 }
 
@@ -306,7 +314,7 @@ fn insert_trace(
         end_ns,
         added.spans,
         added.errors,
-        chunk.body.len(),
+        added.bytes,
         added.root_state,
         added.has_versions,
         now_ns,
@@ -333,7 +341,7 @@ fn update_trace(
         end_ns,
         added.spans,
         added.errors,
-        chunk.body.len(),
+        added.bytes,
         added.root_state,
         added.has_versions,
         now_ns,

@@ -27,8 +27,8 @@ trait Work: Send {
     /// Does the work, in a transaction that is open. It is done again when the transaction had to be taken back.
     fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), StoreError>;
 
-    /// Tells whoever asked how the commit went.
-    fn finish(self: Box<Self>, committed: Result<(), &StoreError>);
+    /// Tells whoever asked how the commit went, or why there was none.
+    fn finish(self: Box<Self>, failure: Option<&StoreError>);
 }
 
 struct Job<T, F> {
@@ -51,10 +51,10 @@ where
         outcome
     }
 
-    fn finish(self: Box<Self>, committed: Result<(), &StoreError>) {
-        let result = match committed {
-            Ok(()) => self.result.unwrap_or(Err(StoreError::Closed)),
-            Err(error) => Err(again(error)),
+    fn finish(self: Box<Self>, failure: Option<&StoreError>) {
+        let result = match failure {
+            None => self.result.unwrap_or(Err(StoreError::Closed)),
+            Some(error) => Err(again(error)),
         };
         let _ = self.asker.send(result);
     }
@@ -243,7 +243,7 @@ fn write_until_closed(
         let is_full = matches!(committed, Err(StoreError::DiskFull));
         let failed = committed.is_err();
         for work in batch {
-            work.finish(committed.as_ref().copied());
+            work.finish(committed.as_ref().err());
         }
         log_limit.keep(connection, log_bytes, MAX_LOG_BYTES);
         if is_full {

@@ -89,16 +89,21 @@ impl<'a> Text<'a> {
         let mut sentence = 0;
         #[allow(clippy::explicit_counter_loop, reason = "sentences end inside of lines, too")]
         for line in parts.into_iter().flat_map(str::lines) {
-            each_chunk(line, |chunk| {
-                text.take_chunk(chunk, sentence);
-                if ends_sentence(chunk) {
-                    sentence += 1;
-                }
-            });
-            sentence += 1;
+            sentence = text.take_line(line, sentence);
         }
         text.join_phrases();
         text
+    }
+
+    /// Returns the number of the sentence that the next line begins with.
+    fn take_line(&mut self, line: &'a str, mut sentence: u32) -> u32 {
+        each_chunk(line, |chunk| {
+            self.take_chunk(chunk, sentence);
+            if ends_sentence(chunk) {
+                sentence += 1;
+            }
+        });
+        sentence + 1
     }
 
     fn take_chunk(&mut self, chunk: &'a str, sentence: u32) {

@@ -136,7 +136,7 @@ mod tests {
         let ahead = std::sync::atomic::AtomicUsize::new(0);
         let work = |number: usize| {
             // Early jobs take longer than late ones.
-            if number % 7 == 0 {
+            if number.is_multiple_of(7) {
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
             number * 2
