@@ -87,7 +87,6 @@ impl<'a> Text<'a> {
             letters: 0,
         };
         let mut sentence = 0;
-        #[allow(clippy::explicit_counter_loop, reason = "sentences end inside of lines, too")]
         for line in parts.into_iter().flat_map(str::lines) {
             sentence = text.take_line(line, sentence);
         }
