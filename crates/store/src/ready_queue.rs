@@ -75,7 +75,9 @@ impl Store {
         let left = query.limit - ready.len();
         let mut retries = reader.prepare_cached(
             "SELECT story, project FROM due INDEXED BY due_again WHERE attempts > 0 AND quarantined_ns IS NULL \
-             AND (not_before_ns <= ?1 OR not_before_ns > ?1 + ?2) LIMIT ?3",
+             AND not_before_ns <= ?1 UNION ALL \
+             SELECT story, project FROM due INDEXED BY due_again WHERE attempts > 0 AND quarantined_ns IS NULL \
+             AND not_before_ns > ?1 + ?2 LIMIT ?3",
         )?;
         let rows = retries.query_map([query.now_ns, MAX_CLOCK_STEP_NS, left as i64], |row| {
             Ok(ReadyStory { story: row.get(0)?, project: row.get(1)?, is_retry: true })

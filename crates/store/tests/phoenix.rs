@@ -70,7 +70,7 @@ fn a_trace_that_is_too_large_says_so() {
     assert_eq!((page.len(), page[0].is_cut), (1, false), "the large one gets a page of its own");
     let page = lab.store.walk(number, &Walk::default().behind(page[0].position)).unwrap();
     let large = &page[0];
-    assert_eq!((large.is_cut, large.blocks.len()), (true, 5));
+    assert_eq!((large.is_cut, large.blocks.len()), (true, 2));
     let all = [1, 2].map(|id| lab.store.trace_records(number, TraceId(id)).unwrap().unwrap());
     assert_eq!(all.map(|trace| trace.is_cut), [true, false]);
 }

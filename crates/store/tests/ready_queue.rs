@@ -33,7 +33,7 @@ fn projects_take_turns_whatever_the_backlog_of_one_is() {
     let first = lab.store.ready_stories(query(2_000, 30)).unwrap()[0].project;
     let after = lab.store.ready_stories(ReadyQuery { after_project: first, ..query(2_000, 30) }).unwrap();
     assert_ne!(after[0].project, first);
-    assert_eq!(lab.ready(2_000, 10, 10, 1_000).len(), 502);
+    assert_eq!(lab.ready(2_000, 10, 10, 5_000).len(), 502);
 }
 
 #[test]

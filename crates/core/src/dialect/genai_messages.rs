@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn it_reads_what_the_general_reader_reads() {
         let text = r#"[{"role": "user", "parts": [{"type": "text", "content": "How\n many?"}]},
-            {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}, {"type": "tool_call", "id": "c", "name": "f", "arguments": {"a": 1}},
+            {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}, {"type": "tool_call", "id": "c", "name": "f", "arguments": {"a":1}},
               {"type": "tool_call", "id": "d", "name": "g", "arguments": "{\"a\": 1}"}], "finish_reason": "tool_calls"},
             {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": {"result": "12"}}, {"type": "tool_call_response", "id": "d", "result": "x"}]}]"#;
         assert_eq!(read(text).unwrap(), messages_from_json(serde_json::from_str(text).unwrap()));

@@ -86,7 +86,8 @@ fn the_description_names_what_there_is() {
         assert!(description.pointer(pointer).is_some(), "{reference}");
     }
     // What can be asked for without an argument is answered.
-    for path in paths.iter().filter(|path| !path.contains('{')) {
+    let can_be_read = |path: &&&str| description["paths"][**path].get("get").is_some();
+    for path in paths.iter().filter(|path| !path.contains('{')).filter(can_be_read) {
         assert_eq!(server.get(path).status, 200, "{path}");
     }
 }
