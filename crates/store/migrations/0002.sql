@@ -11,4 +11,3 @@ DROP INDEX due_again;
 CREATE INDEX due_by_project ON due (project, is_ended, arrived_ns) WHERE attempts = 0;
 CREATE INDEX due_again ON due (not_before_ns) WHERE attempts > 0 AND quarantined_ns IS NULL;
 CREATE INDEX due_quarantined ON due (quarantined_ns) WHERE quarantined_ns IS NOT NULL;
-CREATE INDEX due_started ON due (story) WHERE is_started = 1;

@@ -120,7 +120,8 @@ impl Store {
         self.writer()?.submit(0, move |writing| {
             let started: Vec<i64> = writing
                 .sql
-                .prepare_cached("SELECT story FROM due INDEXED BY due_started WHERE is_started = 1")?
+                // Once at the start, so without an index that every attempt would have to keep.
+                .prepare("SELECT story FROM due WHERE is_started = 1")?
                 .query_map([], |row| row.get(0))?
                 .collect::<Result<_, _>>()?;
             let mut quarantined = 0;
@@ -154,7 +155,8 @@ impl Store {
     /// Traces that are quarantined, the latest first. Of a story of several traces, the first one stands for all.
     pub fn quarantined_traces(&self, limit: usize) -> Result<Vec<QuarantinedTrace>, StoreError> {
         let reader = self.readers.take()?;
-        let mut statement = reader.prepare_cached(
+        // There are few, and few look.
+        let mut statement = reader.prepare(
             "SELECT trace_id, project.name, trace.name, trace.spans, attempts, quarantined_ns, coalesce(reason, '') \
              FROM due INDEXED BY due_quarantined JOIN trace ON trace.no = due.story \
              JOIN project ON project.no = trace.project \

@@ -18,7 +18,7 @@ fn file(lab: &Lab, ending: &str) -> PathBuf {
     lab.folder.path().join(format!("{FILE_NAME}{ending}"))
 }
 
-fn is_gone(result: Result<Ingested, StoreError>) -> bool {
+fn is_gone(result: &Result<Ingested, StoreError>) -> bool {
     matches!(result, Err(StoreError::Gone { .. }))
 }
 
@@ -35,8 +35,8 @@ fn a_removed_file_is_noticed_before_the_next_acknowledgement() {
         }
         lab.store.check_files().unwrap();
         fs::remove_file(file(&lab, ending)).unwrap();
-        assert!(is_gone(try_ingest(&lab, 21)), "{ending}");
-        assert!(is_gone(try_ingest(&lab, 22)), "{ending}: and stays so");
+        assert!(is_gone(&try_ingest(&lab, 21)), "{ending}");
+        assert!(is_gone(&try_ingest(&lab, 22)), "{ending}: and stays so");
         assert!(matches!(lab.store.check_files(), Err(StoreError::Gone { .. })), "{ending}");
         assert!(lab.store.status().unwrap().is_failing.load(Ordering::Relaxed));
         let error = lab.store.check_files().unwrap_err().to_string();
@@ -67,7 +67,7 @@ fn a_replaced_file_is_noticed_and_left_alone() {
         let away = lab.folder.path().join("away");
         fs::rename(&path, &away).unwrap();
         fs::write(&path, "somebody else's").unwrap();
-        assert!(is_gone(try_ingest(&lab, 2)), "{ending}");
+        assert!(is_gone(&try_ingest(&lab, 2)), "{ending}");
         let Lab { folder, store } = lab;
         drop(store);
         assert_eq!(fs::read(folder.path().join(format!("{FILE_NAME}{ending}"))).unwrap(), b"somebody else's");
@@ -79,7 +79,7 @@ fn an_emptied_database_is_noticed() {
     let lab = Lab::new();
     try_ingest(&lab, 1).unwrap();
     fs::OpenOptions::new().write(true).open(file(&lab, "")).unwrap().set_len(0).unwrap();
-    assert!(is_gone(try_ingest(&lab, 2)));
+    assert!(is_gone(&try_ingest(&lab, 2)));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_file_that_is_put_back_is_taken_again() {
         try_ingest(&lab, 1).unwrap();
         let (path, away) = (file(&lab, ending), lab.folder.path().join("away"));
         fs::rename(&path, &away).unwrap();
-        assert!(is_gone(try_ingest(&lab, 2)));
+        assert!(is_gone(&try_ingest(&lab, 2)));
         fs::rename(&away, &path).unwrap();
         try_ingest(&lab, 3).unwrap();
         let lab = lab.reopened();

@@ -141,7 +141,7 @@ impl Scan {
         visit: &mut Visit<'_>,
     ) -> ControlFlow<()> {
         let mut look = |index: usize| {
-            if index % SPANS_PER_CHECK == 0
+            if index.is_multiple_of(SPANS_PER_CHECK)
                 && let Err(error) = check_query()
             {
                 *stopped = Err(error);
