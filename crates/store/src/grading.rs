@@ -285,7 +285,7 @@ fn assembled<'r>(
     if is_outdated {
         // Whatever was wrong with it when it was set aside is not any more.
         sql.prepare_cached(
-            "UPDATE due SET attempts = 0, is_started = 0, not_before_ns = 0, reason = NULL WHERE story = ?",
+            "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, reason = NULL WHERE story = ?",
         )?
         .execute([story])?;
     } else if due_ns.is_some() {

@@ -16,6 +16,9 @@ use crate::writer::Written;
 /// Failed attempts after which a story is quarantined.
 pub const MAX_ATTEMPTS: i64 = 2;
 const RETRY_PAUSE_NS: i64 = 1_000_000_000;
+/// How an attempt was begun.
+const TOGETHER: i64 = 1;
+const ALONE: i64 = 2;
 /// Times further ahead than this are a clock's that was set back since.
 const MAX_CLOCK_STEP_NS: i64 = 10_000_000_000;
 const MAX_REASON_BYTES: usize = 500;
@@ -37,7 +40,7 @@ pub struct ReadyQuery {
 pub struct ReadyStory {
     pub story: i64,
     pub project: i64,
-    /// An attempt to assemble it failed.
+    /// An attempt to assemble it failed, or the process ended while it was assembled with others: it is taken alone.
     pub is_retry: bool,
 }
 
@@ -90,19 +93,21 @@ impl Store {
 
     /// Records that these stories are about to be assembled. To be waited for before that begins.
     pub fn begin_attempts(&self, stories: Vec<i64>) -> Result<Written<()>, StoreError> {
-        self.set_started(stories, true)
+        // Of one alone it is known who is to blame should the process end.
+        let state = if stories.len() == 1 { ALONE } else { TOGETHER };
+        self.set_started(stories, state)
     }
 
     /// Takes attempts back that did not come to anything through no fault of their stories.
     pub fn cancel_attempts(&self, stories: Vec<i64>) -> Result<Written<()>, StoreError> {
-        self.set_started(stories, false)
+        self.set_started(stories, 0)
     }
 
-    fn set_started(&self, stories: Vec<i64>, is_started: bool) -> Result<Written<()>, StoreError> {
+    fn set_started(&self, stories: Vec<i64>, state: i64) -> Result<Written<()>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let mut update = writing.sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
             for story in &stories {
-                update.execute(params![story, is_started])?;
+                update.execute([*story, state])?;
             }
             Ok(())
         })
@@ -114,20 +119,27 @@ impl Store {
         self.writer()?.submit(reason.len(), move |writing| fail(writing.sql, story, &reason, now_ns))
     }
 
-    /// Counts attempts that the last process did not live to end as failed. Returns how many there were, and how many
-    /// stories were quarantined for it. To be called before anything is assembled.
+    /// Counts attempts that the last process did not live to end as failed; stories that were assembled together are only
+    /// suspected, and taken alone from now on. Returns how many there were, and how many stories were quarantined for it. To be called before anything is assembled.
     pub fn fail_unfinished_attempts(&self, now_ns: i64) -> Result<Written<(usize, usize)>, StoreError> {
         self.writer()?.submit(0, move |writing| {
-            let started: Vec<i64> = writing
+            let started: Vec<(i64, i64)> = writing
                 .sql
                 // Once at the start, so without an index that every attempt would have to keep.
-                .prepare("SELECT story FROM due WHERE is_started = 1")?
-                .query_map([], |row| row.get(0))?
+                .prepare("SELECT story, is_started FROM due WHERE is_started > 0")?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<Result<_, _>>()?;
             let mut quarantined = 0;
-            for story in &started {
-                let reason = "the server ended while it assembled this trace";
-                quarantined += usize::from(fail(writing.sql, *story, reason, now_ns)?);
+            for (story, state) in &started {
+                if *state == ALONE {
+                    let reason = "the server ended while it assembled this trace";
+                    quarantined += usize::from(fail(writing.sql, *story, reason, now_ns)?);
+                } else {
+                    writing
+                        .sql
+                        .prepare_cached("UPDATE due SET is_started = 0, is_suspect = 1 WHERE story = ?")?
+                        .execute([story])?;
+                }
             }
             Ok((started.len(), quarantined))
         })
@@ -136,7 +148,7 @@ impl Store {
     /// Puts quarantined stories back into the queue: that of one trace, or all of them. Returns how many.
     pub fn retry_quarantined(&self, trace: Option<TraceId>) -> Result<Written<usize>, StoreError> {
         self.writer()?.submit(0, move |writing| {
-            const RETRY: &str = "UPDATE due SET attempts = 0, is_started = 0, not_before_ns = 0, quarantined_ns = NULL, \
+            const RETRY: &str = "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, quarantined_ns = NULL, \
                                  reason = NULL WHERE quarantined_ns IS NOT NULL";
             let sql = writing.sql;
             Ok(match trace {
@@ -236,9 +248,9 @@ fn ready_in_project(
     limit: usize,
 ) -> Result<VecDeque<ReadyStory>, StoreError> {
     // What arrived in the future arrived before the clock was set back.
-    const READY: &str = "SELECT story FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
+    const READY: &str = "SELECT story, is_suspect FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
                          is_ended = ?2 AND arrived_ns <= ?3 LIMIT ?4";
-    const AHEAD: &str = "SELECT story FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
+    const AHEAD: &str = "SELECT story, is_suspect FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
                          is_ended = ?2 AND arrived_ns > ?3 LIMIT ?4";
     let mut ready = VecDeque::new();
     let ahead_ns = query.now_ns.saturating_add(MAX_CLOCK_STEP_NS);
@@ -249,10 +261,11 @@ fn ready_in_project(
                 return Ok(ready);
             }
             let mut statement = sql.prepare_cached(statement)?;
-            let rows =
-                statement.query_map(params![project, is_ended, border_ns, left as i64], |row| row.get(0))?;
+            let rows = statement.query_map(params![project, is_ended, border_ns, left as i64], |row| {
+                Ok(ReadyStory { story: row.get(0)?, project, is_retry: row.get(1)? })
+            })?;
             for story in rows {
-                ready.push_back(ReadyStory { story: story?, project, is_retry: false });
+                ready.push_back(story?);
             }
         }
     }

@@ -51,6 +51,9 @@ fn a_process_that_ends_twice_over_a_trace_quarantines_it() {
     let ready = lab.store.ready_stories(query(5 + 2 * SECOND, 10)).unwrap();
     assert!(ready.len() == 2 && ready.iter().all(|ready| ready.is_retry), "{ready:?}");
     lab.assemble(good, vec![trajectory("good", 2, 10)], 6);
+    // Together, each is only suspected; alone, it is known which one it was.
+    lab = end(lab, &[poison]);
+    assert_eq!(lab.store.fail_unfinished_attempts(6).unwrap().wait().unwrap(), (1, 0));
     lab = end(lab, &[poison]);
     assert_eq!(lab.store.fail_unfinished_attempts(7).unwrap().wait().unwrap(), (1, 1));
     assert_eq!(lab.store.fail_unfinished_attempts(7).unwrap().wait().unwrap(), (0, 0));

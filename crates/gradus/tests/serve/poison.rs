@@ -156,13 +156,13 @@ fn a_stop_does_not_wait_for_what_is_being_assembled_and_blames_nobody() {
         send_packed(&server, "/v1/traces", &export("large", large_trace(trace, "star", 20_000)));
     }
     eventually("one is being assembled", || {
-        let started = "SELECT count(*) FROM due WHERE is_started = 1";
+        let started = "SELECT count(*) FROM due WHERE is_started > 0";
         let started: i64 = lab.sql().query_row(started, [], |row| row.get(0)).unwrap();
         (started > 0).then_some(())
     });
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log}");
-    let started = "SELECT count(*) FROM due WHERE is_started = 1 OR attempts > 0";
+    let started = "SELECT count(*) FROM due WHERE is_started > 0 OR attempts > 0";
     let started: i64 = lab.sql().query_row(started, [], |row| row.get(0)).unwrap();
     assert_eq!(started, 0);
     let server = lab.serve();
@@ -180,7 +180,7 @@ fn a_trace_that_ends_the_server_twice_is_quarantined_and_can_be_retried() {
     server.stop();
     let set = |sql: &str| lab.sql().execute(sql, []).unwrap();
     let poison = "story = (SELECT min(story) FROM due)";
-    assert_eq!(set(&format!("UPDATE due SET is_started = 1, attempts = 1 WHERE {poison}")), 1);
+    assert_eq!(set(&format!("UPDATE due SET is_started = 2, attempts = 1 WHERE {poison}")), 1);
     assert_eq!(set(&format!("UPDATE due SET is_started = 1 WHERE NOT {poison}")), 1);
     lab.configure("", "");
     let server = lab.serve();
