@@ -21,7 +21,7 @@ import time
 import urllib.request
 
 from collector import Server, checked, clean_environment, free_ports
-from page import PACKAGES, chromium, settled
+from page import PACKAGES, chromium, due_count
 from run import HERE, finish, python_for, run_checks
 
 SOURCE = HERE.parent.parent / "crates" / "gradus" / "src" / "serve"
@@ -123,7 +123,7 @@ def check_serve(gradus):
             if status != 200:
                 return [f"a client that is no browser is refused: {status} {said!r}"]
             end = time.monotonic() + 60
-            while not (items := server.json("/api/v1/traces")["items"]) or not settled(server):
+            while not (items := server.json("/api/v1/traces")["items"]) or due_count(server) != 0:
                 if time.monotonic() > end:
                     return [f"the own trace did not arrive: {items}"]
                 time.sleep(0.05)
