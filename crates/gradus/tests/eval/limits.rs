@@ -86,13 +86,12 @@ fn a_sample_is_the_same_each_time_and_grows_by_adding() {
 #[test]
 fn thousands_of_calls_can_be_in_flight() {
     let lab = Lab::with_cases(6_000);
-    let endpoint = endpoint(|incoming| incoming.verdict("correct").after(Duration::from_millis(700)));
+    let endpoint = endpoint(|incoming| incoming.verdict("correct").after(Duration::from_secs(2)));
     let script = "ulimit -Sn 256; exec \"$0\" \"$@\"";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_gradus")]).args(eval(&["--concurrency", "2000"]));
     command.current_dir(lab.path("")).env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", "k");
     assert!(command.output().unwrap().status.success());
     assert_eq!(lab.lines("out.jsonl").len(), 6_000);
-    // Far more than 256 files; how many more is a matter of how busy the machine is.
-    assert!(endpoint.most_in_flight() > 512, "{}", endpoint.most_in_flight());
+    assert!(endpoint.most_in_flight() > 1_000, "{}", endpoint.most_in_flight());
 }
