@@ -91,16 +91,20 @@ impl<'a> Span<'a> {
 
     /// How many values its attributes and events have, those in lists and maps included.
     pub fn value_count(&self) -> usize {
-        let in_events = |event: &Event<'_>| {
-            1 + event.attributes.value_count() + event.body.as_ref().map_or(0, Value::value_count)
-        };
-        self.attributes.value_count() + self.events.iter().map(in_events).sum::<usize>()
+        self.attributes.value_count() + self.events.iter().map(Event::value_count).sum::<usize>()
     }
 
     /// The message of the exception that was recorded on this span, if there is one.
     pub fn exception_message(&self) -> Option<&str> {
         let event = self.events.iter().find(|event| event.name == "exception")?;
         event.attributes.text("exception.message")
+    }
+}
+
+impl Event<'_> {
+    /// How many values it has, those in lists and maps included; it counts itself, too.
+    pub fn value_count(&self) -> usize {
+        1 + self.attributes.value_count() + self.body.as_ref().map_or(0, Value::value_count)
     }
 }
 
@@ -117,7 +121,8 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    fn value_count(&self) -> usize {
+    /// How many values there are, those in lists and maps included.
+    pub fn value_count(&self) -> usize {
         self.0.iter().map(|(_, value)| value.value_count()).sum()
     }
 

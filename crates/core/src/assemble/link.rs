@@ -13,6 +13,9 @@ use crate::dialect::{self, Facts, Kind};
 use crate::message::{Message, Role};
 use crate::span::Span;
 
+/// Conversations that a trace can be found to continue: the longest ones.
+const MAX_CONTINUED: usize = 64;
+
 /// What ties a trace to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceLink {
@@ -48,7 +51,9 @@ impl TraceLink {
         if facts.kind == Kind::Tool {
             return session.map(|session| TraceLink { session: Some(session), ..TraceLink::default() });
         }
-        let Chain { leaves, continues, .. } = Chain::of(&facts);
+        let Chain { leaves, mut continues, .. } = Chain::of(&facts);
+        // A trace goes on from the last reply before it, or from one shortly before that.
+        continues.drain(..continues.len().saturating_sub(MAX_CONTINUED));
         let linked = session.is_some() || !leaves.is_empty() || !continues.is_empty();
         linked.then_some(TraceLink { session, leaves, continues })
     }
