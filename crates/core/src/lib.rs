@@ -6,6 +6,7 @@ pub mod dialect;
 pub mod filter;
 pub mod literal;
 pub mod message;
+mod path_budget;
 mod phoenix_attributes;
 pub mod phoenix_view;
 pub mod raw_json;
