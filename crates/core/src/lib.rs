@@ -11,6 +11,7 @@ mod phoenix_attributes;
 pub mod phoenix_view;
 pub mod raw_json;
 pub mod react;
+mod short_text;
 pub mod span;
 pub mod span_json;
 pub mod trajectory;
