@@ -72,7 +72,8 @@ impl<'a> Reader<'a> {
                 b'"' | b'\'' => self.string()?,
                 _ => match self.value(depth + 1)? {
                     Json::String(key) => key,
-                    other => other.to_string(),
+                    key if is_hashable(&key) => key.to_string(),
+                    _ => return None,
                 },
             };
             self.skip_space();
@@ -243,6 +244,16 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Whether Python takes a value for a key: a dictionary is none. Written as the key of another one, its quotes would be
+/// escaped once more on each level, and a short text of nested keys would double 64 times.
+fn is_hashable(key: &Json) -> bool {
+    match key {
+        Json::Object(_) => false,
+        Json::Array(items) => items.iter().all(is_hashable),
+        _ => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,6 +298,16 @@ mod tests {
         assert_eq!(value, json!({"id": u64::MAX, "zero": -0.0}));
         assert_eq!(parse("{'id': 18446744073709551615}"), Some(json!({"id": u64::MAX})));
         assert_eq!(parse("{1: 'a', None: 2}"), Some(json!({"1": "a", "null": 2})));
+    }
+
+    #[test]
+    fn dictionaries_are_no_keys() {
+        assert_eq!(parse("{(1, 'a'): 2}"), Some(json!({"[1,\"a\"]": 2})));
+        for levels in [1, 2, 20] {
+            let nested = "{".repeat(levels) + "{1: 1}" + &": 1}".repeat(levels);
+            assert_eq!(parse(&nested), None, "{nested}");
+        }
+        assert_eq!(parse("{({1: 1},): 1}"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use crate::path_budget::PathBudget;
 use crate::phoenix_attributes;
 use crate::span::{Attributes, Event, Resource, Span, SpanId, Status, StatusCode, TraceId, Value};
 
@@ -24,7 +25,7 @@ pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
     let context = &object["context"];
     let mut attributes = Attributes::default();
     if let Some(Json::Object(recorded)) = object.get("attributes") {
-        flatten_into("", recorded, &mut attributes);
+        flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
     }
     // Phoenix keeps the kind beside the attributes.
     if let Some(kind) = text(object, "span_kind").filter(|kind| *kind != "UNKNOWN")
@@ -77,7 +78,7 @@ fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'stat
     let attributes = |key: &str| {
         let mut attributes = Attributes::default();
         if let Some(Json::Object(recorded)) = object.get(key) {
-            flatten_into("", recorded, &mut attributes);
+            flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
         }
         attributes
     };
@@ -115,20 +116,29 @@ const LEAVES: [&str; 8] = [
 ];
 
 /// Nested attributes become dotted keys with indices, the form that instrumentations recorded.
-fn flatten_into(prefix: &str, object: &Map<String, Json>, out: &mut Attributes<'static>) {
+fn flatten_into(
+    prefix: &str,
+    object: &Map<String, Json>,
+    budget: &mut PathBudget,
+    out: &mut Attributes<'static>,
+) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-        flatten(path, value, out);
+        flatten(path, value, budget, out);
     }
 }
 
-fn flatten(path: String, value: &Json, out: &mut Attributes<'static>) {
-    let last = path.rsplit('.').next().unwrap_or_default();
+fn flatten(path: String, value: &Json, budget: &mut PathBudget, out: &mut Attributes<'static>) {
+    let is_leaf = path.rsplit('.').next().is_some_and(|last| LEAVES.contains(&last));
     match value {
-        Json::Object(object) if !LEAVES.contains(&last) => flatten_into(&path, object, out),
-        Json::Array(items) if items.iter().any(Json::is_object) && !LEAVES.contains(&last) => {
+        Json::Object(object) if !is_leaf && budget.may_open(&path, object.len()) => {
+            flatten_into(&path, object, budget, out);
+        }
+        Json::Array(items)
+            if items.iter().any(Json::is_object) && !is_leaf && budget.may_open(&path, items.len()) =>
+        {
             for (index, item) in items.iter().enumerate() {
-                flatten(format!("{path}.{index}"), item, out);
+                flatten(format!("{path}.{index}"), item, budget, out);
             }
         }
         other => out.0.push((Cow::Owned(path), Value::from_json(other.clone()))),
@@ -142,7 +152,7 @@ fn events(object: &Map<String, Json>) -> Vec<Event<'static>> {
         if let Some(Json::Object(recorded)) =
             event.get("attributes").or_else(|| event.get("event_attributes"))
         {
-            flatten_into("", recorded, &mut attributes);
+            flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
         }
         let name = text(event, "name").or(text(event, "event_name")).unwrap_or_default().to_owned();
         Event { name: Cow::Owned(name), time_ns: time(event, "timestamp"), attributes, body: None }

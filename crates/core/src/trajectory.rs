@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::raw_json::RawJson;
+use crate::short_text::cut_text;
 
 /// One user request: the query, what the agent did about it, and the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -166,7 +167,11 @@ impl DefectKind {
 }
 
 impl Defect {
-    pub fn new(kind: DefectKind, detail: impl Into<String>, span_id: Option<crate::span::SpanId>) -> Self {
-        Defect { kind, detail: detail.into(), span_id: span_id.map(|id| id.to_string()) }
+    /// What is kept of a detail. It quotes what was recorded, and a trace can have as many defects as spans.
+    const MAX_DETAIL_BYTES: usize = 480;
+
+    pub fn new(kind: DefectKind, detail: impl AsRef<str>, span_id: Option<crate::span::SpanId>) -> Self {
+        let detail = cut_text(detail.as_ref(), Self::MAX_DETAIL_BYTES).into_owned();
+        Defect { kind, detail, span_id: span_id.map(|id| id.to_string()) }
     }
 }

@@ -1,25 +1,40 @@
 //! What one assembly may keep beyond the spans themselves.
 //!
-//! Most texts of a trajectory are copied once from the spans, so they cost what the spans cost. Two things multiply: a
-//! parsed tree of arguments takes up to 90 times its text, and one text can be shared by many steps (a thought by all
-//! calls of its reply). Both are charged here; what does not fit is left out and reported as a defect.
+//! Most texts of a trajectory are copied once from the spans, so they cost what the spans cost. Some things multiply: a
+//! parsed tree of arguments takes up to 90 times its text, a message of one letter up to 40 times its own, and one text can
+//! be shared by many steps (a thought by all calls of its reply). These are charged here; what does not fit is left out
+//! and reported as a defect. So is the time to compare the texts of many spans with each other.
 
 use std::cell::Cell;
 
 use serde_json::Value as Json;
 
 use crate::bounded_json::count_nodes;
+use crate::dialect::Facts;
+use crate::message::{Arguments, Message, Part};
 
 /// Values of all arguments that are kept as trees.
 const MAX_ARGUMENT_NODES: usize = 400_000;
 /// Bytes of texts that are copied for a second time.
 const MAX_SHARED_BYTES: usize = 8 << 20;
+/// Memory that messages and their parts take beside their texts: a million parts of a letter each.
+const MAX_MESSAGE_OVERHEAD_BYTES: usize = 128 << 20;
+/// Bytes of frames' texts and of conversations that are searched in each other.
+const MAX_COMPARED_BYTES: usize = 64 << 20;
+
+/// How a trajectory says that something did not fit.
+pub(super) const LEFT_OUT: &str =
+    "some arguments and thoughts were left out: there is more than is kept of one trace";
 
 #[derive(Debug)]
 pub(super) struct AssemblyBudget {
     nodes_left: Cell<usize>,
     shared_bytes_left: Cell<usize>,
+    overhead_left: Cell<usize>,
+    compared_bytes_left: Cell<usize>,
     exceeded: Cell<bool>,
+    /// Spans whose messages were left out.
+    cut_spans: Cell<usize>,
 }
 
 impl Default for AssemblyBudget {
@@ -27,7 +42,10 @@ impl Default for AssemblyBudget {
         AssemblyBudget {
             nodes_left: Cell::new(MAX_ARGUMENT_NODES),
             shared_bytes_left: Cell::new(MAX_SHARED_BYTES),
+            overhead_left: Cell::new(MAX_MESSAGE_OVERHEAD_BYTES),
+            compared_bytes_left: Cell::new(MAX_COMPARED_BYTES),
             exceeded: Cell::new(false),
+            cut_spans: Cell::new(0),
         }
     }
 }
@@ -42,6 +60,29 @@ impl AssemblyBudget {
     /// Another copy of a text that some step has already.
     pub(super) fn share_text(&self, text: &str) -> Option<String> {
         self.charge(&self.shared_bytes_left, text.len()).then(|| text.to_owned())
+    }
+
+    /// Drops the messages of a span if there is no room for them. `charged` bytes of overhead have been paid for before.
+    pub(super) fn keep_messages(&self, facts: &mut Facts<'_>, charged: usize) {
+        let new = message_overhead(facts).saturating_sub(charged);
+        match self.overhead_left.get().checked_sub(new) {
+            Some(left) => self.overhead_left.set(left),
+            None => {
+                (facts.input, facts.output) = (Vec::new(), Vec::new());
+                self.cut_spans.set(self.cut_spans.get() + 1);
+            }
+        }
+    }
+
+    /// How many spans lost their messages.
+    pub(super) fn cut_spans(&self) -> usize {
+        self.cut_spans.get()
+    }
+
+    /// Whether texts of so many bytes may still be compared.
+    pub(super) fn may_compare(&self, bytes: usize) -> bool {
+        let left = self.compared_bytes_left.get().checked_sub(bytes);
+        left.inspect(|left| self.compared_bytes_left.set(*left)).is_some()
     }
 
     /// Whether something was left out since this was asked last.
@@ -60,5 +101,28 @@ impl AssemblyBudget {
                 false
             }
         }
+    }
+}
+
+/// Bytes that a span's messages take beyond their texts. A message that is longer than its own record costs nothing: it
+/// takes memory in proportion to what was sent.
+pub(super) fn message_overhead(facts: &Facts<'_>) -> usize {
+    let overhead = |message: &Message<'_>| {
+        let text: usize = message.parts.iter().map(text_bytes).sum();
+        (size_of_val(message) + size_of_val(message.parts.as_slice())).saturating_sub(text)
+    };
+    facts.input.iter().chain(&facts.output).map(overhead).sum()
+}
+
+fn text_bytes(part: &Part<'_>) -> usize {
+    match part {
+        Part::Text(text) | Part::Reasoning(text) => text.len(),
+        Part::ToolCall(call) => {
+            let arguments = call.arguments.as_ref().map_or(0, |arguments| match arguments {
+                Arguments::Text(text) | Arguments::Json(text) => text.len(),
+            });
+            call.name.len() + arguments
+        }
+        Part::ToolResult(result) => result.content.len(),
     }
 }

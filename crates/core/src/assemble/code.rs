@@ -2,6 +2,7 @@
 //! before it ran; code that calls no tool at all is a step of the interpreter.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
@@ -49,6 +50,10 @@ pub(super) fn read(
             false
         })
     });
+    let declared = OnceCell::new();
+    let is_declared = |call: &CodeCall<'_>| {
+        declared.get_or_init(|| declared_functions(&system_prompt(tree, run))).contains(call.name)
+    };
     for reply in code {
         let mine = by_call.remove(&reply.call).unwrap_or_default();
         // The thought is copied once; further calls of the same code share it while there is room.
@@ -72,14 +77,20 @@ pub(super) fn read(
             });
         }
         if mine.is_empty() {
-            asks.extend(nothing_ran(tree, run, reply, ask));
+            asks.extend(nothing_ran(tree, run, reply, &is_declared, ask));
         }
     }
     asks.sort_by_key(|ask| ask.call.unwrap_or(usize::MAX));
 }
 
 /// The step that a reply without any tool's span stands for; `None` when it only answers.
-fn nothing_ran(tree: &Tree<'_>, run: &Run, reply: &CodeReply, ask: impl Fn() -> Ask) -> Option<Ask> {
+fn nothing_ran(
+    tree: &Tree<'_>,
+    run: &Run,
+    reply: &CodeReply,
+    is_declared: &dyn Fn(&CodeCall<'_>) -> bool,
+    ask: impl Fn() -> Ask,
+) -> Option<Ask> {
     let mut calls = react::code_calls(&reply.code);
     calls.truncate(MAX_CODE_CALLS);
     let seen = observation_after(tree, run, reply.call);
@@ -88,7 +99,7 @@ fn nothing_ran(tree: &Tree<'_>, run: &Run, reply: &CodeReply, ask: impl Fn() -> 
     let over = reply.call + 1 == run.calls.len();
     let tool = calls.iter().filter(|call| !tools::is_final_answer(call.name)).find(|call| {
         let blamed = seen.as_deref().is_some_and(|text| failure && text.contains(call.name));
-        blamed || is_offered(tree, run, call)
+        blamed || is_declared(call)
     });
     match tool {
         Some(call) if failure || over => Some(Ask {
@@ -117,13 +128,21 @@ fn only_answers(code: &str) -> bool {
     lines.next().is_none_or(|line| line.starts_with("final_answer("))
 }
 
-/// Whether the prompt declares a function: `def list_issues(`.
-fn is_offered(tree: &Tree<'_>, run: &Run, call: &CodeCall<'_>) -> bool {
+fn system_prompt<'t>(tree: &'t Tree<'_>, run: &Run) -> Cow<'t, str> {
     let input = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| !input.is_empty());
-    let system = input
-        .and_then(|input| input.iter().find(|message| message.role == Role::System))
-        .map(Message::joined_text);
-    system.is_some_and(|text| text.contains(&format!("def {}(", call.name)))
+    let system = input.and_then(|input| input.iter().find(|message| message.role == Role::System));
+    system.map(Message::joined_text).unwrap_or_default()
+}
+
+/// The functions that a prompt declares: `def list_issues(`. Read once for a run, whose every reply may call many.
+fn declared_functions(prompt: &str) -> HashSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let declared = prompt.match_indices("def ").filter_map(|(at, keyword)| {
+        let rest = &prompt[at + keyword.len()..];
+        let name = &rest[..rest.find(|c| !is_part(c))?];
+        rest[name.len()..].starts_with('(').then(|| name.to_owned())
+    });
+    declared.collect()
 }
 
 /// What the next request shows behind a reply.
@@ -135,4 +154,17 @@ fn observation_after(tree: &Tree<'_>, run: &Run, call: usize) -> Option<String> 
         None => last.joined_text(),
     };
     Some(without_label(&text).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_functions_of_a_prompt_are_found() {
+        let prompt = "def a(x): ..\n  def def b_2(\nundef c(\ndef d (\ndef é(\ndef ";
+        let mut declared: Vec<_> = declared_functions(prompt).into_iter().collect();
+        declared.sort();
+        assert_eq!(declared, ["a", "b_2", "c"]);
+    }
 }

@@ -2,9 +2,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::dialect::Kind;
 use crate::message::{Message, Role};
 use crate::react;
+use crate::short_text::cut_name;
 use crate::span::TraceId;
 use crate::trajectory::{Defect, DefectKind};
 
@@ -17,10 +20,27 @@ use super::tree::Tree;
 struct Conversation {
     calls: Vec<usize>,
     session: Option<String>,
+    last_request: LastRequest,
     /// Digests of the conversation after its last reply.
     leaves: Vec<u64>,
     /// The conversation as it was last sent, if no reply came.
     unanswered: Option<u64>,
+}
+
+/// What the latest call of a conversation was sent, as far as the next call is compared with it: computed once, because
+/// every further call of the session may look at it.
+#[derive(Clone, Copy, Default)]
+struct LastRequest {
+    messages: usize,
+    /// A digest of what the user said last.
+    asked: Option<u64>,
+}
+
+impl LastRequest {
+    fn new(input: &[Message<'_>]) -> LastRequest {
+        let asked = request::last_user(input).map(|at| xxh3_64(input[at].joined_text().as_bytes()));
+        LastRequest { messages: input.len(), asked }
+    }
 }
 
 /// Finds the runs among calls and tool spans that have nothing around them.
@@ -32,7 +52,7 @@ pub(super) fn find(tree: &Tree<'_>, bare: &[usize], runs: &mut Vec<Run>, defects
             continue;
         }
         if !node.facts.has_content() {
-            let detail = format!("{}: no messages recorded", node.span.name);
+            let detail = format!("{}: no messages recorded", cut_name(&node.span.name));
             let kind = DefectKind::ModelCallWithoutContent;
             defects.extend(node.span_ids().map(|id| Defect::new(kind, detail.as_str(), Some(id))));
             continue;
@@ -63,16 +83,27 @@ impl Conversations {
         let facts = &tree.nodes[at].facts;
         let chain = Chain::of(facts);
         let session = facts.session.as_deref();
-        let index = self.continued(&chain, session).or_else(|| self.rewritten(tree, &facts.input, session));
+        let continued = self.continued(&chain, session);
+        // Only calls of a session are compared by what they were sent.
+        let request = session.map(|_| LastRequest::new(&facts.input)).unwrap_or_default();
+        let index = continued.or_else(|| self.rewritten(request, &facts.input, session));
         let index = index.unwrap_or_else(|| {
             let (session, calls) = (session.map(str::to_owned), Vec::new());
             if let Some(session) = &session {
                 self.by_session.entry(session.clone()).or_default().push(self.all.len());
             }
-            self.all.push(Conversation { calls, session, leaves: Vec::new(), unanswered: None });
+            let last_request = LastRequest::default();
+            self.all.push(Conversation {
+                calls,
+                session,
+                last_request,
+                leaves: Vec::new(),
+                unanswered: None,
+            });
             self.all.len() - 1
         });
         let conversation = &mut self.all[index];
+        conversation.last_request = request;
         conversation.calls.push(at);
         if facts.output.is_empty() {
             conversation.unanswered = Some(chain.asked);
@@ -111,22 +142,17 @@ impl Conversations {
     }
 
     /// Within a session a list that was rewritten still continues the turn with the same question.
-    fn rewritten(&self, tree: &Tree<'_>, input: &[Message<'_>], session: Option<&str>) -> Option<usize> {
+    fn rewritten(&self, request: LastRequest, input: &[Message<'_>], session: Option<&str>) -> Option<usize> {
         const MAX_LOOKED_AT: usize = 32;
         let known = self.by_session.get(session?)?;
+        if request.asked.is_none() {
+            // Only the results of the last calls were sent: the server keeps the rest of the conversation.
+            return known.last().copied().filter(|_| input.iter().any(|message| message.role == Role::Tool));
+        }
         known.iter().rev().take(MAX_LOOKED_AT).copied().find(|index| {
-            let last = self.all[*index].calls.last().map(|last| &tree.nodes[*last].facts.input);
-            last.is_some_and(|last| continues_turn(last, input))
+            let last = &self.all[*index].last_request;
+            request.messages > last.messages && request.asked == last.asked
         })
-    }
-}
-
-fn continues_turn(before: &[Message<'_>], after: &[Message<'_>]) -> bool {
-    match (request::last_user(before), request::last_user(after)) {
-        (Some(a), Some(b)) => after.len() > before.len() && before[a].joined_text() == after[b].joined_text(),
-        // Only the results of the last calls were sent: the server keeps the rest of the conversation.
-        (_, None) => after.iter().any(|message| message.role == Role::Tool),
-        _ => false,
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value as Json;
 
+use crate::short_text::cut_name;
 use crate::trajectory::{Defect, DefectKind};
 
 use super::code::{self, CodeReply};
@@ -40,7 +41,7 @@ pub(super) fn join(
     insert_runs(tree, run, asks, &named, spoken);
     for at in unnamed {
         let node = &tree.nodes[at];
-        let detail = format!("{}: answers no call of the model", node.span.name);
+        let detail = format!("{}: answers no call of the model", cut_name(&node.span.name));
         let told =
             node.span_ids().map(|id| Defect::new(DefectKind::ToolRunOutsideSteps, detail.as_str(), Some(id)));
         defects.extend(told);

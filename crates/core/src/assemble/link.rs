@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::{self, Facts, Kind};
 use crate::message::{Message, Role};
+use crate::short_text::cut_name;
 use crate::span::Span;
 
 /// Conversations that a trace can be found to continue: the longest ones.
@@ -32,7 +33,8 @@ impl TraceLink {
         if span.parent_id.is_some() {
             return None;
         }
-        let project = span.resource.project().unwrap_or_default();
+        // Hashed for every span, so not in full whatever its length.
+        let project = cut_name(span.resource.project().unwrap_or_default());
         let by_session = |session: &str| hash(&[project.as_bytes(), session.as_bytes()]);
         // Most roots say at once that they are something else, and many calls which session they belong to.
         match (span.text("openinference.span.kind"), span.text("session.id")) {

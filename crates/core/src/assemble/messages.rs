@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use crate::message::{Message, Role};
 use crate::react::{self, Transcript};
+use crate::short_text::cut_name;
 use crate::trajectory::{Defect, DefectKind, Step, ToolDefinition, Trajectory};
 
+use super::budget::{AssemblyBudget, LEFT_OUT};
 use super::observations;
 use super::request;
 use super::steps::{Ask, AskIds, join_texts, read_arguments, said};
@@ -13,6 +15,7 @@ use super::steps::{Ask, AskIds, join_texts, read_arguments, said};
 /// Reads a message list: one trajectory for each time the user speaks and the assistant acts or answers.
 pub fn assemble_messages(messages: &[Message<'_>], tools: &[ToolDefinition]) -> Vec<Trajectory> {
     let tools: Arc<[ToolDefinition]> = tools.into();
+    let budget = AssemblyBudget::default();
     let speaks = |message: &Message<'_>| request::last_user(std::slice::from_ref(message)).is_some();
     let mut trajectories: Vec<Trajectory> = Vec::new();
     let mut at = 0;
@@ -26,7 +29,7 @@ pub fn assemble_messages(messages: &[Message<'_>], tools: &[ToolDefinition]) -> 
         let turn = &messages[begin..begin + length];
         let query = (!query.is_empty()).then(|| query.join("\n"));
         if query.is_some() || turn.iter().any(|message| message.role == Role::Assistant) {
-            trajectories.push(read_turn(query, turn, &tools));
+            trajectories.push(read_turn(query, turn, &tools, &budget));
         }
         at = begin + length.max(usize::from(asked == 0));
     }
@@ -39,16 +42,22 @@ pub fn assemble_transcript(text: &str) -> Vec<Trajectory> {
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let consoles = react::console_runs(&text);
     let runs = consoles.iter().flat_map(|console| react::split_runs(console));
-    runs.map(|run| from_transcript(react::read(run))).collect()
+    let budget = AssemblyBudget::default();
+    runs.map(|run| from_transcript(react::read(run), &budget)).collect()
 }
 
-fn read_turn(query: Option<String>, turn: &[Message<'_>], tools: &Arc<[ToolDefinition]>) -> Trajectory {
+fn read_turn(
+    query: Option<String>,
+    turn: &[Message<'_>],
+    tools: &Arc<[ToolDefinition]>,
+    budget: &AssemblyBudget,
+) -> Trajectory {
     let mut trajectory = Trajectory { query, tools: Arc::clone(tools), ..Trajectory::default() };
     let mut asks: Vec<Ask> = Vec::new();
     // A reply may be several messages: reasoning, text, calls.
     for reply in turn.chunk_by(|a, b| a.role == Role::Assistant && b.role == Role::Assistant) {
         if reply[0].role == Role::Assistant {
-            read_reply(reply, &mut trajectory, &mut asks);
+            read_reply(reply, &mut trajectory, &mut asks, budget);
         }
     }
     let ids = AskIds::of(&asks);
@@ -69,21 +78,27 @@ fn read_turn(query: Option<String>, turn: &[Message<'_>], tools: &Arc<[ToolDefin
             ..Step::default()
         });
     }
-    complain(&mut trajectory);
+    complain(&mut trajectory, budget);
     trajectory
 }
 
-fn read_reply(reply: &[Message<'_>], trajectory: &mut Trajectory, asks: &mut Vec<Ask>) {
+fn read_reply(
+    reply: &[Message<'_>],
+    trajectory: &mut Trajectory,
+    asks: &mut Vec<Ask>,
+    budget: &AssemblyBudget,
+) {
     let thought = said(reply);
     let mut parallel = false;
     for call in reply.iter().flat_map(Message::tool_calls) {
         let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
         if malformed {
-            let detail = raw.clone().unwrap_or_default();
+            let detail = raw.as_deref().unwrap_or_default();
             trajectory.defects.push(Defect::new(DefectKind::MalformedArguments, detail, None));
         }
         let id = call.id.as_deref().map(str::to_owned);
-        let (thought, tool) = (thought.clone(), call.name.to_string());
+        let (thought, tool) = (share(thought.as_deref(), parallel, budget), call.name.to_string());
+        let arguments = budget.keep_arguments(arguments);
         asks.push(Ask { thought, tool, id, arguments, raw, parallel, ..Ask::default() });
         parallel = true;
     }
@@ -110,9 +125,9 @@ fn read_reply(reply: &[Message<'_>], trajectory: &mut Trajectory, asks: &mut Vec
             break;
         }
         asks.push(Ask {
-            thought: step.thought.map(std::borrow::Cow::into_owned),
+            thought: share(step.thought.as_deref(), step.parallel, budget),
             tool: step.tool.into_owned(),
-            arguments: step.input.json,
+            arguments: budget.keep_arguments(step.input.json),
             raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
             reply: Some(Arc::clone(&reply)),
             parallel: step.parallel,
@@ -121,7 +136,12 @@ fn read_reply(reply: &[Message<'_>], trajectory: &mut Trajectory, asks: &mut Vec
     }
 }
 
-fn from_transcript(transcript: Transcript<'_>) -> Trajectory {
+/// A text for a step. The first step of a reply gets a copy; those beside it get theirs while there is room.
+fn share(text: Option<&str>, is_beside: bool, budget: &AssemblyBudget) -> Option<String> {
+    if is_beside { budget.share_text(text?) } else { text.map(str::to_owned) }
+}
+
+fn from_transcript(transcript: Transcript<'_>, budget: &AssemblyBudget) -> Trajectory {
     let mut trajectory = Trajectory {
         query: transcript.question.map(std::borrow::Cow::into_owned),
         final_answer: transcript.answer.map(std::borrow::Cow::into_owned),
@@ -133,25 +153,25 @@ fn from_transcript(transcript: Transcript<'_>) -> Trajectory {
     for (index, step) in transcript.steps.into_iter().enumerate() {
         trajectory.steps.push(Step {
             index: index as u32 + 1,
-            thought: step.thought.map(std::borrow::Cow::into_owned),
+            thought: share(step.thought.as_deref(), step.parallel, budget),
             tool: step.tool.into_owned(),
-            arguments: step.input.json,
+            arguments: budget.keep_arguments(step.input.json),
             arguments_raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
-            observation: step.observation.map(std::borrow::Cow::into_owned),
+            observation: share(step.observation.as_deref(), step.parallel, budget),
             parallel_with_previous: step.parallel,
             ..Step::default()
         });
     }
-    complain(&mut trajectory);
+    complain(&mut trajectory, budget);
     trajectory
 }
 
-fn complain(trajectory: &mut Trajectory) {
+fn complain(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
     for step in &trajectory.steps {
         let mut miss = |kind, what: &str| {
             trajectory.defects.push(Defect::new(
                 kind,
-                format!("step {} ({}) has no {what}", step.index, step.tool),
+                format!("step {} ({}) has no {what}", step.index, cut_name(&step.tool)),
                 None,
             ));
         };
@@ -161,6 +181,9 @@ fn complain(trajectory: &mut Trajectory) {
         if step.observation.is_none() {
             miss(DefectKind::MissingObservation, "observation");
         }
+    }
+    if budget.take_exceeded() {
+        trajectory.defects.push(Defect::new(DefectKind::TooLarge, LEFT_OUT, None));
     }
     if trajectory.query.is_none() {
         trajectory.defects.push(Defect::new(

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::dialect::Kind;
 use crate::react;
+use crate::short_text::cut_name;
 use crate::span::TraceId;
 use crate::trajectory::{Defect, DefectKind, Step, Trajectory};
 
@@ -210,7 +211,7 @@ fn asks_for_tools(tree: &Tree<'_>, run: &Run) -> bool {
 /// One defect for each span that records a model call.
 pub(super) fn outside_steps(tree: &Tree<'_>, at: usize, why: &str) -> Vec<Defect> {
     let node = &tree.nodes[at];
-    let detail = format!("{}: {why}", node.span.name);
+    let detail = format!("{}: {why}", cut_name(&node.span.name));
     let kind = DefectKind::ModelCallOutsideSteps;
     node.span_ids().map(|id| Defect::new(kind, detail.as_str(), Some(id))).collect()
 }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::bounded_json;
-use crate::dialect::Kind;
+use crate::dialect::{Facts, Kind};
 use crate::literal;
 use crate::message::{Arguments, Message, Role};
 use crate::react::{self, TextStep};
+use crate::short_text::{cut_id, cut_name};
 use crate::trajectory::{Defect, DefectKind, Step, Tokens, Trajectory};
 
+use super::budget::LEFT_OUT;
 use super::code::CodeReply;
 use super::joins::{self, SpokenReplies};
 use super::observations;
@@ -51,8 +53,9 @@ pub(super) struct Ask {
 /// More calls than this in one reply are not an agent at work; all of them would share its text.
 const MAX_CALLS: usize = 256;
 
-/// What is kept of an agent's name on each step.
-const MAX_AGENT_NAME_BYTES: usize = 300;
+/// Spans of one call that a step names. Each step of a reply names those of its model call, and any number of spans may
+/// have been folded into that.
+const MAX_STEP_SPANS: usize = 64;
 
 /// Asks by the id of their call. Ids may come again.
 #[derive(Debug, Default)]
@@ -375,16 +378,19 @@ impl Reader<'_, '_> {
             query: request::query(tree, run),
             ..Trajectory::default()
         };
-        let fact = |get: fn(&crate::dialect::Facts<'_>) -> Option<String>| {
+        let fact = |get: for<'f> fn(&'f Facts<'_>) -> Option<&'f str>| {
             run.frames.iter().chain(&run.calls).chain(&run.tools).find_map(|at| get(&tree.nodes[*at].facts))
         };
-        trajectory.session_id = fact(|facts| facts.session.as_deref().map(str::to_owned));
-        trajectory.agent = fact(|facts| facts.agent.as_deref().map(str::to_owned));
-        trajectory.agent_version = fact(|facts| facts.agent_version.as_deref().map(str::to_owned))
-            .or_else(|| nodes().find_map(|node| node.span.resource.version()).map(str::to_owned));
-        let model = run.calls.iter().find_map(|at| tree.nodes[*at].facts.model.as_deref());
-        trajectory.model = model.map(str::to_owned);
-        trajectory.project = nodes().find_map(|node| node.span.resource.project()).map(str::to_owned);
+        // All trajectories of a trace may have these from the same resource.
+        let name = |name: &str| cut_name(name).into_owned();
+        trajectory.session_id =
+            fact(|facts| facts.session.as_deref()).map(|session| cut_id(session).into_owned());
+        trajectory.agent = fact(|facts| facts.agent.as_deref()).map(name);
+        trajectory.agent_version = fact(|facts| facts.agent_version.as_deref())
+            .or_else(|| nodes().find_map(|node| node.span.resource.version()))
+            .map(name);
+        trajectory.model = run.calls.iter().find_map(|at| tree.nodes[*at].facts.model.as_deref()).map(name);
+        trajectory.project = nodes().find_map(|node| node.span.resource.project()).map(name);
         for at in &run.calls {
             let facts = &tree.nodes[*at].facts;
             let tokens = &mut trajectory.tokens;
@@ -497,7 +503,10 @@ impl Reader<'_, '_> {
                 is_error,
                 parallel_with_previous: ask.parallel,
                 agent: call.or(last.copied()).and_then(|node| self.agent_of(node)),
-                span_ids: spans.flat_map(super::tree::Node::span_ids).map(|id| id.to_string()).collect(),
+                span_ids: spans
+                    .flat_map(|node| node.span_ids().take(MAX_STEP_SPANS))
+                    .map(|id| id.to_string())
+                    .collect(),
                 trace_id: trace.filter(|_| trajectory.trace_ids.len() > 1),
                 start: start.and_then(timestamp),
                 end: end.and_then(timestamp),
@@ -511,8 +520,8 @@ impl Reader<'_, '_> {
         let own = node.facts.agent.as_deref();
         let around = std::iter::successors(node.parent, |at| self.tree.nodes[*at].parent);
         let agent = own.or_else(|| around.take(64).find_map(|at| self.tree.nodes[at].facts.agent.as_deref()));
-        // Every step of a run has it: a name of megabytes would be copied as often.
-        agent.map(|agent| agent[..agent.floor_char_boundary(MAX_AGENT_NAME_BYTES)].to_owned())
+        // Every step of a run has it.
+        agent.map(|agent| cut_name(agent).into_owned())
     }
 
     /// Says what is missing.
@@ -520,7 +529,7 @@ impl Reader<'_, '_> {
         let span = |step: &Step| step.span_ids.first().cloned();
         for step in &trajectory.steps {
             let mut miss = |kind, what: &str| {
-                let detail = format!("step {} ({}) has no {what}", step.index, step.tool);
+                let detail = format!("step {} ({}) has no {what}", step.index, cut_name(&step.tool));
                 self.defects.push(Defect { kind, detail, span_id: span(step) });
             };
             if step.thought.is_none() {
@@ -542,8 +551,7 @@ impl Reader<'_, '_> {
             miss(DefectKind::RunFailed, "the run ended in an error");
         }
         if self.tree.budget.take_exceeded() {
-            let detail = "some arguments and thoughts were left out: there is more than is kept of one trace";
-            miss(DefectKind::TooLarge, detail);
+            miss(DefectKind::TooLarge, LEFT_OUT);
         }
         if trajectory.final_answer.is_none() {
             miss(DefectKind::MissingAnswer, "there is no final answer");

@@ -66,10 +66,15 @@ pub(super) fn final_answer_spans(tree: &Tree<'_>, run: &Run) -> Vec<String> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolCache {
     lists: HashMap<u64, Arc<[ToolDefinition]>>,
+    bytes: usize,
 }
 
 /// More different lists than this are not worth keeping.
 const MAX_LISTS: usize = 1_000;
+/// Bytes of all lists that are kept beyond the trace they came from.
+const MAX_CACHED_BYTES: usize = 16 << 20;
+/// More tools than this are on no agent's offer; a definition takes many times its text.
+const MAX_TOOLS: usize = 10_000;
 
 impl ToolCache {
     /// Every tool that the agent could use in a run, in the order of first mention.
@@ -114,13 +119,24 @@ impl ToolCache {
         if let Some(list) = self.lists.get(&key) {
             return Arc::clone(list);
         }
-        if self.lists.len() >= MAX_LISTS {
-            self.lists.clear();
-        }
         let list: Arc<[ToolDefinition]> = sources.read().into();
-        self.lists.insert(key, Arc::clone(&list));
+        let bytes: usize = list.iter().map(definition_bytes).sum();
+        if self.lists.len() >= MAX_LISTS || self.bytes + bytes > MAX_CACHED_BYTES {
+            self.lists.clear();
+            self.bytes = 0;
+        }
+        if bytes <= MAX_CACHED_BYTES {
+            self.bytes += bytes;
+            self.lists.insert(key, Arc::clone(&list));
+        }
         list
     }
+}
+
+fn definition_bytes(tool: &ToolDefinition) -> usize {
+    let description = tool.description.as_deref().map_or(0, str::len);
+    let schema = tool.schema.as_ref().map_or(0, |schema| schema.as_str().len());
+    size_of_val(tool) + tool.name.len() + description + schema
 }
 
 /// Where a run's requests list the tools: structured, else in the prompt.
@@ -285,6 +301,7 @@ impl ToolList {
                 known.description = known.description.take().or(tool.description);
                 known.schema = known.schema.take().or(tool.schema);
             }
+            None if self.tools.len() >= MAX_TOOLS => {}
             None => {
                 self.places.insert(tool.name.clone(), self.tools.len());
                 self.tools.push(tool);
@@ -299,6 +316,9 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
     // A description may go on over lines.
     let mut describing = false;
     for line in prompt.lines() {
+        if tools.len() > MAX_TOOLS {
+            break;
+        }
         let line = line.trim();
         let bare = line.trim_start_matches(['>', ' ', '-']);
         if let Some(name) = bare.strip_prefix("Tool Name:") {
@@ -370,4 +390,31 @@ fn in_line(line: &str) -> Option<ToolDefinition> {
 
 fn is_identifier(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_a_limit_of_tools() {
+        let json: Vec<String> = (0..MAX_TOOLS + 9).map(|n| format!(r#"{{"name":"t{n}"}}"#)).collect();
+        assert_eq!(definitions(&format!("[{}]", json.join(","))).len(), MAX_TOOLS);
+        let prompt: Vec<String> = (0..3 * MAX_TOOLS).map(|n| format!("def t{n}(x)")).collect();
+        assert!(in_prompt(&prompt.join("\n")).len() <= MAX_TOOLS + 1);
+    }
+
+    #[test]
+    fn lists_are_cached_up_to_a_size() {
+        let mut cache = ToolCache::default();
+        let description = "d".repeat(1 << 20);
+        for number in 0..40 {
+            let json = format!(r#"{{"name":"t{number}","description":"{description}"}}"#);
+            let offered = OfferedTools::Json(&json);
+            let sources = Sources { offered: vec![&offered], prompt: None };
+            assert_eq!(cache.listed(&sources).len(), 1);
+            let held: usize = cache.lists.values().flat_map(|list| list.iter()).map(definition_bytes).sum();
+            assert!(held <= MAX_CACHED_BYTES && held == cache.bytes && held > 0, "{held}");
+        }
+    }
 }

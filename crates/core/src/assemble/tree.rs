@@ -1,12 +1,17 @@
 //! Puts spans in order: duplicates dropped, children below parents, and spans that record one and the same call folded
 //! into one.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::{self, Facts, Kind};
-use crate::span::{Span, SpanId, TraceId};
+use crate::span::{Resource, Span, SpanId, TraceId};
 
-use super::budget::AssemblyBudget;
+use super::budget::{AssemblyBudget, message_overhead};
 
 pub(super) struct Tree<'s> {
     pub nodes: Vec<Node<'s>>,
@@ -28,12 +33,13 @@ pub(super) struct Node<'s> {
     /// This node records the same call as the one it names.
     pub folded_into: Option<usize>,
     /// Other spans that record this call, too.
-    folded: Vec<SpanId>,
+    folded: VecDeque<SpanId>,
 }
 
 impl<'s> Tree<'s> {
     pub(super) fn build(spans: &'s [Span<'s>]) -> Tree<'s> {
-        let mut nodes: Vec<Node<'s>> = without_duplicates(spans);
+        let budget = AssemblyBudget::default();
+        let mut nodes: Vec<Node<'s>> = without_duplicates(spans, &budget);
         let mut index: Vec<((TraceId, SpanId), usize)> = nodes
             .iter()
             .enumerate()
@@ -59,11 +65,13 @@ impl<'s> Tree<'s> {
             }
         }
         let top_down = parents_first(&nodes);
-        let mut tree = Tree { nodes, budget: AssemblyBudget::default(), top_down };
+        let mut tree = Tree { nodes, budget, top_down };
         tree.fold_model_calls();
         tree.fold_tool_runs();
-        for node in &mut tree.nodes {
+        for node in tree.nodes.iter_mut().filter(|node| node.facts.kind == Kind::Model) {
+            let charged = message_overhead(&node.facts);
             node.facts.read_free_text();
+            tree.budget.keep_messages(&mut node.facts, charged);
         }
         tree
     }
@@ -125,14 +133,19 @@ impl<'s> Tree<'s> {
     }
 
     fn fold(&mut self, keep: usize, fold: usize) {
-        let ids = std::mem::take(&mut self.nodes[fold].folded);
-        let id = self.nodes[fold].span.span_id;
+        let mut ids = std::mem::take(&mut self.nodes[fold].folded);
+        ids.push_front(self.nodes[fold].span.span_id);
         let facts = std::mem::take(&mut self.nodes[fold].facts);
         self.nodes[fold].facts.kind = Kind::Other;
         self.nodes[fold].folded_into = Some(keep);
         let node = &mut self.nodes[keep];
-        node.folded.push(id);
-        node.folded.extend(ids);
+        // The shorter list is moved: in a long chain that folds from its end, the longer one would be moved every time.
+        if node.folded.len() >= ids.len() {
+            node.folded.extend(ids);
+        } else {
+            node.folded.drain(..).rev().for_each(|id| ids.push_front(id));
+            node.folded = ids;
+        }
         let into = &mut node.facts;
         into.tool.is_error |= facts.tool.is_error;
         into.tool.name = into.tool.name.take().or(facts.tool.name);
@@ -160,8 +173,9 @@ impl<'s> Tree<'s> {
 }
 
 impl<'s> Node<'s> {
-    fn new(span: &'s Span<'s>) -> Self {
-        let facts = dialect::read(span);
+    fn new(span: &'s Span<'s>, budget: &AssemblyBudget) -> Self {
+        let mut facts = dialect::read(span);
+        budget.keep_messages(&mut facts, 0);
         Node {
             span,
             facts,
@@ -170,7 +184,7 @@ impl<'s> Node<'s> {
             is_conflicting: false,
             inner_calls: 0,
             folded_into: None,
-            folded: Vec::new(),
+            folded: VecDeque::new(),
         }
     }
 
@@ -186,17 +200,18 @@ impl<'s> Node<'s> {
 }
 
 /// One version of each span, in order of time. The later version wins: the one that ended later, then the fuller one.
-fn without_duplicates<'s>(spans: &'s [Span<'s>]) -> Vec<Node<'s>> {
+fn without_duplicates<'s>(spans: &'s [Span<'s>], budget: &AssemblyBudget) -> Vec<Node<'s>> {
     let version = |span: &Span<'_>| (span.end_ns, span.attributes.0.len(), span.events.len());
+    let id = |span: &Span<'_>| (span.trace_id, span.span_id);
     let mut sorted: Vec<&Span<'_>> = spans.iter().collect();
-    sorted.sort_by(|a, b| {
-        let by_id = (a.trace_id, a.span_id).cmp(&(b.trace_id, b.span_id));
-        let by_version = || version(b).cmp(&version(a));
-        // Versions that weigh the same: any order will do, as long as it is not that of arrival.
-        by_id
-            .then_with(by_version)
-            .then_with(|| if a == b { Ordering::Equal } else { format!("{a:?}").cmp(&format!("{b:?}")) })
-    });
+    sorted.sort_by_key(|span| (id(span), Reverse(version(span))));
+    // Versions that weigh the same: any order will do, as long as it is not that of arrival.
+    let mut resources = ResourceDigests::default();
+    for same in sorted.chunk_by_mut(|a, b| id(a) == id(b) && version(a) == version(b)) {
+        if same.iter().skip(1).any(|span| *span != same[0]) {
+            same.sort_by_cached_key(|span| ContentKey::new(span, &mut resources));
+        }
+    }
     let mut nodes: Vec<Node<'s>> = Vec::with_capacity(sorted.len());
     for span in sorted {
         match nodes.last_mut() {
@@ -208,11 +223,60 @@ fn without_duplicates<'s>(spans: &'s [Span<'s>]) -> Vec<Node<'s>> {
             {
                 last.is_conflicting |= last.span != span;
             }
-            _ => nodes.push(Node::new(span)),
+            _ => nodes.push(Node::new(span, budget)),
         }
     }
     nodes.sort_by_key(|node| (node.span.start_ns, node.span.end_ns, node.span.trace_id, node.span.span_id));
     nodes
+}
+
+/// Orders spans by their content: by how it begins, then by a digest. A resource, which thousands of spans may share, is
+/// read once.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ContentKey {
+    head: String,
+    digest: u64,
+    resource: u64,
+}
+
+type ResourceDigests = HashMap<*const Resource, u64>;
+
+impl ContentKey {
+    fn new(span: &Span<'_>, resources: &mut ResourceDigests) -> ContentKey {
+        let Span { parent_id, name, start_ns, status, attributes, events, scope, .. } = span;
+        let ContentWriter { head, hasher } =
+            ContentWriter::write(&(parent_id, name, start_ns, status, attributes, events, scope));
+        let digest_resource = || ContentWriter::write(&span.resource).hasher.digest();
+        let resource = *resources.entry(Arc::as_ptr(&span.resource)).or_insert_with(digest_resource);
+        ContentKey { head, digest: hasher.digest(), resource }
+    }
+}
+
+/// Takes what `Debug` writes: the beginning as it is, all of it as a digest.
+#[derive(Default)]
+struct ContentWriter {
+    head: String,
+    hasher: Xxh3,
+}
+
+impl ContentWriter {
+    const MAX_HEAD_BYTES: usize = 1 << 10;
+
+    fn write(content: &dyn fmt::Debug) -> ContentWriter {
+        let mut writer = ContentWriter::default();
+        // This writer has no errors.
+        let _ = write!(writer, "{content:?}");
+        writer
+    }
+}
+
+impl Write for ContentWriter {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.hasher.update(text.as_bytes());
+        let room = Self::MAX_HEAD_BYTES.saturating_sub(self.head.len());
+        self.head.push_str(&text[..text.floor_char_boundary(room)]);
+        Ok(())
+    }
 }
 
 /// The order in which every node comes behind its parent. Nodes that lead to no root were cut loose before.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use crate::bounded_json;
+use crate::bounded_json::{self, MAX_JSON_NODES};
 use crate::message::{Arguments, Message, Role, message_from_json, messages_from_json};
 use crate::span::{Event, Span, Value};
 
@@ -163,6 +163,10 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     let mut output = Vec::new();
     for event in &span.events {
         let Some(name) = event.name.strip_prefix("gen_ai.") else { continue };
+        // Each event may hold a whole list.
+        if input.len() + output.len() > MAX_JSON_NODES {
+            break;
+        }
         match name {
             "client.inference.operation.details" => {
                 for (key, list) in

@@ -3,19 +3,32 @@
 
 use std::borrow::Cow;
 
+use std::fmt;
+
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::bounded_json;
+use crate::bounded_json::{self, MAX_JSON_NODES};
 use crate::message::{Arguments, Message, Part, Role, ToolCall, ToolResult, result_text};
+
+/// Parts of all messages of one list: a short part takes ten times its text. A list with more, which is none that an
+/// agent sends, is left to the general reader and its budget.
+const MAX_PARTS: usize = MAX_JSON_NODES;
+
+/// A list of messages with no more than [`MAX_PARTS`] parts.
+struct MessageList<'a>(Vec<Message<'a>>);
 
 #[derive(Deserialize)]
 struct MessageJson<'a> {
     #[serde(borrow)]
     role: Cow<'a, str>,
     #[serde(borrow)]
-    parts: Vec<PartJson<'a>>,
+    parts: PartList<'a>,
 }
+
+/// The parts of one message, without the empty ones.
+struct PartList<'a>(Vec<Part<'a>>);
 
 #[derive(Deserialize)]
 struct PartJson<'a> {
@@ -39,13 +52,62 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads a list of messages; `None` when anything in it has another shape.
 pub(super) fn read(text: &str) -> Option<Vec<Message<'_>>> {
-    let messages: Vec<MessageJson<'_>> = serde_json::from_str(text).ok()?;
-    messages.into_iter().map(message).collect()
+    serde_json::from_str(text).ok().map(|MessageList(messages)| messages)
 }
 
-fn message(json: MessageJson<'_>) -> Option<Message<'_>> {
-    let parts: Option<Vec<Option<Part<'_>>>> = json.parts.into_iter().map(part).collect();
-    Some(Message { role: Role::parse(&json.role), parts: parts?.into_iter().flatten().collect() })
+impl<'de: 'a, 'a> Deserialize<'de> for MessageList<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(MessageListVisitor).map(MessageList)
+    }
+}
+
+struct MessageListVisitor;
+
+impl<'de> Visitor<'de> for MessageListVisitor {
+    type Value = Vec<Message<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut messages = Vec::new();
+        let mut parts_left = MAX_PARTS;
+        while let Some(MessageJson { role, parts: PartList(parts) }) = list.next_element()? {
+            // An empty message counts as well.
+            let left = parts_left.checked_sub(parts.len().max(1));
+            parts_left = left.ok_or_else(|| A::Error::custom("too many parts"))?;
+            messages.push(Message { role: Role::parse(&role), parts });
+        }
+        Ok(messages)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for PartList<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(PartListVisitor).map(PartList)
+    }
+}
+
+struct PartListVisitor;
+
+impl<'de> Visitor<'de> for PartListVisitor {
+    type Value = Vec<Part<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of parts")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut parts = Vec::new();
+        while let Some(json) = list.next_element::<PartJson<'de>>()? {
+            if parts.len() == MAX_PARTS {
+                return Err(A::Error::custom("too many parts"));
+            }
+            parts.extend(part(json).ok_or_else(|| A::Error::custom("an unknown part"))?);
+        }
+        Ok(parts)
+    }
 }
 
 /// The outer `None` is an unknown shape, the inner one an empty part.
@@ -98,6 +160,19 @@ mod tests {
               {"type": "tool_call", "id": "d", "name": "g", "arguments": "{\"a\": 1}"}], "finish_reason": "tool_calls"},
             {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": {"result": "12"}}, {"type": "tool_call_response", "id": "d", "result": "x"}]}]"#;
         assert_eq!(read(text).unwrap(), messages_from_json(serde_json::from_str(text).unwrap()));
+    }
+
+    #[test]
+    fn a_list_of_too_many_parts_is_left_to_the_general_reader() {
+        let parts = |count: usize| vec![r#"{"type":"text","content":"x"}"#; count].join(",");
+        let message = |count: usize| format!(r#"{{"role":"user","parts":[{}]}}"#, parts(count));
+        assert_eq!(read(&format!("[{}]", message(1_000))).unwrap()[0].parts.len(), 1_000);
+        assert!(read(&format!("[{}]", message(MAX_PARTS + 1))).is_none());
+        let half = message(MAX_PARTS / 2);
+        assert!(read(&format!("[{half},{half}]")).is_some());
+        assert!(read(&format!("[{half},{half},{half}]")).is_none());
+        let empty = vec![r#"{"role":"user","parts":[]}"#; MAX_PARTS + 1].join(",");
+        assert!(read(&format!("[{empty}]")).is_none());
     }
 
     #[test]

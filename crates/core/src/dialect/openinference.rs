@@ -1,6 +1,7 @@
 //! OpenInference: `openinference.span.kind`, flattened message lists, `tool.*`, `input.value`/`output.value`.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::bounded_json;
 use crate::message::{Arguments, Message, Part, Role, ToolCall, ToolResult, messages_from_json};
@@ -242,11 +243,12 @@ fn message<'s>(fields: &[(usize, &'s str, &'s Value<'s>)], default_role: Role) -
         content_part(fields, plain, &mut message, &mut calls);
     }
     calls.sort_by_key(|(index, _, _)| *index);
+    let mut known = KnownCalls::default();
     for fields in calls.chunk_by(|a, b| a.0 == b.0) {
-        push_call(tool_call(fields), &mut message);
+        known.push_call(tool_call(fields), &mut message);
     }
     if !legacy_call.name.is_empty() {
-        push_call(legacy_call, &mut message);
+        known.push_call(legacy_call, &mut message);
     }
     message.parts.extend(results.into_iter().flatten());
     if message.role == Role::Tool {
@@ -255,10 +257,34 @@ fn message<'s>(fields: &[(usize, &'s str, &'s Value<'s>)], default_role: Role) -
     message
 }
 
-/// The same call may stand among the contents and among the calls.
-fn push_call<'s>(call: ToolCall<'s>, message: &mut Message<'s>) {
-    let known = call.id.is_some() && message.tool_calls().any(|other| other.id == call.id);
-    if !known && !call.name.is_empty() {
+/// The ids of a message's calls: the same call may stand among the contents and among the calls. The few calls of an
+/// honest message are quicker searched than hashed.
+#[derive(Default)]
+struct KnownCalls<'s> {
+    pushed: usize,
+    ids: HashSet<Cow<'s, str>>,
+}
+
+impl<'s> KnownCalls<'s> {
+    const MAX_SEARCHED: usize = 16;
+
+    fn push_call(&mut self, call: ToolCall<'s>, message: &mut Message<'s>) {
+        if call.name.is_empty() {
+            return;
+        }
+        if let Some(id) = &call.id {
+            if self.pushed >= Self::MAX_SEARCHED && self.ids.is_empty() {
+                self.ids.extend(message.tool_calls().filter_map(|call| call.id.clone()));
+            }
+            let is_known = match self.pushed < Self::MAX_SEARCHED {
+                true => message.tool_calls().any(|other| other.id.as_ref() == Some(id)),
+                false => !self.ids.insert(id.clone()),
+            };
+            if is_known {
+                return;
+            }
+        }
+        self.pushed += 1;
         message.parts.push(Part::ToolCall(call));
     }
 }

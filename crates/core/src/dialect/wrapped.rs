@@ -17,14 +17,41 @@ pub(crate) struct Wrapped<'s> {
     pub is_error: bool,
 }
 
+/// How often a text is taken out of another one. Frameworks encode or wrap one twice at the most; each level of a text
+/// that was made to be deep would cost the whole text once more.
+const MAX_WRAPPED_DEPTH: usize = 4;
+
 /// Takes a tool's result out of whatever it was wrapped in.
 pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
+    // A text that was JSON-encoded once more. Only the innermost one is held.
+    let Some(mut inner) = decode_text(text) else { return unwrap_envelope(text) };
+    for _ in 1..MAX_WRAPPED_DEPTH {
+        match decode_text(&inner) {
+            Some(decoded) => inner = decoded,
+            None => break,
+        }
+    }
+    let Wrapped { text, call_id, is_error } = unwrap_envelope(&inner);
+    let taken_out = match text {
+        Cow::Borrowed(whole) if whole.len() == inner.len() => None,
+        text => Some(text.into_owned()),
+    };
+    Wrapped { text: Cow::Owned(taken_out.unwrap_or(inner)), call_id, is_error }
+}
+
+/// The text that a JSON text holds; `None` for any other JSON and for what is none.
+fn decode_text(text: &str) -> Option<String> {
+    let trimmed = text.trim_start();
+    trimmed.starts_with('"').then(|| serde_json::from_str(trimmed).ok()).flatten()
+}
+
+fn unwrap_envelope(text: &str) -> Wrapped<'_> {
     let plain = Wrapped { text: Cow::Borrowed(text), ..Wrapped::default() };
     let trimmed = text.trim_start();
     match trimmed.as_bytes().first() {
         Some(b'{') if !may_be_envelope(trimmed) => plain,
         Some(b'{') => match bounded_json::parse(trimmed) {
-            Some(Json::Object(object)) => unwrap_object(object, text),
+            Some(Json::Object(object)) => unwrap_object(object, text, 0),
             _ => plain,
         },
         // [true, {"name", "role", "content"}]: AG2's pair of success and message.
@@ -45,14 +72,6 @@ pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
                 None => plain,
             }
         }
-        // A text that was JSON-encoded once more.
-        Some(b'"') => match serde_json::from_str::<String>(trimmed) {
-            Ok(inner) => {
-                let Wrapped { text, call_id, is_error } = unwrap_result(&inner);
-                Wrapped { text: Cow::Owned(text.into_owned()), call_id, is_error }
-            }
-            Err(_) => plain,
-        },
         _ => plain,
     }
 }
@@ -89,7 +108,7 @@ fn may_be_envelope(text: &str) -> bool {
     FIRST_KEYS.iter().any(|first| key.strip_prefix(first).is_some_and(|rest| rest.starts_with('"')))
 }
 
-fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str) -> Wrapped<'s> {
+fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize) -> Wrapped<'s> {
     let owned = |json: Json, call_id: Option<String>, is_error: bool| {
         let inner = result_text(json);
         Wrapped { text: Cow::Owned(inner), call_id, is_error }
@@ -170,9 +189,9 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str) -> Wrapped<'s
     // {"output": ...}: LangChain's callback, alone or beside its keyword arguments; it may hold a whole ToolMessage.
     if object.contains_key("output") && object.keys().all(|key| key == "output" || key == "kwargs") {
         return match object.remove("output") {
-            Some(Json::Object(inner)) => {
+            Some(Json::Object(inner)) if depth + 1 < MAX_WRAPPED_DEPTH => {
                 let written = Json::Object(inner.clone()).to_string();
-                let Wrapped { text, call_id, is_error } = unwrap_object(inner, &written);
+                let Wrapped { text, call_id, is_error } = unwrap_object(inner, &written, depth + 1);
                 Wrapped { text: Cow::Owned(text.into_owned()), call_id, is_error }
             }
             Some(inner) => owned(inner, None, false),
@@ -184,6 +203,10 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str) -> Wrapped<'s
 
 /// Takes a tool's arguments out of whatever they were wrapped in.
 pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
+    unwrap_arguments_within(text, MAX_WRAPPED_DEPTH)
+}
+
+fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Arguments<'_>> {
     let trimmed = text.trim();
     if trimmed.is_empty() {
         return None;
@@ -218,7 +241,12 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
     if let Some(input) = object.get("input_str").and_then(Json::as_str).map(str::to_owned) {
         return match object.remove("inputs") {
             Some(inputs @ Json::Object(_)) => Some(Arguments::from(inputs)),
-            _ => unwrap_arguments(Cow::Owned(input)),
+            _ if levels_left == 0 => Some(Arguments::Text(Cow::Owned(input))),
+            _ => {
+                // The outer text is not held while the inner one is read.
+                drop((object, text));
+                unwrap_arguments_within(Cow::Owned(input), levels_left - 1)
+            }
         };
     }
     // {"input": {...}, "options": ...} (BeeAI).
@@ -297,4 +325,45 @@ pub(crate) fn looks_like_repr(text: &str) -> bool {
         && text[name..].starts_with('(')
         && text.contains('='))
         || (text.starts_with('<') && (text.contains(" at 0x") || text.contains(" object>")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text that is JSON-encoded `levels` times. The escapes are such that a level adds a constant to the text.
+    fn encoded(text: &str, levels: usize) -> String {
+        let escape = |text: &str| text.replace('\\', "\\u005c").replace('"', "\\u0022");
+        (0..levels).fold(text.to_owned(), |text, _| format!("\"{}\"", escape(&text)))
+    }
+
+    #[test]
+    fn texts_are_decoded_a_few_times_only() {
+        for levels in 0..=MAX_WRAPPED_DEPTH {
+            assert_eq!(unwrap_result(&encoded("x", levels)).text, "x", "{levels}");
+        }
+        assert_eq!(unwrap_result(&encoded("x", 40)).text, encoded("x", 40 - MAX_WRAPPED_DEPTH));
+        assert_eq!(unwrap_result(&encoded(r#"{"result": "x"}"#, 2)).text, "x");
+        assert_eq!(unwrap_result("\"open").text, "\"open");
+    }
+
+    #[test]
+    fn objects_in_objects_are_unwrapped_a_few_times_only() {
+        let nested = |levels: usize| {
+            r#"{"output":"#.repeat(levels) + r#"{"a":1}"# + &r#","kwargs":{}}"#.repeat(levels)
+        };
+        assert_eq!(unwrap_result(&nested(2)).text, r#"{"a":1}"#);
+        let text = unwrap_result(&nested(100)).text.into_owned();
+        assert!(text.matches("output").count() >= 90, "{text}");
+    }
+
+    #[test]
+    fn arguments_in_arguments_are_unwrapped_a_few_times_only() {
+        let wrap = |text: &str| serde_json::json!({"input_str": text}).to_string();
+        let twice = wrap(&wrap(r#"{"a":1}"#));
+        assert_eq!(unwrap_arguments(twice.into()), Some(Arguments::Json(r#"{"a":1}"#.into())));
+        let deep = (0..12).fold("x".to_owned(), |text, _| wrap(&text));
+        let Some(Arguments::Text(left)) = unwrap_arguments(deep.into()) else { panic!() };
+        assert!(left.matches("input_str").count() > 4, "{left}");
+    }
 }

@@ -3,22 +3,33 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::path_budget::PathBudget;
+
 pub(super) fn flatten(attributes: &Map<String, Json>) -> Map<String, Json> {
     let mut flat = Map::new();
-    flatten_object("", attributes, &mut flat);
+    flatten_object("", attributes, &mut PathBudget::default(), &mut flat);
     flat
 }
 
-fn flatten_object(prefix: &str, object: &Map<String, Json>, out: &mut Map<String, Json>) {
+fn flatten_object(
+    prefix: &str,
+    object: &Map<String, Json>,
+    budget: &mut PathBudget,
+    out: &mut Map<String, Json>,
+) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {
             Json::Null => {}
-            Json::Object(below) => flatten_object(&path, below, out),
-            Json::Array(items) if items.iter().any(Json::is_object) => {
+            Json::Object(below) if budget.may_open(&path, below.len()) => {
+                flatten_object(&path, below, budget, out);
+            }
+            Json::Array(items)
+                if items.iter().any(Json::is_object) && budget.may_open(&path, values_inside(items)) =>
+            {
                 for (index, item) in items.iter().enumerate() {
                     if let Json::Object(below) = item {
-                        flatten_object(&format!("{path}.{index}"), below, out);
+                        flatten_object(&format!("{path}.{index}"), below, budget, out);
                     }
                 }
             }
@@ -27,6 +38,11 @@ fn flatten_object(prefix: &str, object: &Map<String, Json>, out: &mut Map<String
             }
         }
     }
+}
+
+/// How many values the objects of a list have.
+pub(super) fn values_inside(items: &[Json]) -> usize {
+    items.iter().filter_map(Json::as_object).map(Map::len).sum()
 }
 
 #[cfg(test)]

@@ -4,26 +4,32 @@
 use serde_json::{Map, Value as Json};
 
 use crate::bounded_json;
+use crate::path_budget::PathBudget;
 
 use super::JSON_TEXTS;
+use super::flat::values_inside;
 use super::unflatten::Tree;
 
 pub(super) fn columns(attributes: &Map<String, Json>) -> Map<String, Json> {
     let mut tree = Tree::default();
-    add_object("", attributes, &mut tree);
+    add_object("", attributes, &mut PathBudget::default(), &mut tree);
     tree.into_map()
 }
 
-fn add_object(prefix: &str, object: &Map<String, Json>, tree: &mut Tree) {
+fn add_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget, tree: &mut Tree) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         let is_json = JSON_TEXTS.iter().any(|name| path.ends_with(name));
         match value {
-            Json::Object(below) if !is_json => add_object(&path, below, tree),
-            Json::Array(items) if items.iter().any(Json::is_object) => {
+            Json::Object(below) if !is_json && budget.may_open(&path, below.len()) => {
+                add_object(&path, below, budget, tree);
+            }
+            Json::Array(items)
+                if items.iter().any(Json::is_object) && budget.may_open(&path, values_inside(items)) =>
+            {
                 for (index, item) in items.iter().enumerate() {
                     if let Json::Object(below) = item {
-                        add_object(&format!("{path}.{index}"), below, tree);
+                        add_object(&format!("{path}.{index}"), below, budget, tree);
                     }
                 }
             }

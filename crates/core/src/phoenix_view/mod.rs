@@ -16,6 +16,7 @@ mod time;
 mod unflatten;
 
 use std::cell::OnceCell;
+use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -243,9 +244,10 @@ fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
     if !synthesized.is_empty() {
         let occupied =
             MESSAGE_LISTS.map(|list| recorded.iter().any(|(key, _)| key.starts_with(list)).then_some(list));
+        let recorded_keys: HashSet<&str> = recorded.iter().map(|(key, _)| key.as_ref()).collect();
         for (key, value) in synthesized {
             let own_list = occupied.iter().flatten().any(|list| key.starts_with(list));
-            if !own_list && span.attributes.get(&key).is_none() {
+            if !own_list && !recorded_keys.contains(key.as_str()) {
                 tree.insert(&key, value);
             }
         }

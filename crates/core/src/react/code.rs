@@ -4,7 +4,11 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
 
+use crate::bounded_json::{MAX_JSON_NODES, count_nodes};
 use crate::literal;
+
+/// More calls than this in one block are not an agent at work.
+const MAX_CALLS: usize = 10_000;
 
 /// One call of a function in a code block.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +57,7 @@ pub fn code_calls(code: &str) -> Vec<CodeCall<'_>> {
     // Bytes of arguments that may be read: keeps code full of open parentheses from costing a square.
     let mut budget = 4 * code.len();
     let own = defined_names(code);
-    while at < bytes.len() {
+    while at < bytes.len() && calls.len() < MAX_CALLS {
         match bytes[at] {
             b'#' => at += code[at..].find('\n').unwrap_or(code.len() - at),
             b'"' | b'\'' => at = skip_string(code, at),
@@ -103,20 +107,23 @@ fn defined_names(code: &str) -> HashSet<&str> {
     names
 }
 
-/// Reads `repo='x', number=3` into an object.
+/// Reads `repo='x', number=3` into an object; `None` when one is no literal or all together are too many values.
 pub(super) fn read_arguments(raw: &str) -> Option<Json> {
     let mut object = Map::new();
     let mut positional = Vec::new();
+    let mut nodes_left = MAX_JSON_NODES;
     let mut rest = raw.trim();
     while !rest.is_empty() {
         let name_end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
         let behind = rest[name_end..].trim_start();
         if name_end > 0 && behind.starts_with('=') && !behind.starts_with("==") {
             let (value, after) = literal::parse_prefix(&behind[1..])?;
+            nodes_left = nodes_left.checked_sub(count_nodes(&value))?;
             object.insert(rest[..name_end].to_owned(), value);
             rest = after;
         } else {
             let (value, after) = literal::parse_prefix(rest)?;
+            nodes_left = nodes_left.checked_sub(count_nodes(&value))?;
             positional.push(value);
             rest = after;
         }
@@ -281,6 +288,14 @@ mod tests {
         let code =
             "from math import sqrt\ndef fib(n):\n    return fib(n - 1)\nprint(fib(3), sqrt(4), look())";
         assert_eq!(code_calls(code).iter().map(|call| call.name).collect::<Vec<_>>(), ["look"]);
+    }
+
+    #[test]
+    fn calls_and_their_arguments_are_bounded() {
+        assert_eq!(code_calls(&"a()\n".repeat(MAX_CALLS + 5)).len(), MAX_CALLS);
+        let many = "0,".repeat(MAX_JSON_NODES + 1);
+        assert_eq!(read_arguments(&many), None);
+        assert!(read_arguments(&many[..2 * MAX_JSON_NODES]).is_some());
     }
 
     #[test]

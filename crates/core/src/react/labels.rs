@@ -32,10 +32,10 @@ pub(super) struct LabelledLine {
     pub is_last: bool,
 }
 
-/// All lines that begin with a label, in order. Lines in a code fence are only text, unless everything is fenced.
 /// What comes behind this many labels is part of the last one's section.
 const MAX_LABELLED_LINES: usize = 200_000;
 
+/// All lines that begin with a label, in order. Lines in a code fence are only text, unless everything is fenced.
 pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
     let mut found = Vec::new();
     let mut fenced = Vec::new();

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value as Json;
 
 use super::action::{ActionInput, InputBudget, input_in_json, read_input};
-use super::transcript::{TextStep, Transcript};
+use super::transcript::{CopyBudget, TextStep, Transcript};
 use super::{non_empty, split_think};
 
 /// More calls than this in one text are not an agent at work.
@@ -63,7 +63,10 @@ fn push<'t>(
     // Calls without a word in between were asked for together.
     let parallel =
         thought.is_none() && transcript.steps.last().is_some_and(|step| step.observation.is_none());
-    let thought = if parallel { transcript.steps.last().and_then(TextStep::shared_thought) } else { thought };
+    let thought = match transcript.steps.last().filter(|_| parallel) {
+        Some(step) => step.shared_thought(&mut CopyBudget::default()),
+        None => thought,
+    };
     if let Some(kind) = input.defect {
         transcript.defects.push((kind, input.raw.clone()));
     }

@@ -262,3 +262,14 @@ fn answers_of_finishing_actions_are_plain_texts() {
         assert_eq!(read(text).answer.as_deref(), Some("ok"), "{text}");
     }
 }
+
+/// A thought in two pieces has to be copied for each call beside the first.
+#[test]
+fn a_thought_in_pieces_is_not_copied_without_end() {
+    let piece = "t".repeat(1_500);
+    let calls = vec![r#"{"tool": "a"}"#; 20_000].join(",");
+    let text = format!("Thought: {piece}\nThought: {piece}\nAction: [{calls}]");
+    let steps = read(&text).steps;
+    let copied: usize = steps.iter().filter_map(|step| step.thought.as_deref()).map(str::len).sum();
+    assert!(steps.len() == 20_000 && copied > 100_000 && copied < 2 << 20, "{} steps, {copied}", steps.len());
+}

@@ -41,12 +41,35 @@ pub struct TextStep<'t> {
 impl<'t> TextStep<'t> {
     /// The thought for a call beside this one. One that had to be put together from pieces is not copied for each of many
     /// calls if it is long.
-    pub(super) fn shared_thought(&self) -> Option<Cow<'t, str>> {
+    pub(super) fn shared_thought(&self, budget: &mut CopyBudget) -> Option<Cow<'t, str>> {
         const MAX_COPIED_BYTES: usize = 4096;
-        let is_cheap = |thought: &&Cow<'t, str>| {
-            matches!(thought, Cow::Borrowed(_)) || thought.len() <= MAX_COPIED_BYTES
-        };
-        self.thought.as_ref().filter(is_cheap).cloned()
+        match self.thought.as_ref()? {
+            Cow::Borrowed(thought) => Some(Cow::Borrowed(thought)),
+            Cow::Owned(thought) if thought.len() <= MAX_COPIED_BYTES && budget.take(thought.len()) => {
+                Some(Cow::Owned(thought.clone()))
+            }
+            Cow::Owned(_) => None,
+        }
+    }
+}
+
+/// Bytes of thoughts that one text's steps may copy from each other.
+#[derive(Debug)]
+pub(super) struct CopyBudget {
+    bytes_left: usize,
+}
+
+impl Default for CopyBudget {
+    fn default() -> Self {
+        CopyBudget { bytes_left: 1 << 20 }
+    }
+}
+
+impl CopyBudget {
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.bytes_left.checked_sub(bytes);
+        self.bytes_left = left.unwrap_or(self.bytes_left);
+        left.is_some()
     }
 }
 
@@ -325,6 +348,7 @@ struct Folder<'t> {
     /// The first step that the next observation belongs to.
     unanswered: Option<usize>,
     inputs: InputBudget,
+    copies: CopyBudget,
 }
 
 impl<'t> Folder<'t> {
@@ -438,7 +462,8 @@ impl<'t> Folder<'t> {
             self.transcript.defects.push((kind, input.raw.clone()));
         }
         let thought = if parallel {
-            self.transcript.steps.last().and_then(TextStep::shared_thought)
+            let copies = &mut self.copies;
+            self.transcript.steps.last().and_then(|step| step.shared_thought(copies))
         } else {
             self.take_thought()
         };

@@ -1,0 +1,49 @@
+//! Names and ids that are copied for every trajectory, step or defect: what one span or resource says once must not be
+//! kept in full thousands of times.
+
+use std::borrow::Cow;
+
+/// What is kept of a name: longer than any that a person gave.
+pub(crate) const MAX_NAME_BYTES: usize = 300;
+
+/// A name, cut to [`MAX_NAME_BYTES`] with `…` behind.
+pub(crate) fn cut_name(name: &str) -> Cow<'_, str> {
+    cut_text(name, MAX_NAME_BYTES)
+}
+
+/// An id, cut to [`MAX_NAME_BYTES`] with `…` and a digest behind, so that different ids stay different.
+pub(crate) fn cut_id(id: &str) -> Cow<'_, str> {
+    match cut_text(id, MAX_NAME_BYTES) {
+        Cow::Owned(cut) => Cow::Owned(format!("{cut}{:032x}", crate::digest(id.as_bytes()))),
+        whole => whole,
+    }
+}
+
+/// A text, cut to `max_bytes` with `…` behind.
+pub(crate) fn cut_text(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(max_bytes)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut_between_characters() {
+        assert_eq!(cut_name("agent"), "agent");
+        let exact = "n".repeat(MAX_NAME_BYTES);
+        assert_eq!(cut_name(&exact), exact);
+        assert_eq!(cut_name(&(exact.clone() + "n")), exact + "…");
+        assert_eq!(cut_text("aéé", 4), "aé…");
+    }
+
+    #[test]
+    fn long_ids_stay_different() {
+        let (a, b) = ("s".repeat(400) + "a", "s".repeat(400) + "b");
+        assert!(cut_id(&a) != cut_id(&b) && cut_id(&a).len() < 400);
+        assert_eq!(cut_id("session"), "session");
+    }
+}
