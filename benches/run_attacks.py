@@ -58,15 +58,7 @@ class Plan:
 
     @staticmethod
     def smoke():
-        return Plan(Sizes.smoke(), 3, 3, 8, 0.3, 15, 3, 1_500, 3_000, by_family=True)
-
-
-def start_attackers(names, plan):
-    """All of them at once; preparing takes a while, and is done before anything is measured."""
-    attackers = {name: worker.Attacker(SCRIPT, name, plan.sizes) for name in names}
-    for attacker in attackers.values():
-        attacker.wait_until_ready()
-    return attackers
+        return Plan(Sizes.smoke(), 2.5, 2.5, 7, 0.3, 12, 3, 1_500, 3_000, by_family=True)
 
 
 def run_mode(mode, options, plan, attackers, folder, only_together):
@@ -125,18 +117,21 @@ def main():
     names = [name for name in catalogue.ATTACKS if name in wanted]
     began = time.monotonic()
     results = {"machine": machine(), "attack_seconds": plan.attack_s, "rest_mib": plan.rest_mib, "sizes": dataclasses.asdict(plan.sizes), "modes": [], "own_servers": {}}
-    attackers = start_attackers(names, plan)
+    # All of them at once: preparing takes a while and has to end before latencies are measured.
+    attackers = {name: worker.Attacker(SCRIPT, name, plan.sizes) for name in names}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         retention = own_server.FutureRetention(options.gradus, folder) if "future_retention" in wanted else None
         if retention:
             results["version"] = retention.server.version()
             retention.begin()
+        if "poison_restart" in wanted:
+            # In its full size always: a smaller one fits into the memory that there is. Its bars have no latencies, so it runs while attackers prepare.
+            results["own_servers"]["poison_restart"] = own_server.poison_restart(options.gradus, folder, Sizes().nodes)
+        for attacker in attackers.values():
+            attacker.wait_until_ready()
         for one in (["keys", "open"] if mode == "both" else [mode]) if names else []:
             print(f"mode {one}:", flush=True)
             results["modes"].append(run_mode(one, options, plan, attackers, folder, one == "open" and mode == "both"))
-        if "poison_restart" in wanted:
-            # In its full size always: a smaller one fits into the memory that there is.
-            results["own_servers"]["poison_restart"] = own_server.poison_restart(options.gradus, folder, Sizes().nodes)
         if retention:
             results["own_servers"]["future_retention"] = retention.end()
     for attacker in attackers.values():
@@ -146,7 +141,7 @@ def main():
     results["missed"] = [text for text, holds in bars if not holds]
     path = options.json or (None if options.smoke or options.only else ROOT / "benches" / "results" / "attacks.json")
     if path:
-        pathlib.Path(path).write_text(json.dumps(results, indent=1) + "\n")
+        pathlib.Path(path).write_text(report.render_results(results))
     for mode in results["modes"]:
         print("\n".join(["", *report.table(mode)]))
     print(f"\n{len(bars) - len(results['missed'])} of {len(bars)} bars hold after {results['seconds']} s")

@@ -8,8 +8,8 @@ from . import wire
 ANNOUNCED = [20 << 20, 16 << 20, (20 << 20) - 1, 1 << 20]
 
 
-def http1_head(target, length, key=True, path="/v1/traces", kind="application/x-protobuf"):
-    lines = [f"POST {path} HTTP/1.1", "host: localhost", f"content-type: {kind}", f"content-length: {length}" if length else "transfer-encoding: chunked"]
+def http1_head(target, length, key=True, path="/v1/traces", kind="application/x-protobuf", origin=None):
+    lines = [f"POST {path} HTTP/1.1", f"host: {origin or 'localhost'}", *([f"origin: http://{origin}"] if origin else []), f"content-type: {kind}", f"content-length: {length}" if length else "transfer-encoding: chunked"]
     lines += [f"{name}: {value}" for name, value in (target.key_headers("ingest") if key else {}).items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
@@ -82,6 +82,40 @@ def attack_slow_bodies(target):
     yield
     count = target.sizes.stalled
     hold(target, [plain, chunked] * count, drip)
+
+
+# What each of six addresses announces: 8 to 80 MB in bodies that are each below the limit of a request.
+TRICKLED_MB = [(8,), (19,), (19, 19), (19, 19, 19), (19, 19, 19, 8), (19, 19, 19, 19, 4)]
+TRICKLED_BYTES_A_SECOND = 20_000
+
+
+def attack_trickled_bodies(target):
+    """Bodies from six addresses that arrive at 20 KB/s. The memory budget should count what has arrived, not what is announced,
+    and the time of a body (30 s) should end them."""
+    def opener(address, megabytes):
+        def open_one():
+            connection = target.connect(address=address)
+            connection.sendall(http1_head(target, megabytes * 1_000_000))
+            return connection
+        return open_one
+
+    yield
+    openers = [opener(target.further_address(number), one) for number, announced in enumerate(TRICKLED_MB) for one in announced]
+    hold(target, openers, lambda connection: connection.send(bytes(TRICKLED_BYTES_A_SECOND)))
+
+
+def attack_slow_sign_in(target):
+    """Forms of the sign-in page at a byte a second, without a key. The time of a body (30 s) and the connections that are reserved
+    for others should hold."""
+    def open_one():
+        connection = target.connect()
+        # Forms of other origins are refused before their body.
+        origin = f"127.0.0.1:{target.http_port}"
+        connection.sendall(http1_head(target, 60_000, key=False, path="/sign-in", kind="application/x-www-form-urlencoded", origin=origin) + b"key=")
+        return connection
+
+    yield
+    hold(target, [open_one] * (2 * target.sizes.stalled), lambda connection: connection.send(b"x"))
 
 
 def attack_slow_streams(target):

@@ -1,5 +1,5 @@
 """All attacks by name. An attack is a generator function: it prepares, yields once, and then attacks until `target.stop`."""
-from . import bodies, connections, floods, phoenix, poison, queries, traces, unread
+from . import amplified, bodies, connections, floods, phoenix, poison, queries, traces, unread
 
 ATTACKS = {
     "poison_json": poison.attack_json,
@@ -8,10 +8,21 @@ ATTACKS = {
     "poison_react": poison.attack_react,
     "poison_grpc": poison.attack_grpc,
     "dense_values": poison.attack_dense_values,
+    "nested_texts": poison.attack_nested_texts,
+    "message_parts": poison.attack_message_parts,
+    "tool_call_list": poison.attack_tool_call_list,
+    "resource_copies": amplified.attack_resource_copies,
+    "shared_names": amplified.attack_shared_names,
+    "log_values": amplified.attack_log_values,
+    "empty_values": amplified.attack_empty_values,
+    "control_answers": amplified.attack_control_answers,
     "phoenix_routes": phoenix.attack_routes,
+    "annotation_floods": phoenix.attack_annotation_floods,
     "phoenix_queries": phoenix.attack_queries,
     "announced_length": bodies.attack_announced,
     "slow_bodies": bodies.attack_slow_bodies,
+    "trickled_bodies": bodies.attack_trickled_bodies,
+    "slow_sign_in": bodies.attack_slow_sign_in,
     "slow_streams": bodies.attack_slow_streams,
     "slow_headers": bodies.attack_slow_headers,
     "silent_http2": connections.attack_silent_http2,
@@ -26,6 +37,7 @@ ATTACKS = {
     "small_frames": floods.attack_small_frames,
     "unread_http1": unread.attack_http1,
     "unread_http2": unread.attack_http2,
+    "zero_windows": unread.attack_zero_windows,
     "search_bomb": queries.attack_search,
     "filter_bomb": queries.attack_filter,
     "page_flood": queries.attack_pages,
@@ -36,6 +48,9 @@ ATTACKS = {
     "huge_models": traces.attack_models,
     "huge_same_times": traces.attack_same_times,
     "dripped_spans": traces.attack_drip,
+    "message_links": traces.attack_message_links,
+    "project_names": traces.attack_project_names,
+    "large_projects": traces.attack_large_projects,
 }
 # These have a server of their own, whose settings or end they are about.
 OWN_SERVER = ["future_retention", "poison_restart"]

@@ -33,13 +33,16 @@ class PacedClient:
         self.server, self.address, self.rate = server, address, rate
         self.requests_per_connection = requests_per_connection
         self.samples, self.lock, self.done = [], threading.Lock(), threading.Event()
-        self.began, self.next_slot, self.in_flight = time.monotonic(), 0, {}
+        self.began, self.next_slot, self.in_flight, self.paused = time.monotonic(), 0, {}, False
         for number in range(threads):
             threading.Thread(target=self.run, args=(number,), daemon=True).start()
 
     def run(self, number):
         connection, used = None, 0
         while not self.done.is_set():
+            if self.paused:
+                self.done.wait(0.02)
+                continue
             with self.lock:
                 due_at = self.began + self.next_slot / self.rate
                 self.next_slot += 1
@@ -58,6 +61,14 @@ class PacedClient:
             with self.lock:
                 self.samples.append(Sample(due_at, (time.monotonic() - due_at) * 1000, outcome))
                 self.in_flight.pop(number, None)
+
+    def pause(self):
+        self.paused = True
+
+    def resume(self):
+        """Goes on from now: what was not asked meanwhile is not made up for."""
+        with self.lock:
+            self.began, self.next_slot, self.paused = time.monotonic(), 0, False
 
     def attempt(self, connection, is_reused):
         """The status, or what went wrong. A kept connection that the server has closed meanwhile is opened again, as exporters do."""

@@ -13,6 +13,8 @@ class Soak:
     def __init__(self, server, plan, attackers):
         self.server, self.plan, self.attackers = server, plan, attackers
         self.phases, self.windows, self.acknowledged = [], [], {}
+        # Stores that were set aside when `acknowledged` began.
+        self.stores_forgotten = 0
         server.start() is not None or exit_with(server, "the server did not start")
         fill(server, plan.seed_traces, plan.large_spans)
         server.wait_for_grading(300)
@@ -39,12 +41,13 @@ class Soak:
         counted = self.end_attacks(attackers)
         for client in (self.sender, self.prober, self.reader):
             client.wait_through(end)
-        drained, drained_s = server.wait_for_grading(settle_s) if settle_s else (None, None)
+        drained, drained_s = self.wait_for_grading(settle_s) if settle_s else (None, None)
         self.catch_up()
-        if server.stores_set_aside > set_aside:
-            self.forget_acknowledged()
+        # Before it is forgotten: a phase whose store was set aside must not count as one in which nothing was sent.
+        grading = self.sender.grading(begin, end)
+        self.forget_stores_set_aside()
         phase = {"phase": label, "seconds": round(end - begin, 1), "sender": self.sender.summary(begin, end), "healthz": self.prober.summary(begin, end),
-                 "reader": self.reader.summary(begin, end), "grading": {**self.sender.grading(begin, end), "queue_empty": drained, "queue_empty_after_s": drained_s},
+                 "reader": self.reader.summary(begin, end), "grading": {**grading, "queue_empty": drained, "queue_empty_after_s": drained_s},
                  "memory_mib": {"peak": round(max(server.peak_mib, server.memory_mib("VmHWM"))), "at_end": round(rss), "after": round(server.memory_mib())},
                  "server_cores": round(cpu, 2), "load": round(load, 1), "survived": len(server.crashes) == crashes,
                  "crashes": [f"status {crash['status']}: {crash['log'][-160:]}" for crash in server.crashes[crashes:]],
@@ -52,6 +55,14 @@ class Soak:
         self.phases.append(phase)
         self.windows.append((begin, end))
         return phase
+
+    def wait_for_grading(self, within_s):
+        """Whether the ready queue becomes empty. The sender pauses: it adds a trace every 50 ms, so the queue would never be."""
+        self.sender.pause()
+        try:
+            return self.server.wait_for_grading(within_s)
+        finally:
+            self.sender.resume()
 
     def end_attacks(self, attackers):
         for attacker in attackers:
@@ -61,8 +72,11 @@ class Soak:
             self.acknowledged[name] = self.acknowledged.get(name, 0) + results["acknowledged_spans"]
         return counted
 
-    def forget_acknowledged(self):
-        """The store was moved away because the server could not live with it; what follows is held against the new one."""
+    def forget_stores_set_aside(self):
+        """Where the supervisor moved a store away because the server could not live with it, what follows is held against the new one."""
+        if self.server.stores_set_aside == self.stores_forgotten:
+            return
+        self.stores_forgotten = self.server.stores_set_aside
         self.acknowledged.clear()
         with self.sender.lock:
             self.sender.sent_at.clear()
@@ -87,7 +101,7 @@ class Soak:
     def recover(self):
         """After the attacks: does the queue drain, does memory go back?"""
         began, server = time.monotonic(), self.server
-        drained, drained_s = server.wait_for_grading(self.plan.recovery_s)
+        drained, drained_s = self.wait_for_grading(self.plan.recovery_s)
         lowest = server.memory_mib()
         while time.monotonic() - began < self.plan.recovery_s and lowest > self.plan.rest_mib:
             time.sleep(0.5)
@@ -95,8 +109,14 @@ class Soak:
         self.catch_up()
         # What was graded later than its phase counts for it.
         for phase, (begin, end) in zip(self.phases, self.windows):
-            phase["grading"].update(self.sender.grading(begin, end))
-        return {"queue_empty": drained, "queue_empty_after_s": drained_s, "memory_mib": round(lowest), "seconds": round(time.monotonic() - began, 1)}
+            later = self.sender.grading(begin, end)
+            # Phases before a store was set aside keep what they had.
+            if later["sent"]:
+                phase["grading"].update(later)
+        # A crash loop can end between phases, too. An empty new store has not recovered.
+        is_same_store = server.stores_set_aside == self.stores_forgotten
+        self.forget_stores_set_aside()
+        return {"is_same_store": is_same_store, "queue_empty": drained, "queue_empty_after_s": drained_s, "memory_mib": round(lowest), "seconds": round(time.monotonic() - began, 1)}
 
     def stop_under_attack(self, names):
         """SIGTERM in the middle of it, then a start over the same store."""
@@ -118,10 +138,12 @@ class Soak:
         missing = self.missing()
         restarted = {"start_s": started, "survived": len(self.server.crashes) == crashes, "queue_empty": drained, "queue_empty_after_s": drained_s, **missing}
         final_status, final_s = self.server.stop()
-        return {"status": status, "seconds": took}, {**restarted, "stop_status": final_status, "stop_s": final_s, "store_check": self.server.check_store()}
+        return {"status": status, "seconds": took}, {**restarted, "stop_status": final_status, "stop_s": final_s, "store_check": self.server.check_store(), "stores_set_aside": self.server.stores_set_aside}
 
     def missing(self):
         """What was acknowledged and is not there: the sender's spans by trace, the attackers' by number."""
+        if self.server.stores_set_aside > self.stores_forgotten:
+            return {"lost": "not measured, since the store was set aside after a crash loop"}
         try:
             status, body = self.server.get(f"/api/v1/projects/{PROJECT}/spans?attributes=none", 300)
         except OSError as error:

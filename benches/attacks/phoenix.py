@@ -5,7 +5,7 @@ import json
 
 from . import wire
 from .poison import repeat
-from .target import GZIP, JSON
+from .target import GZIP, JSON, PROTOBUF
 
 SPAN = {"name": "n", "span_kind": "LLM", "status_code": "OK", "start_time": "2026-11-15T08:00:00+00:00", "end_time": "2026-11-15T08:00:01+00:00"}
 
@@ -52,6 +52,26 @@ def attack_routes(target):
         target.send(path, body, {**JSON, **GZIP}, 0)
 
     target.run_threads(target.sizes.senders, send)
+
+
+def attack_annotation_floods(target):
+    """As many annotations as a request may have, each time with other names: on a span of its own, and on spans that never come.
+    The limits of rows (100,000), of waiting annotations and of one transaction should hold, and senders not wait for them."""
+    span_id, marker = wire.new_span_id(), "@" * 8
+    row = '{{"span_id":"{}","name":"{}-{}","annotator_kind":"CODE","result":{{"score":1}}}}'
+    known = "".join(["{", '"data":[', ",".join(row.format(span_id.hex(), marker, number) for number in range(target.sizes.annotation_rows)), "]}"])
+    unknown = "".join(["{", '"data":[', ",".join(row.format(f"{number + 1:016x}", marker, number) for number in range(target.sizes.annotation_rows)), "]}"])
+    turns = itertools.count()
+    yield
+    span = wire.encode_span(wire.new_trace_id(), span_id, "agent", {"openinference.span.kind": "AGENT"})
+    target.send_until_taken("/v1/traces", gzip.compress(wire.encode_export([span], target.project)), {**PROTOBUF, **GZIP}, 1)
+
+    def send(_):
+        turn = next(turns)
+        body = (unknown if turn % 4 == 3 else known).replace(marker, wire.new_span_id().hex()[:8]).encode()
+        target.send(f"/v1/span_annotations?sync={'true' if turn % 2 else 'false'}", gzip.compress(body, 1), {**JSON, **GZIP}, 0)
+
+    target.run_threads(2, send)
 
 
 def attack_queries(target):

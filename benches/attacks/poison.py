@@ -8,7 +8,7 @@ import json
 import os
 import struct
 
-from collecting.spans import part
+from collecting.spans import attribute, part
 
 from . import wire
 from .target import GZIP, JSON, PROTOBUF
@@ -174,6 +174,46 @@ def attack_dense_values(target):
         bodies.append(gzip.compress(wire.encode_export([span], target.project), 6))
     yield
     send_in_turn(target, bodies, PROTOBUF)
+
+
+def send_long_texts(target, kind, attributes, spans):
+    """Traces of so many spans, one a request, that all carry the same long attributes."""
+    tail = wire.SharedTail(b"".join(attribute(key, value) for key, value in attributes.items()))
+    yield
+
+    def send(_):
+        trace = wire.new_trace_id()
+        for _ in range(spans):
+            head = wire.encode_span(trace, wire.new_span_id(), "step", {"openinference.span.kind": kind, "tool.name": "t"})
+            target.send_until_taken("/v1/traces", tail.compress_export([head], target.project), {**PROTOBUF, **GZIP}, 1)
+
+    target.run_threads(2, send)
+
+
+def attack_nested_texts(target):
+    """JSON text inside JSON text, 900 levels, as input and output of a tool run. Each level is parsed only if the depth of texts
+    inside texts is not bounded: assembly should take no more than milliseconds."""
+    text = "x"
+    for _ in range(target.sizes.nested_texts):
+        text = '"' + text.replace("\\", "\\u005c").replace('"', "\\u0022") + '"'
+    return send_long_texts(target, "TOOL", {"output.value": text, "input.value": text}, 1)
+
+
+def attack_message_parts(target):
+    """One message with 19 MB of text parts, in three spans of a trace. The limit of JSON values in an attribute should hold."""
+    unit = '{"type":"text","content":"a"},'
+    text = '[{"role":"user","parts":[' + (unit * (target.sizes.text_bytes // len(unit)))[:-1] + "]}]"
+    return send_long_texts(target, "LLM", {"gen_ai.operation.name": "chat", "gen_ai.input.messages": text}, 3)
+
+
+def attack_tool_call_list(target):
+    """One message with 32,000 tool calls in flattened attributes, just below the limit of attributes. Reading them should take
+    time in proportion to their number."""
+    calls = {}
+    for number in range(target.sizes.tool_calls):
+        calls[f"llm.input_messages.0.message.tool_calls.{number}.tool_call.id"] = f"c{number}"
+        calls[f"llm.input_messages.0.message.tool_calls.{number}.tool_call.function.name"] = "t"
+    return send_long_texts(target, "LLM", calls, 1)
 
 
 def attack_grpc(target):

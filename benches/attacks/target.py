@@ -24,11 +24,28 @@ class Sizes:
     senders: int = 8
     searchers: int = 48
     dripped: int = 100_000
+    # Spans that share one resource, or one parent.
+    copies: int = 6_000
+    siblings: int = 2_900
+    # One attribute of one span.
+    text_bytes: int = 19_000_000
+    # JSON texts inside each other, and calls of one message.
+    nested_texts: int = 900
+    tool_calls: int = 32_000
+    # Spans or log records of one request that consist of empty attributes.
+    empty_records: int = 122
+    annotation_rows: int = 100_000
+    linked_spans: int = 320
+    # Traces of one request, each in a project of its own.
+    small_projects: int = 1_000
+    large_projects: int = 25
 
     @staticmethod
     def smoke():
         # Connections stay above the server's default limit: fewer would not show anything.
-        return Sizes(nodes=1_200_000, spans=40_000, connections=2_100, streams=64, stalled=60, senders=4, searchers=24, dripped=15_000)
+        return Sizes(nodes=1_200_000, spans=25_000, connections=2_100, streams=64, stalled=60, senders=4, searchers=24, dripped=10_000,
+                     copies=3_000, siblings=1_000, text_bytes=6_000_000, nested_texts=500, tool_calls=16_000, empty_records=60, annotation_rows=20_000,
+                     linked_spans=100, small_projects=300, large_projects=10)
 
 
 class Target:
@@ -47,12 +64,16 @@ class Target:
         key = self.keys.get(scope)
         return {"authorization": f"Bearer {key}"} if key else {}
 
-    def connect(self, port=None, timeout=20, receive_buffer=None):
+    def further_address(self, number):
+        """An address of this attacker only, for attacks that come from several."""
+        return f"127.1.{self.address.rpartition('.')[2]}.{number + 1}"
+
+    def connect(self, port=None, timeout=20, receive_buffer=None, address=None):
         connection = socket.socket()
         connection.settimeout(timeout)
         if receive_buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        connection.bind((self.address, 0))
+        connection.bind((address or self.address, 0))
         connection.connect(("127.0.0.1", port or self.http_port))
         return connection
 
@@ -86,6 +107,20 @@ class Target:
             self.stop.wait(0.2)
         return status
 
+    def send_until_taken(self, path, body, headers, spans):
+        """Sends again while the server is busy. False where it refuses this body for good, or the attack is stopped."""
+        while not self.stop.is_set():
+            status = self.send(path, body, headers, spans)
+            if status in (200, 400, 413):
+                return status == 200
+        return False
+
+    def read(self, *paths):
+        """Asks with the attacker's own key and discards the answers."""
+        for path in paths:
+            if not self.stop.is_set():
+                self.request("GET", path, headers=self.key_headers("read"))
+
     def count(self, outcome, number=1):
         with self.lock:
             self.outcomes[str(outcome)] = self.outcomes.get(str(outcome), 0) + number
@@ -110,6 +145,7 @@ class Target:
         for thread in threads:
             thread.start()
         self.stop.wait()
-        # Requests under way have a few seconds; the process ends anyway.
+        # Requests under way have a second, all together; the process ends anyway.
+        end = time.monotonic() + 1
         for thread in threads:
-            thread.join(0.2)
+            thread.join(max(0.0, end - time.monotonic()))

@@ -4,6 +4,8 @@ import itertools
 import struct
 import threading
 
+from collecting.spans import part
+
 from . import wire
 from .target import GZIP, PROTOBUF
 
@@ -51,9 +53,7 @@ def send_large_traces(target, make_spans):
     while not target.stop.is_set():
         trace = wire.new_trace_id()
         for body, count in bodies:
-            packed = gzip.compress(body.replace(marker, trace), 1)
-            while not target.stop.is_set() and target.send("/v1/traces", packed, {**PROTOBUF, **GZIP}, count) not in (200, 400, 413):
-                pass
+            target.send_until_taken("/v1/traces", gzip.compress(body.replace(marker, trace), 1), {**PROTOBUF, **GZIP}, count)
         target.stop.wait(5)
 
 
@@ -110,6 +110,47 @@ def attack_sessions(target):
         target.stop.wait(0.2)
 
     target.run_threads(2, send)
+
+
+def attack_message_links(target):
+    """LLM root spans without a session, each with 64 KB of messages in list form, 320 a request. Links of one request (256) and
+    JSON values of one attribute should bound what linking costs."""
+    pairs = ",".join(["""["user","a"],["ai","b"]"""] * (64_000 // 24))
+    numbers = itertools.count()
+    fixed = {"openinference.span.kind": "LLM", "llm.model_name": "m", "output.value": "yes"}
+    yield
+
+    def send(_):
+        spans = [wire.encode_span(wire.new_trace_id(), wire.new_span_id(), "chat", {**fixed, "llm.input_messages": f'[{pairs},["user","{next(numbers)}"]]'})
+                 for _ in range(target.sizes.linked_spans)]
+        target.send("/v1/traces", gzip.compress(wire.encode_export(spans, target.project), 1), {**PROTOBUF, **GZIP}, len(spans))
+
+    target.run_threads(2, send)
+
+
+def send_projects(target, traces, spans):
+    """Traces of so many spans, each in a project of its own. They are not counted as acknowledged: that goes by the attacker's project."""
+    number_width, trace, numbers = 10, wire.new_trace_id(), itertools.count()
+    children = b"".join(part(2, span) for span in tool_spans(trace, range(spans)))
+    resource = lambda number: part(1, wire.project_attribute(f"{target.project}-{number:0{number_width}}"))
+    yield
+
+    def send(_):
+        body = b"".join(part(1, resource(next(numbers)) + part(2, children.replace(trace, wire.new_trace_id()))) for _ in range(traces))
+        target.send("/v1/traces", gzip.compress(body, 1), {**PROTOBUF, **GZIP}, 0)
+
+    target.run_threads(2, send)
+
+
+def attack_project_names(target):
+    """A new project for each of thousands of small traces. The limit of 10,000 projects should hold, and the overview stay fast."""
+    return send_projects(target, target.sizes.small_projects, 2)
+
+
+def attack_large_projects(target):
+    """A new project for each trace of 3,001 spans, which is just above what counts as small. One large trace at a time should be
+    assembled, whatever its project."""
+    return send_projects(target, target.sizes.large_projects, 3_001)
 
 
 CLOCKS = [0, 1, 10**9, 2**63 - 1, 2**63, 2**64 - 1, 7_000_000_000 * 10**9, -1, 253_402_300_800 * 10**9]

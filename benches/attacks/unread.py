@@ -1,5 +1,6 @@
 """Responses that are asked for and not read."""
 import select
+import selectors
 import time
 
 from . import wire
@@ -73,4 +74,54 @@ def attack_http2(target):
             connection.close()
         if not held:
             time.sleep(0.2)
+    target.notes["held"] = len(held)
+
+
+def attack_zero_windows(target):
+    """GET /healthz on 100 streams of each connection with a window of 0, from two addresses; a stream that is reset is asked for
+    again. What nobody reads should end after 30 s, and other probes of /healthz should not wait for it."""
+    yield
+    block, streams = wire.header_block("GET", "/healthz"), 100
+    addresses = [target.further_address(number) for number in range(2)]
+    selector, held = selectors.DefaultSelector(), {}
+
+    def ask(connection, first, count):
+        connection.sendall(b"".join(wire.headers_frame(first + 2 * number, block) for number in range(count)))
+        target.count("streams", count)
+        return first + 2 * count
+
+    def open_one():
+        connection = target.connect(address=addresses[len(held) % len(addresses)], timeout=2)
+        connection.sendall(wire.PREFACE + wire.settings(window=0))
+        held[connection] = [wire.FrameReader(), ask(connection, 1, streams)]
+        selector.register(connection, selectors.EVENT_READ)
+
+    def answer(connection):
+        """Keeps the connection looking alive; False where it has ended."""
+        reader, next_stream = held[connection]
+        received = connection.recv(65_536)
+        frames = list(reader.feed(received))
+        connection.sendall(wire.ping_replies(frames))
+        if resets := sum(kind == wire.RST_STREAM for kind, _, _, _ in frames):
+            target.count("reset by the server", resets)
+            held[connection][1] = ask(connection, next_stream, resets)
+        return bool(received)
+
+    while not target.stop.is_set():
+        while len(held) < target.sizes.stalled and not target.stop.is_set():
+            try:
+                open_one()
+            except OSError:
+                target.count("not connected")
+                break
+        for key, _ in selector.select(0.2):
+            try:
+                is_open = answer(key.fileobj)
+            except OSError:
+                is_open = False
+            if not is_open:
+                target.count("closed by the server")
+                selector.unregister(key.fileobj)
+                del held[key.fileobj]
+                key.fileobj.close()
     target.notes["held"] = len(held)

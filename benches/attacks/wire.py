@@ -1,4 +1,5 @@
 """What attackers put on the wire: OTLP spans as bytes and as JSON, and HTTP/2 frames. Standard library only, so that frames can be malformed."""
+import gzip
 import json
 import secrets
 import struct
@@ -37,6 +38,31 @@ def encode_export(spans, project):
     resource = part(1, attribute("openinference.project.name", project, 1) + attribute("service.name", project, 1))
     scope = part(2, part(1, part(1, b"soak")) + b"".join(part(2, span) for span in spans))
     return part(1, resource + scope)
+
+
+def encode_resource_spans(resource, scopes):
+    """A ResourceSpans (as an ExportTraceServiceRequest) of encoded resource attributes and one list of spans for each scope."""
+    return part(1, part(1, resource) + b"".join(part(2, b"".join(part(2, span) for span in spans)) for spans in scopes))
+
+
+def project_attribute(project):
+    return attribute("openinference.project.name", project, 1)
+
+
+class SharedTail:
+    """Spans or log records that all end in the same bytes. The tail is compressed once and a request costs only its heads:
+    gzip members can be concatenated."""
+
+    def __init__(self, tail):
+        self.size, self.compressed = len(tail), gzip.compress(tail, 6)
+
+    def compress_export(self, heads, project):
+        """A gzip request with one record for each head."""
+        prefixes = [b"\x12" + varint(len(head) + self.size) + head for head in heads]
+        scope_size = sum(len(prefix) + self.size for prefix in prefixes)
+        before = part(1, project_attribute(project)) + b"\x12" + varint(scope_size)
+        opening = b"\x0a" + varint(len(before) + scope_size) + before
+        return gzip.compress(opening, 1) + b"".join(gzip.compress(prefix, 1) + self.compressed for prefix in prefixes)
 
 
 def export_json(spans, project):

@@ -75,6 +75,10 @@ struct Pattern {
     replacement: String,
 }
 
+/// Places in one text that are replaced one by one. A text with more of them is nothing but those.
+const MAX_FOUND: usize = 100_000;
+const TOO_MANY_FOUND: &str = "[redacted: a text with too many places to redact]";
+
 impl Redaction {
     pub fn from_sections(sections: &[RedactSection]) -> Result<Redaction, RedactionError> {
         let mut patterns = Vec::new();
@@ -105,10 +109,13 @@ impl Redaction {
             let pattern = &self.patterns[index];
             pattern.find(text, &mut |range| {
                 let range = between_escapes(text, range);
-                if !range.is_empty() {
+                if !range.is_empty() && found.len() <= MAX_FOUND {
                     found.push((range, &pattern.replacement));
                 }
             });
+        }
+        if found.len() > MAX_FOUND {
+            return Some(TOO_MANY_FOUND.to_owned());
         }
         // Of those that start together, the longest: it is the one that says what the place is.
         found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));

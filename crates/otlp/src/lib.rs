@@ -25,7 +25,9 @@ pub use export::{encode_export, encode_link, partial_success};
 pub use json::{Beside, ExportJson, ExportList, is_export_key, read_export_json, span_from_json};
 pub use limits::Limits;
 pub use record::{LogEvent, Record, Scope, Signal, read_export, signal_of_record};
-pub use regroup::{Mark, Regrouped, Rejected, TracePart, WireRecord, WireScope, regroup, regroup_within};
+pub use regroup::{
+    Mark, Regrouped, Rejected, TracePart, WireRecord, WireResource, WireScope, regroup, regroup_within,
+};
 pub use reply::{export_response, export_response_json, retry_status, status, status_json};
 pub use rewrite::{TextChange, TextKind, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts};
 pub use stream::{Framing, StreamError, looks_like_export, stream_export};

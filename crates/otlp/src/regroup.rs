@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gradus_core::span::{Attributes, Resource, SpanId, TraceId, Value};
+use gradus_core::span::{Resource, SpanId, TraceId, Value};
 
 use crate::decode::{decode_resource, span_id, text, trace_id};
 use crate::limits::Limits;
@@ -17,6 +17,7 @@ use crate::wire::{Field, Fields, WireError, write_bytes, write_head};
 #[derive(Debug)]
 pub struct Regrouped<'a> {
     signal: Signal,
+    resources: Vec<WireResource<'a>>,
     scopes: Vec<WireScope<'a>>,
     pub parts: Vec<TracePart<'a>>,
     /// Records that were left out.
@@ -65,15 +66,21 @@ pub struct Mark<'a> {
     pub is_error: bool,
 }
 
-/// A resource and a scope, as they came.
-#[derive(Clone, Debug)]
-pub struct WireScope<'a> {
-    pub resource_body: Option<Cow<'a, [u8]>>,
+/// A resource as it came.
+#[derive(Debug, Default)]
+pub struct WireResource<'a> {
+    pub body: Option<Cow<'a, [u8]>>,
     pub resource: Arc<Resource>,
-    pub resource_schema: Option<Cow<'a, [u8]>>,
+    pub schema: Option<Cow<'a, [u8]>>,
+}
+
+/// A scope as it came. There may be many of one resource.
+#[derive(Debug)]
+pub struct WireScope<'a> {
     pub body: Option<Cow<'a, [u8]>>,
     pub schema: Option<Cow<'a, [u8]>>,
     pub name: Cow<'a, str>,
+    resource: u32,
 }
 
 /// Takes a request apart. Records that cannot be kept are counted; a body that is no request at all is an error.
@@ -89,7 +96,13 @@ pub fn regroup_within<'a>(
     limits: &Limits,
     take: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Regrouped<'a>, WireError> {
-    let request = Regrouped { signal, scopes: Vec::new(), parts: Vec::new(), rejected: Rejected::default() };
+    let request = Regrouped {
+        signal,
+        resources: Vec::new(),
+        scopes: Vec::new(),
+        parts: Vec::new(),
+        rejected: Rejected::default(),
+    };
     let mut reading = Reading { request, index: HashMap::new(), limits, take, untaken: 0 };
     let mut fields = Fields::new(bytes);
     while let Some((number, field)) = fields.next()? {
@@ -101,6 +114,7 @@ pub fn regroup_within<'a>(
 }
 
 /// What becomes of records costs memory, in lists that double when they are full and where they are stored.
+const OF_A_RESOURCE: usize = 2 * size_of::<WireResource<'_>>() + size_of::<Resource>();
 const OF_A_SCOPE: usize = 2 * size_of::<WireScope<'_>>();
 const OF_A_RECORD: usize = 3 * size_of::<WireRecord<'_>>();
 const OF_A_TRACE: usize = 1024;
@@ -118,38 +132,38 @@ struct Reading<'a, 'r> {
 
 impl<'a> Reading<'a, '_> {
     fn add_resource(&mut self, bytes: &'a [u8]) -> Result<(), WireError> {
-        let mut scope = WireScope {
-            resource_body: None,
-            resource: Arc::default(),
-            resource_schema: None,
-            body: None,
-            schema: None,
-            name: Cow::Borrowed(""),
-        };
+        let mut resource = WireResource::default();
         // Field order is free in protobuf: what is said of all spans is looked up before they are read.
         let mut fields = Fields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
                 (1, Field::Bytes(body)) => {
-                    let resource = decode_resource(body, self.limits)?;
-                    self.take(values(&resource.attributes) * OF_AN_ATTRIBUTE)?;
-                    scope.resource = Arc::new(resource);
-                    scope.resource_body = Some(Cow::Borrowed(body));
+                    let decoded = decode_resource(body, self.limits)?;
+                    self.take(decoded.attributes.value_count() * OF_AN_ATTRIBUTE)?;
+                    resource.resource = Arc::new(decoded);
+                    resource.body = Some(Cow::Borrowed(body));
                 }
-                (3, Field::Bytes(url)) => scope.resource_schema = Some(Cow::Borrowed(url)),
+                (3, Field::Bytes(url)) => resource.schema = Some(Cow::Borrowed(url)),
                 _ => {}
             }
         }
+        let scopes_before = self.request.scopes.len();
         let mut fields = Fields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             if let (2, Field::Bytes(body)) = (number, field) {
-                self.add_scope(&scope, body)?;
+                self.add_scope(body)?;
             }
+        }
+        // A resource without a record that is kept is not needed.
+        if self.request.scopes.len() > scopes_before {
+            self.take(OF_A_RESOURCE)?;
+            self.request.resources.push(resource);
         }
         Ok(())
     }
 
-    fn add_scope(&mut self, of_resource: &WireScope<'a>, bytes: &'a [u8]) -> Result<(), WireError> {
+    /// Adds a scope of the resource that is being read.
+    fn add_scope(&mut self, bytes: &'a [u8]) -> Result<(), WireError> {
         let (mut scope_body, mut schema) = (None, None);
         let mut fields = Fields::new(bytes);
         while let Some((number, field)) = fields.next()? {
@@ -160,8 +174,8 @@ impl<'a> Reading<'a, '_> {
             }
         }
         let name = scope_body.map_or(Ok(Cow::Borrowed("")), scope_name)?;
-        let mut scope =
-            Some(WireScope { name, body: scope_body.map(Cow::Borrowed), schema, ..of_resource.clone() });
+        let resource = self.request.resources.len() as u32;
+        let mut scope = Some(WireScope { name, body: scope_body.map(Cow::Borrowed), schema, resource });
         let mut last: Option<(TraceId, usize)> = None;
         let mut fields = Fields::new(bytes);
         while let Some((field_number, field)) = fields.next()? {
@@ -211,49 +225,74 @@ impl<'a> Reading<'a, '_> {
     }
 }
 
-/// How many values there are, those within values included.
-fn values(attributes: &Attributes<'_>) -> usize {
-    fn of(value: &Value<'_>) -> usize {
-        match value {
-            Value::Array(items) => 1 + items.iter().map(of).sum::<usize>(),
-            Value::Map(pairs) => 1 + pairs.iter().map(|(_, value)| of(value)).sum::<usize>(),
-            _ => 1,
-        }
-    }
-    attributes.0.iter().map(|(_, value)| of(value)).sum()
-}
-
 impl<'a> Regrouped<'a> {
     pub fn scope(&self, record: &WireRecord<'_>) -> &WireScope<'a> {
         &self.scopes[record.scope as usize]
+    }
+
+    pub fn resource(&self, record: &WireRecord<'_>) -> &Arc<Resource> {
+        &self.resources[self.resource_index(record)].resource
+    }
+
+    fn resource_index(&self, record: &WireRecord<'_>) -> usize {
+        self.scope(record).resource as usize
+    }
+
+    pub fn resources_mut(&mut self) -> &mut [WireResource<'a>] {
+        &mut self.resources
     }
 
     pub fn scopes_mut(&mut self) -> &mut [WireScope<'a>] {
         &mut self.scopes
     }
 
+    /// The length of what [`Self::write`] writes. A resource and a scope are written for every trace they have records
+    /// of, so that all parts together may be longer than the request.
+    pub fn written_length(&self, part: &TracePart<'_>) -> usize {
+        self.resource_runs(part).map(|run| delimited(self.resource_length(run))).sum()
+    }
+
     /// Writes one trace's part as an export request of its own.
     pub fn write(&self, part: &TracePart<'_>, out: &mut Vec<u8>) {
-        for run in part.records.chunk_by(|a, b| a.scope == b.scope) {
-            let scope = &self.scopes[run[0].scope as usize];
-            let of_scope = optional(scope.body.as_deref())
-                + optional(scope.schema.as_deref())
-                + run.iter().map(|record| delimited(record.body.len())).sum::<usize>();
-            let of_resource = optional(scope.resource_body.as_deref())
-                + optional(scope.resource_schema.as_deref())
-                + delimited(of_scope);
-            out.reserve(of_resource + 16);
-            write_head(out, 1, of_resource);
-            write_optional(out, 1, scope.resource_body.as_deref());
-            write_head(out, 2, of_scope);
-            write_optional(out, 1, scope.body.as_deref());
-            for record in run {
-                write_bytes(out, 2, &record.body);
+        out.reserve(self.written_length(part));
+        for records in self.resource_runs(part) {
+            let resource = &self.resources[self.resource_index(&records[0])];
+            write_head(out, 1, self.resource_length(records));
+            write_optional(out, 1, resource.body.as_deref());
+            for run in scope_runs(records) {
+                let scope = self.scope(&run[0]);
+                write_head(out, 2, self.scope_length(run));
+                write_optional(out, 1, scope.body.as_deref());
+                for record in run {
+                    write_bytes(out, 2, &record.body);
+                }
+                write_optional(out, 3, scope.schema.as_deref());
             }
-            write_optional(out, 3, scope.schema.as_deref());
-            write_optional(out, 3, scope.resource_schema.as_deref());
+            write_optional(out, 3, resource.schema.as_deref());
         }
     }
+
+    fn resource_runs<'p>(&self, part: &'p TracePart<'_>) -> impl Iterator<Item = &'p [WireRecord<'p>]> {
+        part.records.chunk_by(|a, b| self.resource_index(a) == self.resource_index(b))
+    }
+
+    fn resource_length(&self, records: &[WireRecord<'_>]) -> usize {
+        let resource = &self.resources[self.resource_index(&records[0])];
+        optional(resource.body.as_deref())
+            + optional(resource.schema.as_deref())
+            + scope_runs(records).map(|run| delimited(self.scope_length(run))).sum::<usize>()
+    }
+
+    fn scope_length(&self, run: &[WireRecord<'_>]) -> usize {
+        let scope = self.scope(&run[0]);
+        optional(scope.body.as_deref())
+            + optional(scope.schema.as_deref())
+            + run.iter().map(|record| delimited(record.body.len())).sum::<usize>()
+    }
+}
+
+fn scope_runs<'p, 'a>(records: &'p [WireRecord<'a>]) -> impl Iterator<Item = &'p [WireRecord<'a>]> {
+    records.chunk_by(|a, b| a.scope == b.scope)
 }
 
 /// Reads what has to be known of a record before it is stored; the reason when it cannot be kept.

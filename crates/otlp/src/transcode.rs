@@ -54,44 +54,58 @@ pub fn export_of_spans(spans: &[Span<'_>]) -> Vec<u8> {
     out
 }
 
-/// The records that share a resource and a scope, until others come.
+/// The scopes of one resource, and the records of the last of them, until others come.
 #[derive(Default)]
 struct OpenScope {
     resource: Arc<Resource>,
+    scopes: Vec<u8>,
     name: String,
     records: Vec<u8>,
 }
 
 impl OpenScope {
     fn add(&mut self, resource: &Arc<Resource>, name: &str, body: &[u8], out: &mut Vec<u8>) {
-        let is_same = Arc::ptr_eq(&self.resource, resource) || self.resource == *resource;
-        if !is_same || self.name != name {
+        if !Arc::ptr_eq(&self.resource, resource) && self.resource != *resource {
             self.close(out);
             self.resource = Arc::clone(resource);
+        }
+        if self.name != name {
+            self.close_scope();
             name.clone_into(&mut self.name);
         }
         write_bytes(&mut self.records, 2, body);
     }
 
-    fn close(&mut self, out: &mut Vec<u8>) {
+    /// The records may be all of a large request: they are there twice at the most.
+    fn close_scope(&mut self) {
         if self.records.is_empty() {
             return;
         }
-        let (mut head, mut resource, mut lead) = (Vec::new(), Vec::new(), Vec::new());
-        write_bytes(&mut head, 1, self.name.as_bytes());
-        let mut scope = Vec::new();
-        write_bytes(&mut scope, 1, &head);
-        encode_attributes(&self.resource.attributes, 1, &mut resource);
-        write_bytes(&mut lead, 1, &resource);
-        // The records may be all of a large request: they are copied once.
-        let scope_length = scope.len() + self.records.len();
-        write_head(&mut lead, 2, scope_length);
-        out.reserve(lead.len() + scope_length + 16);
-        write_head(out, 1, lead.len() + scope_length);
-        out.append(&mut lead);
-        out.append(&mut scope);
-        out.extend_from_slice(&self.records);
+        let (mut name, mut scope) = (Vec::new(), Vec::new());
+        write_bytes(&mut name, 1, self.name.as_bytes());
+        write_bytes(&mut scope, 1, &name);
+        let length = scope.len() + self.records.len();
+        self.scopes.reserve(length + 16);
+        write_head(&mut self.scopes, 2, length);
+        self.scopes.append(&mut scope);
+        self.scopes.extend_from_slice(&self.records);
         self.records = Vec::new();
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        self.close_scope();
+        if self.scopes.is_empty() {
+            return;
+        }
+        let (mut attributes, mut resource) = (Vec::new(), Vec::new());
+        encode_attributes(&self.resource.attributes, 1, &mut attributes);
+        write_bytes(&mut resource, 1, &attributes);
+        let length = resource.len() + self.scopes.len();
+        out.reserve(length + 16);
+        write_head(out, 1, length);
+        out.append(&mut resource);
+        out.extend_from_slice(&self.scopes);
+        self.scopes = Vec::new();
     }
 }
 

@@ -5,6 +5,7 @@ use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 
 use crate::Store;
 use crate::error::StoreError;
+use crate::write_queue::WriteLane;
 use crate::writer::Written;
 
 /// What is to be said. It replaces what the target has under the same name and identifier, whoever said that.
@@ -25,6 +26,16 @@ pub struct NewAnnotation {
     /// An object, as JSON.
     pub metadata: String,
     pub author: String,
+}
+
+impl NewAnnotation {
+    /// What it takes in memory, about.
+    fn bytes(&self) -> usize {
+        let required =
+            [&self.target, &self.name, &self.identifier, &self.annotator, &self.metadata, &self.author];
+        let optional = [&self.label, &self.explanation].into_iter().flatten();
+        size_of::<NewAnnotation>() + required.into_iter().chain(optional).map(String::len).sum::<usize>()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -62,8 +73,18 @@ pub(crate) const COLUMNS: &str = "annotation.no, target, annotation.name, identi
 impl Store {
     /// Stores annotations; returns their numbers.
     pub fn annotate(&self, new: Vec<NewAnnotation>, now_ns: i64) -> Result<Written<Vec<i64>>, StoreError> {
-        let bytes = new.len() * 500;
-        self.writer()?.submit(bytes, move |writing| {
+        self.annotate_in_lane(WriteLane::INTERNAL, new, now_ns)
+    }
+
+    /// As [`Store::annotate`], for a client.
+    pub fn annotate_in_lane(
+        &self,
+        lane: WriteLane,
+        new: Vec<NewAnnotation>,
+        now_ns: i64,
+    ) -> Result<Written<Vec<i64>>, StoreError> {
+        let bytes = new.iter().map(NewAnnotation::bytes).sum();
+        self.writer()?.submit_in_lane(lane, bytes, move |writing| {
             let mut numbers = Vec::with_capacity(new.len());
             for one in &new {
                 let id = one.trace_id.map(u128::to_be_bytes);

@@ -85,7 +85,11 @@ impl Chunk {
 
     /// What it takes in memory, about.
     pub fn bytes(&self) -> usize {
-        self.body.len() + self.spans.len() * size_of::<SpanKey>() + self.name.len() + 200
+        self.body.len()
+            + self.spans.len() * size_of::<SpanKey>()
+            + self.links.len() * size_of::<(LinkKind, u64)>()
+            + self.name.len()
+            + 200
     }
 }
 
@@ -533,6 +537,15 @@ fn unite(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
         .execute([low, high])?;
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE no = ?2 AND story = ?2")?.execute([low, high])?;
     sql.prepare_cached("UPDATE trajectory SET story = ?1 WHERE story = ?2")?.execute([low, high])?;
+    // What is known of failed attempts is known of what they are now.
+    sql.prepare_cached(
+        "INSERT INTO due (story, arrived_ns, is_ended, project, attempts, is_suspect) \
+         SELECT ?1, arrived_ns, is_ended, project, attempts, is_suspect FROM due \
+         WHERE story = ?2 AND (attempts > 0 OR is_suspect > 0) \
+         ON CONFLICT (story) DO UPDATE SET attempts = max(attempts, excluded.attempts), \
+         is_suspect = max(is_suspect, excluded.is_suspect)",
+    )?
+    .execute([low, high])?;
     sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([high])?;
     Ok(Some(low))
 }

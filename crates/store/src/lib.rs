@@ -28,6 +28,7 @@ mod transfer;
 mod ungraded;
 mod usage;
 mod words;
+mod write_queue;
 mod writer;
 
 pub use annotations::{Annotation, AnnotationFilter, NewAnnotation};
@@ -52,6 +53,7 @@ pub use retention::{Removed, Retention};
 pub use spend::{Spend, Spent};
 pub use transfer::Transferred;
 pub use ungraded::{Left, Ungraded, Waiting};
+pub use write_queue::WriteLane;
 pub use writer::{WriterStatus, Written};
 
 use std::fmt;
@@ -140,8 +142,19 @@ impl Store {
 
     /// Keeps the records of one request: all of them or none.
     pub fn ingest(&self, chunks: Vec<Chunk>, now_ns: i64) -> Result<Written<Ingested>, StoreError> {
+        self.ingest_in_lane(WriteLane::INTERNAL, chunks, now_ns)
+    }
+
+    /// As [`Store::ingest`], for a client: its requests wait behind each other, not in front of those of others.
+    pub fn ingest_in_lane(
+        &self,
+        lane: WriteLane,
+        chunks: Vec<Chunk>,
+        now_ns: i64,
+    ) -> Result<Written<Ingested>, StoreError> {
         let bytes = chunks.iter().map(Chunk::bytes).sum();
-        self.writer()?.submit(bytes, move |writing| ingest::ingest(writing, &chunks, now_ns))
+        let writer = self.writer()?;
+        writer.submit_in_lane(lane, bytes, move |writing| ingest::ingest(writing, &chunks, now_ns))
     }
 
     /// Ties traces by what only their log records tell; true when stories became one, which are due then.

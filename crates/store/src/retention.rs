@@ -1,5 +1,7 @@
 //! Lets go of what is too old or too much, a little at a time, so that nobody waits for it.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::Store;
@@ -33,15 +35,27 @@ const BYTES_A_STEP: u64 = 16 << 20;
 /// Free pages that one step gives back to the file system.
 const PAGES_A_STEP: i64 = 500;
 
+/// How often the log is tried to be moved, and the time between two tries.
+const CHECKPOINT_TRIES: usize = 20;
+const CHECKPOINT_PAUSE: Duration = Duration::from_millis(50);
+
 /// For how long spending is remembered at least: a month, which is what people watch it over, and some days.
 const SPEND_KEPT_NS: i64 = 40 * 86_400_000_000_000;
 
 impl Store {
-    /// Moves the write-ahead log into the file: only then does the file become as small as what it holds.
+    /// Moves the write-ahead log into the file, if nobody reads from it: only then does the file become as small as what it
+    /// holds.
     pub fn give_back_room(&self) -> Result<(), StoreError> {
-        // Beside the writer, which waits for it, as a checkpoint cannot be part of a transaction.
+        // Beside the writer, as a checkpoint cannot be part of a transaction. Waiting for readers would hold up the writer.
         let connection = crate::connection::open_writer(&self.path)?;
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        connection.busy_timeout(Duration::ZERO)?;
+        for _ in 0..CHECKPOINT_TRIES {
+            let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+            if matches!(connection.query_row(checkpoint, [], |row| row.get::<_, i64>(0)), Ok(0)) {
+                break;
+            }
+            std::thread::sleep(CHECKPOINT_PAUSE);
+        }
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 //! so one wait for the disk serves many requests, and nobody hears "done" before it is.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::files::StoreFiles;
 use crate::ingest::Projects;
 use crate::readers::Readers;
+use crate::write_queue::{QueueRefusal, WriteLane, WriteQueue};
 
 /// What a task works with.
 pub(crate) struct Writing<'w> {
@@ -60,10 +61,7 @@ where
     }
 }
 
-struct Task {
-    bytes: usize,
-    work: Box<dyn Work>,
-}
+type TaskQueue = WriteQueue<Box<dyn Work>>;
 
 /// A write that is under way: await it, or wait for it.
 #[derive(Debug)]
@@ -92,11 +90,10 @@ pub struct WriterStatus {
 }
 
 pub(crate) struct Writer {
-    tasks: Option<mpsc::Sender<Task>>,
+    tasks: Arc<TaskQueue>,
     thread: Option<JoinHandle<()>>,
     pub(crate) status: Arc<WriterStatus>,
     pub(crate) files: Arc<StoreFiles>,
-    most_queued_bytes: usize,
 }
 
 /// A transaction takes no more than this, so that nobody waits long for those before him.
@@ -104,6 +101,9 @@ const MOST_BYTES: usize = 8 << 20;
 const MOST_TASKS: usize = 1024;
 /// The same in time: whoever is in the queue behind a long task is not held up by another one.
 const MAX_TRANSACTION: Duration = Duration::from_millis(50);
+
+/// How long what is waiting is written at the end.
+const MAX_CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 impl Writer {
     pub(crate) fn start(
@@ -114,7 +114,8 @@ impl Writer {
         let projects = Projects::read(&connection)?;
         // Known before anybody can be told that something was stored.
         let files = Arc::new(StoreFiles::new(&connection));
-        let (tasks, received) = mpsc::channel();
+        let tasks = Arc::new(TaskQueue::new(most_queued_bytes));
+        let received = Arc::clone(&tasks);
         let status = Arc::new(WriterStatus::default());
         let shared = Arc::clone(&status);
         let thread = std::thread::Builder::new()
@@ -124,38 +125,46 @@ impl Writer {
                 move || write_until_closed(&connection, projects, &received, &shared, &files, readers)
             })
             .map_err(|error| StoreError::Sql(error.to_string()))?;
-        Ok(Writer { tasks: Some(tasks), thread: Some(thread), status, files, most_queued_bytes })
+        Ok(Writer { tasks, thread: Some(thread), status, files })
     }
 
-    /// Queues a task; `bytes` is what it holds in memory while it waits.
+    /// Queues a task of the program itself; `bytes` is what it holds in memory while it waits.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         bytes: usize,
         work: impl FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<Written<T>, StoreError> {
-        let queued = self.status.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A single request is never too large for an empty queue.
-        if queued > 0 && queued + bytes > self.most_queued_bytes {
-            self.status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(StoreError::Busy);
-        }
-        self.status.queued_tasks.fetch_add(1, Ordering::Relaxed);
+        self.submit_in_lane(WriteLane::INTERNAL, bytes, work)
+    }
+
+    pub(crate) fn submit_in_lane<T: Send + 'static>(
+        &self,
+        lane: WriteLane,
+        bytes: usize,
+        work: impl FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<Written<T>, StoreError> {
         let (asker, receiver) = oneshot::channel();
         let work = Box::new(Job { work, result: None, asker });
-        let sent = self.tasks.as_ref().and_then(|tasks| tasks.send(Task { bytes, work }).ok());
-        if sent.is_none() {
+        // Counted before the writer can be done with it.
+        self.status.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.status.queued_tasks.fetch_add(1, Ordering::Relaxed);
+        self.tasks.push(lane, bytes, work).map_err(|refusal| {
             self.status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.status.queued_tasks.fetch_sub(1, Ordering::Relaxed);
-            return Err(StoreError::Closed);
-        }
+            match refusal {
+                QueueRefusal::Full => StoreError::Busy,
+                QueueRefusal::Closed => StoreError::Closed,
+            }
+        })?;
         Ok(Written(receiver))
     }
 }
 
 impl Drop for Writer {
-    /// Writes what is waiting, and moves the write-ahead log into the file.
+    /// Writes what is waiting, for as long as that may take, and moves the write-ahead log into the file. What is not
+    /// written by then was not acknowledged, and whoever asked is told.
     fn drop(&mut self) {
-        self.tasks = None;
+        self.tasks.close(MAX_CLOSE_WAIT);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -168,7 +177,7 @@ const IDLE_CHECK: Duration = Duration::from_millis(500);
 fn write_until_closed(
     connection: &Connection,
     mut projects: Projects,
-    tasks: &mpsc::Receiver<Task>,
+    tasks: &TaskQueue,
     status: &WriterStatus,
     files: &StoreFiles,
     readers: Arc<Readers>,
@@ -181,9 +190,9 @@ fn write_until_closed(
         }
     };
     loop {
-        let first = match tasks.recv_timeout(IDLE_CHECK) {
-            Ok(task) => task,
-            Err(mpsc::RecvTimeoutError::Timeout) => {
+        let first = match tasks.pop(IDLE_CHECK) {
+            Ok(Some(task)) => task,
+            Ok(None) => {
                 let checked = files.check();
                 rescue(&checked);
                 match checked {
@@ -192,7 +201,7 @@ fn write_until_closed(
                 }
                 continue;
             }
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(_) => break,
         };
         let started = Instant::now();
         let (mut bytes, mut batch) = (0, Vec::new());
@@ -202,19 +211,19 @@ fn write_until_closed(
         let begun = checked.and_then(|_| begin(connection));
         let changes = connection.total_changes();
         let mut failed: Option<StoreError> = None;
-        while let Some(mut task) = next {
-            bytes += task.bytes;
+        while let Some((task_bytes, mut work)) = next {
+            bytes += task_bytes;
             if begun.is_ok() {
                 let mut writing = Writing { sql: connection, projects: &mut projects };
-                failed = task.work.run(&mut writing).err();
+                failed = work.run(&mut writing).err();
             }
-            batch.push(task.work);
+            batch.push(work);
             // Without its transaction a task would be a transaction of its own, and be told that it failed.
             let has_room = bytes < MOST_BYTES
                 && batch.len() < MOST_TASKS
                 && failed.is_none()
                 && started.elapsed() < MAX_TRANSACTION;
-            next = if has_room { tasks.try_recv().ok() } else { None };
+            next = if has_room { tasks.try_pop() } else { None };
         }
         let committed = begun.and_then(|()| match failed {
             Some(error) => write_apart(connection, &mut projects, &mut batch, error),
@@ -370,6 +379,8 @@ fn again(error: &StoreError) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
     use crate::connection::open_writer;
 

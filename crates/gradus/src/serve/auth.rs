@@ -1,11 +1,10 @@
 //! Who may do what: keys and their scopes, rates, hosts, pages of other sites, and the headers that every answer carries.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header::{
     AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -35,52 +34,63 @@ pub(super) struct Caller {
 impl Caller {
     /// Whether something that is sent to this path would be taken: what would not be is not offered.
     pub(super) fn may_send(&self, path: &str) -> bool {
-        self.scopes.is_none_or(|scopes| Need::of(&Method::POST, path).is_met(scopes))
+        self.scopes.is_none_or(|scopes| RequiredScope::from_request(&Method::POST, path).is_met(scopes))
     }
 }
 
-/// What a request needs.
+/// The scope of a key that a request requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
-    Nothing,
+enum RequiredScope {
+    /// It is answered without a key.
+    NoKey,
     Ingest,
     Read,
     Admin,
 }
 
-impl Need {
-    fn of(method: &Method, path: &str) -> Need {
+/// Whether a request is answered without a key on every server.
+pub(super) fn needs_no_key(method: &Method, path: &str) -> bool {
+    RequiredScope::from_request(method, path) == RequiredScope::NoKey
+}
+
+fn is_health_check(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
+impl RequiredScope {
+    fn from_request(method: &Method, path: &str) -> RequiredScope {
         match path {
-            "/healthz" | "/readyz" | phoenix::VERSION_PATH => Need::Nothing,
-            _ if page::is_open(path) => Need::Nothing,
+            _ if is_health_check(path) => RequiredScope::NoKey,
+            phoenix::VERSION_PATH => RequiredScope::NoKey,
+            _ if page::is_open(path) => RequiredScope::NoKey,
             // A question, though it is posted.
-            "/v1/spans" => Need::Read,
-            "/v1/traces" | "/v1/logs" => Need::Ingest,
-            _ if path.starts_with("/opentelemetry.") => Need::Ingest,
-            _ if path.starts_with("/v1/") && method == Method::POST => Need::Ingest,
-            _ if method == Method::GET || method == Method::HEAD => Need::Read,
+            "/v1/spans" => RequiredScope::Read,
+            "/v1/traces" | "/v1/logs" => RequiredScope::Ingest,
+            _ if path.starts_with("/opentelemetry.") => RequiredScope::Ingest,
+            _ if path.starts_with("/v1/") && method == Method::POST => RequiredScope::Ingest,
+            _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
             // Who may add spans may add what is said of them.
-            "/api/v1/annotations" | "/labels" => Need::Ingest,
-            _ => Need::Admin,
+            "/api/v1/annotations" | "/labels" => RequiredScope::Ingest,
+            _ => RequiredScope::Admin,
         }
     }
 
     fn is_met(self, scopes: KeyScopes) -> bool {
         scopes.admin
             || match self {
-                Need::Nothing => true,
-                Need::Ingest => scopes.ingest,
-                Need::Read => scopes.read,
-                Need::Admin => false,
+                RequiredScope::NoKey => true,
+                RequiredScope::Ingest => scopes.ingest,
+                RequiredScope::Read => scopes.read,
+                RequiredScope::Admin => false,
             }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Need::Nothing => "nothing",
-            Need::Ingest => "ingest",
-            Need::Read => "read",
-            Need::Admin => "admin",
+            RequiredScope::NoKey => "none",
+            RequiredScope::Ingest => "ingest",
+            RequiredScope::Read => "read",
+            RequiredScope::Admin => "admin",
         }
     }
 }
@@ -102,7 +112,7 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         Ok(caller) => {
             // Queries take turns by key, and by address where there are no keys.
             let name = match caller.name.is_empty() {
-                true => peer(&parts).map(|ip| ip.to_string()).unwrap_or_default(),
+                true => client_name(&parts),
                 false => caller.name.clone(),
             };
             parts.extensions.insert(caller);
@@ -252,7 +262,7 @@ impl Guard {
     }
 
     fn admit(&self, request: &Parts) -> Result<Caller, Refused> {
-        let need = Need::of(&request.method, request.uri.path());
+        let required = RequiredScope::from_request(&request.method, request.uri.path());
         let is_own = matches!(request.method, Method::GET | Method::HEAD)
             || page::is_own(&request.uri, &request.headers);
         if page::is_form(request.uri.path()) && !is_own {
@@ -260,43 +270,44 @@ impl Guard {
             let message = "forms are taken from this server's own pages only";
             return Err(Refused::new(StatusCode::FORBIDDEN, 7, message));
         }
-        let client = request.extensions.get::<ClientAddress>().map(ToString::to_string);
-        let address = client.or_else(|| peer(request).map(|ip| ip.to_string())).unwrap_or_default();
         let connection = request.extensions.get::<Arc<ConnectionState>>();
-        if need == Need::Nothing {
+        if required == RequiredScope::NoKey {
+            if !is_health_check(request.uri.path()) {
+                self.check_restriction(connection)?;
+            }
             // A key that is tried is looked up: guessing is not for free here, either.
             if page::is_form(request.uri.path()) && request.method == Method::POST {
-                self.rates.take(&address)?;
+                self.rates.take(|| client_name(request))?;
             }
             return Ok(Caller::default());
         }
         if !self.server.settings.needs_key {
-            self.check_place(connection)?;
+            self.check_restriction(connection)?;
             check_host(request)?;
-            self.rates.take(&address)?;
+            self.rates.take(|| client_name(request))?;
             return Ok(Caller::default());
         }
         // A browser shows its session with whatever it asks: that is believed for looking, and for what our own pages send.
         let shown = page::session(&request.headers).filter(|_| is_own).map(Proof::Session);
-        match self.caller_of(given_key(&request.headers).map(Proof::Key).or(shown), need) {
+        match self.caller_of(given_key(&request.headers).map(Proof::Key).or(shown), required) {
             Ok(caller) => {
                 if let Some(connection) = connection {
                     connection.mark_keyed();
                 }
-                self.rates.take(&caller.name)?;
+                self.rates.take(|| caller.name.clone())?;
                 Ok(caller)
             }
             Err(refused) => {
                 self.server.tell_of_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
                 // Guessing is not for free.
-                self.rates.take(&address)?;
+                self.rates.take(|| client_name(request))?;
                 Err(refused)
             }
         }
     }
 
-    /// When all places are taken, those that are left are for health checks and for whoever shows a key.
-    fn check_place(&self, connection: Option<&Arc<ConnectionState>>) -> Result<(), Refused> {
+    /// On a restricted connection only health checks and requests with a key are answered.
+    fn check_restriction(&self, connection: Option<&Arc<ConnectionState>>) -> Result<(), Refused> {
         let Some(connection) = connection.filter(|connection| connection.restriction().is_some()) else {
             return Ok(());
         };
@@ -306,7 +317,7 @@ impl Guard {
         Err(Refused { retry_after_s: Some(1), ..refused })
     }
 
-    fn caller_of(&self, proof: Option<Proof<'_>>, need: Need) -> Result<Caller, Refused> {
+    fn caller_of(&self, proof: Option<Proof<'_>>, required: RequiredScope) -> Result<Caller, Refused> {
         let Some(proof) = proof else {
             return Err(Refused::new(
                 StatusCode::UNAUTHORIZED,
@@ -315,8 +326,8 @@ impl Guard {
             ));
         };
         let (caller, scopes) = self.look_up(proof)?;
-        if !need.is_met(scopes) {
-            let message = format!("this key may not do that: it needs the scope {}", need.name());
+        if !required.is_met(scopes) {
+            let message = format!("this key may not do that: it needs the scope {}", required.name());
             return Err(Refused { lacks_scope: true, ..Refused::new(StatusCode::FORBIDDEN, 7, message) });
         }
         Ok(caller)
@@ -361,8 +372,9 @@ impl Guard {
     }
 }
 
-fn peer(request: &Parts) -> Option<IpAddr> {
-    request.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())
+/// The address that a request counts for: the client's own behind a trusted proxy, and a whole network of IPv6.
+fn client_name(request: &Parts) -> String {
+    request.extensions.get::<ClientAddress>().map(ToString::to_string).unwrap_or_default()
 }
 
 /// A key as OTLP exporters, Phoenix's clients and people send it.
@@ -393,23 +405,23 @@ struct Rates {
     clients: Mutex<HashMap<String, (Instant, f64)>>,
 }
 
-const MOST_CLIENTS: usize = 10_000;
+const MAX_CLIENTS: usize = 10_000;
 
 impl Rates {
     fn new(per_second: Option<f64>) -> Rates {
         Rates { per_second, clients: Mutex::default() }
     }
 
-    fn take(&self, client: &str) -> Result<(), Refused> {
+    fn take(&self, client: impl FnOnce() -> String) -> Result<(), Refused> {
         let Some(per_second) = self.per_second else { return Ok(()) };
         let most = (per_second * 2.0).max(1.0);
         let now = Instant::now();
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if clients.len() >= MOST_CLIENTS {
+        if clients.len() >= MAX_CLIENTS {
             // Whoever was quiet for a while has all his requests again anyway.
             clients.retain(|_, (at, _)| at.elapsed() < Duration::from_secs(10));
         }
-        let (at, left) = clients.entry(client.to_owned()).or_insert((now, most));
+        let (at, left) = clients.entry(client()).or_insert((now, most));
         *left = (*left + now.duration_since(*at).as_secs_f64() * per_second).min(most);
         *at = now;
         if *left < 1.0 {

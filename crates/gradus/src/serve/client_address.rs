@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use axum::http::HeaderMap;
 
 /// An address as limits count it. Whoever has an IPv6 network has all addresses of it, so those are counted by /64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClientAddress(IpAddr);
 
 const X_FORWARDED_FOR: &str = "x-forwarded-for";

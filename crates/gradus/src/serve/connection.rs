@@ -1,5 +1,5 @@
-//! One connection as limits see it: whether it is idle, whether it has shown a key, and which response bytes were handed to
-//! it and not yet written.
+//! One connection as limits see it: whether it is idle, when it made progress, whether it has shown a key, and which
+//! response bytes were handed to it and not yet written.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,13 +20,23 @@ pub(super) enum CloseReason {
     Idle,
     /// The client did not read its response.
     Stalled,
-    /// Others needed its place.
+    /// It was idle, and a new connection needed its slot.
     Evicted,
+    /// The same of one with requests under way.
+    EvictedBusy,
+    /// Its streams found no memory, again and again.
+    Memory,
 }
 
 impl CloseReason {
-    pub(super) const ALL: [CloseReason; 4] =
-        [CloseReason::NoRequest, CloseReason::Idle, CloseReason::Stalled, CloseReason::Evicted];
+    pub(super) const ALL: [CloseReason; 6] = [
+        CloseReason::NoRequest,
+        CloseReason::Idle,
+        CloseReason::Stalled,
+        CloseReason::Evicted,
+        CloseReason::EvictedBusy,
+        CloseReason::Memory,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -34,16 +44,18 @@ impl CloseReason {
             CloseReason::Idle => "idle",
             CloseReason::Stalled => "stalled",
             CloseReason::Evicted => "evicted",
+            CloseReason::EvictedBusy => "evicted_busy",
+            CloseReason::Memory => "memory",
         }
     }
 }
 
-/// Why a connection is there for health checks and keys only.
+/// Why a connection is for health checks and for requests with a key only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Restriction {
-    /// Its address has all the places that one may have.
+    /// Its address has as many connections as one may have.
     Address,
-    /// All places are taken.
+    /// The server has as many as it may have without a key.
     Total,
 }
 
@@ -60,29 +72,47 @@ pub(super) struct ConnectionTimeouts {
     pub(super) stall: Duration,
 }
 
+/// Requests that need no key have at most this time to arrive, and for each part of their response.
+const MAX_KEYLESS_TIME: Duration = Duration::from_secs(5);
+/// The rate of a large body is measured over this time, or a third of the time for a body if that is less.
+const MAX_RATE_WINDOW: Duration = Duration::from_secs(10);
+
+impl ConnectionTimeouts {
+    /// For requests that need no key: whoever sends them can be anybody.
+    pub(super) fn keyless(self) -> ConnectionTimeouts {
+        let short = |time: Duration| time.min(MAX_KEYLESS_TIME);
+        ConnectionTimeouts { body: short(self.body), stall: short(self.stall), ..self }
+    }
+
+    pub(super) fn rate_window(self) -> Duration {
+        (self.body / 3).min(MAX_RATE_WINDOW)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     pub(super) peer: SocketAddr,
     pub(super) address: ClientAddress,
     opened_at: Instant,
-    /// Milliseconds after it was opened.
-    last_active_ms: AtomicU64,
+    /// When something was received or written last, in milliseconds after the connection was opened.
+    last_progress_ms: AtomicU64,
     active_requests: AtomicUsize,
     has_asked: AtomicBool,
     is_keyed: AtomicBool,
-    /// It came when its address, or everybody together, had no place left: it is there for health checks and for whoever
-    /// shows a key.
+    /// Streams in a row that found no memory.
+    refused_streams: AtomicUsize,
+    /// It was opened when its address, or all addresses together, had no slot left.
     restriction: Option<Restriction>,
     pending: Mutex<PendingChunks>,
     close_reason: Mutex<Option<CloseReason>>,
     closing: Notify,
 }
 
-/// Parts of responses that are not written yet, oldest first.
+/// When parts of responses must be written that are not written yet, in the order in which they were handed out.
 #[derive(Debug, Default)]
 struct PendingChunks {
     next: u64,
-    handed_out: BTreeMap<u64, Instant>,
+    due_at: BTreeMap<u64, Instant>,
 }
 
 impl ConnectionState {
@@ -91,10 +121,11 @@ impl ConnectionState {
             peer,
             address: ClientAddress::from_ip(peer.ip()),
             opened_at: Instant::now(),
-            last_active_ms: AtomicU64::new(0),
+            last_progress_ms: AtomicU64::new(0),
             active_requests: AtomicUsize::new(0),
             has_asked: AtomicBool::new(false),
             is_keyed: AtomicBool::new(false),
+            refused_streams: AtomicUsize::new(0),
             restriction,
             pending: Mutex::default(),
             close_reason: Mutex::new(None),
@@ -106,6 +137,7 @@ impl ConnectionState {
     pub(super) fn begin_request(self: &Arc<ConnectionState>) -> ActiveRequest {
         self.has_asked.store(true, Ordering::Relaxed);
         self.active_requests.fetch_add(1, Ordering::Relaxed);
+        self.mark_progress();
         ActiveRequest { connection: Arc::clone(self) }
     }
 
@@ -113,11 +145,17 @@ impl ConnectionState {
         self.active_requests.load(Ordering::Relaxed) == 0
     }
 
-    pub(super) fn last_active(&self) -> Instant {
-        self.opened_at + Duration::from_millis(self.last_active_ms.load(Ordering::Relaxed))
+    /// Something was received or written.
+    pub(super) fn mark_progress(&self) {
+        let now_ms = self.opened_at.elapsed().as_millis() as u64;
+        self.last_progress_ms.fetch_max(now_ms, Ordering::Relaxed);
     }
 
-    /// It has shown a valid key: it may use all places.
+    pub(super) fn last_progress(&self) -> Instant {
+        self.opened_at + Duration::from_millis(self.last_progress_ms.load(Ordering::Relaxed))
+    }
+
+    /// It has shown a valid key: no restriction applies to it.
     pub(super) fn mark_keyed(&self) {
         self.is_keyed.store(true, Ordering::Relaxed);
     }
@@ -131,25 +169,35 @@ impl ConnectionState {
         self.restriction.filter(|_| !self.is_keyed())
     }
 
-    /// A part of a response is handed out; it is written when what is returned is dropped.
-    pub(super) fn hand_out_chunk(self: &Arc<ConnectionState>) -> PendingChunk {
+    /// Counts a stream that found no memory, or one that did; how many in a row did not.
+    pub(super) fn count_refused_stream(&self, is_refused: bool) -> usize {
+        if is_refused {
+            return self.refused_streams.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+        if self.refused_streams.load(Ordering::Relaxed) > 0 {
+            self.refused_streams.store(0, Ordering::Relaxed);
+        }
+        0
+    }
+
+    /// A part of a response is handed out; it is written when what is returned is dropped. The client has `time` for it.
+    pub(super) fn hand_out_chunk(self: &Arc<ConnectionState>, time: Duration) -> PendingChunk {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let number = pending.next;
         pending.next += 1;
-        pending.handed_out.insert(number, Instant::now());
+        pending.due_at.insert(number, Instant::now() + time);
         PendingChunk { connection: Arc::clone(self), number }
     }
 
-    fn oldest_chunk(&self) -> Option<Instant> {
+    fn next_chunk_due_at(&self) -> Option<Instant> {
         let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.handed_out.first_key_value().map(|(_, at)| *at)
+        pending.due_at.values().min().copied()
     }
 
     /// Why this connection has to go now, if it has.
     pub(super) fn overdue(&self, now: Instant, timeouts: &ConnectionTimeouts) -> Option<CloseReason> {
         let since = |at: Instant| now.saturating_duration_since(at);
-        // A stream of HTTP/2 whose window stays closed is reset before, alone.
-        if self.oldest_chunk().is_some_and(|at| since(at) > 2 * timeouts.stall) {
+        if self.next_chunk_due_at().is_some_and(|due_at| now > due_at) {
             return Some(CloseReason::Stalled);
         }
         if !self.is_idle() {
@@ -158,7 +206,7 @@ impl ConnectionState {
         if !self.has_asked.load(Ordering::Relaxed) {
             return (since(self.opened_at) > timeouts.header).then_some(CloseReason::NoRequest);
         }
-        (since(self.last_active()) > timeouts.idle).then_some(CloseReason::Idle)
+        (since(self.last_progress()) > timeouts.idle).then_some(CloseReason::Idle)
     }
 
     /// Asks the connection's task to close it; false if that was done before.
@@ -172,14 +220,15 @@ impl ConnectionState {
         true
     }
 
-    pub(super) fn is_closing(&self) -> bool {
-        self.close_reason.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    /// Why it is being closed, if it is.
+    pub(super) fn close_reason(&self) -> Option<CloseReason> {
+        *self.close_reason.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the connection has to be closed.
     pub(super) async fn close_requested(&self) -> CloseReason {
         loop {
-            if let Some(reason) = *self.close_reason.lock().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(reason) = self.close_reason() {
                 return reason;
             }
             self.closing.notified().await;
@@ -195,8 +244,7 @@ pub(super) struct ActiveRequest {
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        let now_ms = self.connection.opened_at.elapsed().as_millis() as u64;
-        self.connection.last_active_ms.fetch_max(now_ms, Ordering::Relaxed);
+        self.connection.mark_progress();
         self.connection.active_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -210,8 +258,9 @@ pub(super) struct PendingChunk {
 
 impl Drop for PendingChunk {
     fn drop(&mut self) {
+        self.connection.mark_progress();
         let mut pending = self.connection.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.handed_out.remove(&self.number);
+        pending.due_at.remove(&self.number);
     }
 }
 
@@ -232,9 +281,12 @@ mod tests {
         assert_eq!((after(9), after(11)), (None, Some(CloseReason::NoRequest)));
         let request = connection.begin_request();
         assert_eq!(after(1000), None);
-        let chunk = connection.hand_out_chunk();
+        let chunk = connection.hand_out_chunk(Duration::from_secs(60));
         assert_eq!((after(59), after(61)), (None, Some(CloseReason::Stalled)));
-        drop(chunk);
+        // The shortest time counts, whichever was handed out first.
+        let short = connection.hand_out_chunk(2 * timeouts().keyless().stall);
+        assert_eq!((after(9), after(11)), (None, Some(CloseReason::Stalled)));
+        drop((chunk, short));
         assert_eq!(after(1000), None);
         drop(request);
         assert_eq!((after(59), after(61)), (None, Some(CloseReason::Idle)));

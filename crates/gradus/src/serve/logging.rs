@@ -1,8 +1,13 @@
 //! The server's log: lines for people, or JSON for programs. Nothing of a trace is written to it.
 
+use std::sync::LazyLock;
+
 use clap::ValueEnum;
+use gradus_store::StoreError;
 use tracing::Level;
 use tracing_subscriber::fmt;
+
+use super::state::Occasionally;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -26,4 +31,58 @@ pub(super) fn start(format: LogFormat) {
         }
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
+}
+
+/// Reports that a request failed because the store did, now and then: while it fails, every request meets it.
+pub(super) fn report_store_failure(error: &StoreError) {
+    static FAILURES: LazyLock<Occasionally> = LazyLock::new(Occasionally::default);
+    if let Some(times) = FAILURES.count() {
+        tracing::error!(%error, times, "the store failed");
+    }
+}
+
+/// Reports that a large response could not be written to a file, now and then.
+pub(super) fn report_spill_failure(error: &std::io::Error) {
+    static FAILURES: LazyLock<Occasionally> = LazyLock::new(Occasionally::default);
+    if let Some(times) = FAILURES.count() {
+        tracing::error!(%error, times, "a large response could not be written to a file");
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::serve::api::ApiError;
+
+    #[derive(Clone, Default)]
+    struct LineCounter(Arc<AtomicUsize>);
+
+    impl std::io::Write for LineCounter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.fetch_add(bytes.iter().filter(|byte| **byte == b'\n').count(), Ordering::Relaxed);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// How many lines this thread logs meanwhile.
+    pub(in crate::serve) fn count_lines(run: impl FnOnce()) -> usize {
+        let lines = LineCounter::default();
+        let counting = lines.clone();
+        let subscriber = fmt().with_writer(move || counting.clone()).finish();
+        tracing::subscriber::with_default(subscriber, run);
+        lines.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_store_that_fails_is_not_logged_for_each_request() {
+        let lines = count_lines(|| (0..100).for_each(|_| drop(ApiError::from(StoreError::DiskFull))));
+        assert!(lines <= 1, "{lines}");
+    }
 }

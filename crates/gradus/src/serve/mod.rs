@@ -16,6 +16,7 @@ mod page;
 mod phoenix;
 mod queries;
 mod receive;
+mod request_body;
 mod response_body;
 mod settings;
 mod signature;

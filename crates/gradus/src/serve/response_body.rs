@@ -1,5 +1,5 @@
 //! Response bodies on their way to the client: in small chunks, each known to its connection until it is written, and all
-//! bytes that wait counted in the memory budget. A large response waits in a file.
+//! bytes that wait counted in the memory budget, with what their request holds.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use http_body::{Frame, SizeHint};
 
 use super::connection::{ActiveRequest, ConnectionState, PendingChunk};
-use super::memory::{MemoryBudget, MemoryLease, MemoryUse};
+use super::memory::MemoryLease;
 
 /// A client takes at least this much in the time that it has for a part of a response.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -23,12 +23,13 @@ tokio::task_local! {
 /// fine, and then nobody asks the body for more.
 #[derive(Debug, Default)]
 pub(super) struct StreamProgress {
-    waiting_since: Mutex<Option<Instant>>,
+    /// When the client must have taken the part that it was sent last.
+    due_at: Mutex<Option<Instant>>,
 }
 
 impl StreamProgress {
-    fn set(&self, since: Option<Instant>) {
-        *self.waiting_since.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    fn set(&self, due_at: Option<Instant>) {
+        *self.due_at.lock().unwrap_or_else(PoisonError::into_inner) = due_at;
     }
 
     /// The stream that this task answers, if it is one of HTTP/2.
@@ -41,25 +42,33 @@ impl StreamProgress {
         STREAM.scope(self, answering).await
     }
 
-    /// Waits until the client has taken nothing for so long.
-    pub(super) async fn stalled(&self, timeout: Duration) {
+    /// Waits until the client has not taken in time what it was sent; this is looked at so often.
+    pub(super) async fn stalled(&self, interval: Duration) {
         loop {
-            tokio::time::sleep(timeout / 4).await;
-            let since = *self.waiting_since.lock().unwrap_or_else(PoisonError::into_inner);
-            if since.is_some_and(|since| since.elapsed() > timeout) {
+            tokio::time::sleep(interval).await;
+            let due_at = *self.due_at.lock().unwrap_or_else(PoisonError::into_inner);
+            if due_at.is_some_and(|due_at| Instant::now() > due_at) {
                 return;
             }
         }
     }
 }
 
-/// What a body holds in memory.
+/// What a request and its response hold until the last part of the response is written.
 #[derive(Debug)]
-enum BodyMemory {
-    /// All of it from the beginning.
-    Whole(Arc<MemoryLease>),
-    /// It is made while it is sent: chunk by chunk.
-    PerChunk { budget: MemoryBudget, client: super::client_address::ClientAddress },
+pub(super) struct StreamMemory {
+    pub(super) request: MemoryLease,
+    pub(super) response: MemoryLease,
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct AnsweredRequest {
+    pub(super) connection: Arc<ConnectionState>,
+    pub(super) active: ActiveRequest,
+    pub(super) memory: StreamMemory,
+    /// How long the client may take for each part of the response.
+    pub(super) stall_timeout: Duration,
 }
 
 /// A response body that its connection knows of.
@@ -68,66 +77,59 @@ pub(super) struct TrackedBody {
     inner: Body,
     /// What is left of a frame that was larger than a chunk.
     rest: Bytes,
-    memory: BodyMemory,
+    /// It is made while it is sent: each chunk counts for itself.
+    is_streamed: bool,
+    memory: Arc<StreamMemory>,
     connection: Arc<ConnectionState>,
     stream: Option<Arc<StreamProgress>>,
+    stall_timeout: Duration,
     _active: ActiveRequest,
 }
 
 impl TrackedBody {
-    /// A body that is in memory already, which `lease` counts.
-    pub(super) fn whole(
-        inner: Body,
-        lease: MemoryLease,
-        connection: &Arc<ConnectionState>,
-        active: ActiveRequest,
-    ) -> TrackedBody {
-        TrackedBody::new(inner, BodyMemory::Whole(Arc::new(lease)), connection, active)
+    /// A body that is in memory already, which the response's lease counts.
+    pub(super) fn whole(inner: Body, request: AnsweredRequest) -> TrackedBody {
+        TrackedBody::new(inner, false, request)
     }
 
     /// A body that is made while it is sent.
-    pub(super) fn streamed(
-        inner: Body,
-        budget: MemoryBudget,
-        client: super::client_address::ClientAddress,
-        connection: &Arc<ConnectionState>,
-        active: ActiveRequest,
-    ) -> TrackedBody {
-        TrackedBody::new(inner, BodyMemory::PerChunk { budget, client }, connection, active)
+    pub(super) fn streamed(inner: Body, request: AnsweredRequest) -> TrackedBody {
+        TrackedBody::new(inner, true, request)
     }
 
-    fn new(
-        inner: Body,
-        memory: BodyMemory,
-        connection: &Arc<ConnectionState>,
-        active: ActiveRequest,
-    ) -> TrackedBody {
+    fn new(inner: Body, is_streamed: bool, request: AnsweredRequest) -> TrackedBody {
         TrackedBody {
             inner,
             rest: Bytes::new(),
-            memory,
-            connection: Arc::clone(connection),
+            is_streamed,
+            memory: Arc::new(request.memory),
+            connection: request.connection,
             stream: StreamProgress::current(),
-            _active: active,
+            stall_timeout: request.stall_timeout,
+            _active: request.active,
         }
     }
 
     fn next_chunk(&mut self) -> Frame<Bytes> {
         let bytes = self.rest.split_to(self.rest.len().min(CHUNK_BYTES));
-        let lease = match &self.memory {
-            BodyMemory::Whole(lease) => Arc::clone(lease),
-            BodyMemory::PerChunk { budget, client } => {
-                let mut lease = budget.open(*client, MemoryUse::Response);
-                // It exists already, and there are only so many streams at once.
-                lease.grow_anyway(bytes.len());
-                Arc::new(lease)
-            }
-        };
+        let lease = self.is_streamed.then(|| {
+            let mut lease = self.memory.response.open_sibling();
+            // It exists already, and there are only so many streams at once.
+            lease.grow_anyway(bytes.len());
+            lease
+        });
         if let Some(stream) = &self.stream {
-            stream.set(Some(Instant::now()));
+            stream.set(Some(Instant::now() + self.stall_timeout));
         }
-        let pending = self.connection.hand_out_chunk();
-        Frame::data(Bytes::from_owner(TrackedChunk { bytes, _lease: lease, _pending: pending }))
+        // A stream of HTTP/2 whose window stays closed is reset before, alone.
+        let pending = self.connection.hand_out_chunk(2 * self.stall_timeout);
+        let memory = Arc::clone(&self.memory);
+        Frame::data(Bytes::from_owner(TrackedChunk {
+            bytes,
+            _lease: lease,
+            _memory: memory,
+            _pending: pending,
+        }))
     }
 }
 
@@ -174,7 +176,8 @@ impl http_body::Body for TrackedBody {
 /// A chunk that waits to be written.
 struct TrackedChunk {
     bytes: Bytes,
-    _lease: Arc<MemoryLease>,
+    _lease: Option<MemoryLease>,
+    _memory: Arc<StreamMemory>,
     _pending: PendingChunk,
 }
 

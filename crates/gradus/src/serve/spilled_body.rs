@@ -1,14 +1,15 @@
 //! A large response in a file without a name: whoever reads slowly holds disk, and no memory.
 
 use std::fs::File;
-use std::io::{Seek as _, SeekFrom, Write as _};
+use std::io::{BufWriter, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
+use gradus_store::{StoreError, check_query};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::task::JoinHandle;
@@ -17,6 +18,88 @@ use super::memory::MemoryLease;
 
 /// Read and sent at once.
 const PART_BYTES: usize = 64 << 10;
+
+/// What a response takes in memory while it is made; the rest of it goes to a file.
+const MAX_MEMORY_BYTES: usize = 1 << 20;
+/// Room on disk is taken in steps of this size.
+const DISK_STEP: u64 = 1 << 20;
+
+/// Takes a response that a query makes: its size is known when it is complete. The lease counts the file's bytes.
+pub(super) struct SpillWriter {
+    memory: Vec<u8>,
+    file: Option<BufWriter<File>>,
+    folder: PathBuf,
+    lease: MemoryLease,
+    length: u64,
+    taken: u64,
+}
+
+impl SpillWriter {
+    pub(super) fn new(folder: &Path, lease: MemoryLease) -> SpillWriter {
+        SpillWriter { memory: Vec::new(), file: None, folder: folder.to_owned(), lease, length: 0, taken: 0 }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Room for what was written so far, in large steps.
+    fn take_disk(&mut self) -> std::io::Result<()> {
+        while self.length > self.taken {
+            self.taken += DISK_STEP;
+            self.lease.grow(DISK_STEP as usize).map_err(|_| std::io::ErrorKind::StorageFull)?;
+            // The query may be stopped here, too: nobody may wait for this response any more.
+            check_query().map_err(std::io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn into_body(self) -> std::io::Result<Body> {
+        let Some(file) = self.file else { return Ok(Body::from(self.memory)) };
+        let file = Arc::new(file.into_inner().map_err(std::io::IntoInnerError::into_error)?);
+        Ok(Body::new(SpilledBody {
+            file,
+            at: 0,
+            length: self.length,
+            is_exact: false,
+            reading: None,
+            _lease: self.lease,
+        }))
+    }
+}
+
+/// Why a response could not be written: its query was stopped, or there is no room for it at the moment.
+pub(super) fn spill_failure(error: &std::io::Error) -> StoreError {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<StoreError>()) {
+        Some(StoreError::Stopped(stop)) => StoreError::Stopped(*stop),
+        _ => StoreError::Busy,
+    }
+}
+
+impl Write for SpillWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.length += bytes.len() as u64;
+        if self.file.is_none() && self.memory.len() + bytes.len() > MAX_MEMORY_BYTES {
+            let mut file = BufWriter::with_capacity(PART_BYTES, tempfile::tempfile_in(&self.folder)?);
+            file.write_all(&std::mem::take(&mut self.memory))?;
+            self.file = Some(file);
+        }
+        if self.file.is_some() {
+            self.take_disk()?;
+        }
+        match &mut self.file {
+            None => self.memory.extend_from_slice(bytes),
+            Some(file) => {
+                file.write_all(bytes)?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Writes a body to a file below `folder`; what is returned reads from there. The lease counts the file's bytes.
 pub(super) async fn spill(body: Body, folder: &Path, lease: MemoryLease) -> std::io::Result<Body> {
@@ -30,7 +113,14 @@ pub(super) async fn spill(body: Body, folder: &Path, lease: MemoryLease) -> std:
         file = run_blocking(move || file.write_all(&data).map(|()| file)).await?;
     }
     let length = file.seek(SeekFrom::End(0))?;
-    Ok(Body::new(SpilledBody { file: Arc::new(file), at: 0, length, reading: None, _lease: lease }))
+    Ok(Body::new(SpilledBody {
+        file: Arc::new(file),
+        at: 0,
+        length,
+        is_exact: true,
+        reading: None,
+        _lease: lease,
+    }))
 }
 
 async fn run_blocking<T: Send + 'static>(
@@ -43,6 +133,8 @@ struct SpilledBody {
     file: Arc<File>,
     at: u64,
     length: u64,
+    /// Whether its length is told. Whoever sends a body of known length puts it into a file, where this one is already.
+    is_exact: bool,
     reading: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
     _lease: MemoryLease,
 }
@@ -79,6 +171,6 @@ impl http_body::Body for SpilledBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.length - self.at)
+        if self.is_exact { SizeHint::with_exact(self.length - self.at) } else { SizeHint::default() }
     }
 }

@@ -1,21 +1,24 @@
 //! What all parts of the server share.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use gradus_store::{NewAnnotation, Store, StoreError, Written};
+use gradus_store::{NewAnnotation, Store, StoreError, WriteLane};
 use tokio::sync::Semaphore;
 
 use super::auth::Caller;
+use super::client_address::ClientAddress;
 use super::connections::ConnectionRegistry;
 use super::live::{Readings, Standstills};
-use super::memory::MemoryBudget;
+use super::memory::{MemoryBudget, MemoryUse};
 use super::meters::Meters;
 use super::page;
 use super::queries::QueryPool;
 use super::settings::{Reloadable, Settings};
 use super::signature;
+use super::spilled_body::SpillWriter;
 use super::summaries::Summaries;
 use super::work_pool::WorkPool;
 
@@ -82,6 +85,16 @@ impl Occasionally {
     }
 }
 
+/// Annotations that are stored together, which holds up everybody else who writes.
+const MAX_ANNOTATIONS_AT_ONCE: usize = 500;
+
+/// The lane for what the client of this task writes.
+pub(super) fn write_lane() -> WriteLane {
+    let mut hasher = DefaultHasher::new();
+    ClientAddress::current().hash(&mut hasher);
+    WriteLane::of_client(hasher.finish())
+}
+
 impl Server {
     pub(super) fn new(store: Store, settings: Settings, reloadable: Reloadable) -> std::io::Result<Server> {
         Ok(Server {
@@ -123,12 +136,12 @@ impl Server {
         }
     }
 
-    /// Stores what is said of spans and trajectories, without what must not be stored, and with whose key it was.
-    pub(super) fn annotate(
+    /// Takes out of annotations what must not be stored, and adds whose key it was.
+    pub(super) fn sign_annotations(
         &self,
         mut new: Vec<NewAnnotation>,
         caller: &Caller,
-    ) -> Result<Written<Vec<i64>>, StoreError> {
+    ) -> Vec<NewAnnotation> {
         let redaction = &self.reloadable().redaction;
         for one in &mut new {
             let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
@@ -145,7 +158,26 @@ impl Server {
                 one.metadata = signed;
             }
         }
-        self.store.annotate(new, now_ns())
+        new
+    }
+
+    /// Stores signed annotations, some at a time: others who write have their turns between. Should one part fail, the
+    /// client sends all of them again, and those that are there are replaced.
+    pub(super) async fn annotate(&self, signed: Vec<NewAnnotation>) -> Result<Vec<i64>, StoreError> {
+        let mut numbers = Vec::with_capacity(signed.len());
+        let mut left = signed.into_iter();
+        loop {
+            let part: Vec<NewAnnotation> = left.by_ref().take(MAX_ANNOTATIONS_AT_ONCE).collect();
+            if part.is_empty() {
+                return Ok(numbers);
+            }
+            numbers.extend(self.store.annotate_in_lane(write_lane(), part, now_ns())?.done().await?);
+        }
+    }
+
+    /// Where a query of this client writes a response that may be large.
+    pub(super) fn spill_writer(&self, client: ClientAddress) -> SpillWriter {
+        SpillWriter::new(&self.settings.data, self.spilled.open(client, MemoryUse::Request))
     }
 
     /// The settings that can change while the server runs.

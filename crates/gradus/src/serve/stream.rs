@@ -12,6 +12,7 @@ use http_body_util::StreamBody;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::logging::report_store_failure;
 use super::queries::{CancelOnDrop, QueryPermit, QueryPool, are_downloads_waiting, without_turn};
 
 /// What waits to be sent, at most: one piece that is made, and these.
@@ -104,7 +105,7 @@ pub(super) fn body(
         }
         Err(StoreError::Stopped(QueryStop::Cancelled)) => {}
         Err(error @ StoreError::Stopped(_)) => tracing::warn!(%error, "a download was cut off"),
-        Err(error) => tracing::error!(%error, "spans could not be read"),
+        Err(error) => report_store_failure(&error),
     });
     if let Err(error) = &running {
         tracing::error!(%error, "a download could not be started");

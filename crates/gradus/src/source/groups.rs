@@ -45,7 +45,8 @@ impl GroupReader<'_> {
 
     /// What one thread does; it keeps its buffers and the tool lists that it has read.
     pub(super) fn worker(&self) -> impl FnMut(Vec<Vec<usize>>) -> io::Result<Vec<GroupRead>> {
-        let (mut assembler, mut buffer) = (Assembler::default(), Vec::new());
+        let mut assembler = Assembler::with_max_trajectories(self.limits.group.trajectories);
+        let mut buffer = Vec::new();
         move |groups| {
             let read = |group: &Vec<usize>| self.read_group(group, &mut assembler, &mut buffer);
             groups.iter().map(read).collect()
@@ -130,8 +131,8 @@ pub(super) fn decode_group<'b>(
     let mut seen: HashSet<u128> = HashSet::new();
     let mut values_left = limits.group.values;
     for (entry, body) in entries.iter().zip(bodies) {
-        if spans.len() >= limits.group.spans || values_left == 0 {
-            let (read, all) = (spans.len(), entries.len());
+        if spans.len() + logs.len() >= limits.group.spans || values_left == 0 {
+            let (read, all) = (spans.len() + logs.len(), entries.len());
             let detail = format!("more than is assembled together: {read} of {all} records were read");
             defects.push(Defect::new(DefectKind::TooLarge, detail, None));
             break;
@@ -155,7 +156,12 @@ pub(super) fn decode_group<'b>(
                 }
             }
             // It was decoded once already when it came in.
-            Signal::Log => logs.extend(decode_log(body, &limits.record)),
+            Signal::Log => {
+                let log = decode_log(body, &limits.record).ok();
+                values_left =
+                    values_left.saturating_sub(log.as_ref().map_or(0, |log| log.event.value_count()));
+                logs.extend(log);
+            }
         }
     }
     logs.sort_by_key(|log| log.event.time_ns);

@@ -65,6 +65,7 @@ pub struct Intake<'k> {
     linker: Linker,
     /// Links of traces that may turn out not to be wanted: those must not tie others together.
     held_links: Vec<(usize, TraceLink)>,
+    resource_values_left: usize,
     summary: Summary,
     sink: &'k mut Sink<'k>,
     /// The file that is being read, for messages.
@@ -145,6 +146,7 @@ impl<'k> Intake<'k> {
             trace_numbers: HashMap::new(),
             linker: Linker::default(),
             held_links: Vec::new(),
+            resource_values_left: limits.group.values,
             summary: Summary::default(),
             sink,
             input: String::new(),
@@ -439,9 +441,30 @@ impl<'k> Intake<'k> {
                 && (Arc::ptr_eq(&other.resource, &scope.resource) || other.resource == scope.resource)
         });
         known.map(|place| from + place).unwrap_or_else(|| {
-            self.scopes.push(scope.clone());
+            let scope = self.within_limit(scope);
+            self.scopes.push(scope);
             self.scopes.len() - 1
         }) as u32
+    }
+
+    /// The scope without its resource, when the resources of all scopes have more values than are kept.
+    fn within_limit(&mut self, scope: &Scope) -> Scope {
+        if self.scopes.last().is_some_and(|last| Arc::ptr_eq(&last.resource, &scope.resource)) {
+            return scope.clone();
+        }
+        let values = 1 + scope.resource.attributes.value_count();
+        if let Some(left) = self.resource_values_left.checked_sub(values) {
+            self.resource_values_left = left;
+            return scope.clone();
+        }
+        // Told once: the limit has then done its work.
+        if std::mem::take(&mut self.resource_values_left) > 0 {
+            let detail = "resources have more values than are kept: those of later records were left out";
+            let defect = Defect::new(DefectKind::TooLarge, detail, None);
+            self.source().add_defect(&defect);
+            self.summary.defects.push(defect);
+        }
+        Scope { resource: Arc::default(), name: Arc::clone(&scope.name) }
     }
 
     /// Spans whose content travels as log records can be linked only when those are there.

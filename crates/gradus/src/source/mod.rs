@@ -54,15 +54,17 @@ pub struct Limits {
 /// How much of the traces that belong together is assembled; what comes behind that is left out, and reported.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupLimits {
+    /// Log records count, too.
     pub spans: usize,
-    /// Attribute values of all spans, those in lists and maps included.
+    /// Attribute values of all spans and log records, those in lists and maps included; and as many of their resources.
     pub values: usize,
+    pub trajectories: usize,
 }
 
 impl Default for GroupLimits {
     /// Whoever reads own files decides what they may cost.
     fn default() -> Self {
-        GroupLimits { spans: usize::MAX, values: usize::MAX }
+        GroupLimits { spans: usize::MAX, values: usize::MAX, trajectories: usize::MAX }
     }
 }
 

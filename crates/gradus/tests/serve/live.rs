@@ -525,9 +525,11 @@ fn an_unreadable_trace_is_quarantined() {
         (metrics["items"][0]["scored"] == 8).then_some(())
     });
     damage(&lab, 1, &body);
+    // As the page's form sends it.
     let retry =
         server.request("POST", "/server/retry").header("content-type", "application/x-www-form-urlencoded");
-    assert_eq!(retry.body(b"").send().status, 303);
+    let retry = retry.header("origin", &format!("http://{}", server.http));
+    assert_eq!(retry.body(format!("trace={}", trace_id(1)).as_bytes()).send().status, 303);
     server.assembled();
     assert_eq!(server.metric("gradus_traces_quarantined"), Some(0.0));
     assert_eq!(server.trace(&trace_id(1))["trajectories"].as_array().unwrap().len(), 1);

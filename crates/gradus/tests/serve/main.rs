@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
 
 mod alerts;
+mod amplified;
 mod api;
 mod connections;
 mod cross_site;

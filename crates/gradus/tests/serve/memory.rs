@@ -3,13 +3,15 @@
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 
-use crate::http2::Http2;
-use crate::lab::{Lab, Server, eventually};
+use crate::connections::connect_from;
+use crate::http2::{GO_AWAY, Http2};
+use crate::lab::{Lab, Reply, Request, Server, eventually};
 use crate::spans::{attributes, export, span, trace_id};
 
 /// Peak memory of the process in MiB that no test here may reach; the promise is 512.
@@ -178,7 +180,7 @@ fn announced_lengths_reserve_nothing() {
     }
     assert_eq!(server.get("/readyz").status, 200);
     let bytes = server.metric("gradus_request_memory_bytes").unwrap();
-    assert!(bytes < 2e6, "{bytes}");
+    assert!(bytes < 3e6, "{bytes}");
     drop(held);
     let over = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
     assert_eq!(over.header("content-length", "20971521").send().status, 413);
@@ -290,6 +292,101 @@ fn one_address_does_not_take_the_memory_of_all() {
     drop(held);
     let peak = server.peak_memory_mib();
     assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
+}
+
+fn source(last: u8) -> SocketAddr {
+    ([127, 0, 0, last], 0).into()
+}
+
+/// A line of `/metrics`, asked for from another address than the tests' own.
+fn metric_from(server: &Server, last: u8, line: &str) -> Option<f64> {
+    let text = server.request("GET", "/metrics").send_from(source(last)).text();
+    let found = text.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(' '))?;
+    found.trim().parse().ok()
+}
+
+/// A response that nobody reads holds what its stream holds, however short it is.
+#[test]
+fn streams_that_nobody_reads_are_counted_and_their_connections_closed() {
+    let lab = Lab::with("max_request_mb = 1\nmax_memory_mb = 4", "");
+    let server = lab.serve();
+    let mut connections: Vec<Http2> = (0..8).map(|_| Http2::connect(server.http, Some(0))).collect();
+    for connection in &mut connections {
+        for stream in 0..100 {
+            connection.get(2 * stream + 1, "/healthz");
+        }
+    }
+    let metric = |line: &str| metric_from(&server, 2, line);
+    eventually("streams are counted", || (metric("gradus_request_memory_bytes")? > 2e6).then_some(()));
+    let closed = "gradus_connections_closed_total{reason=\"memory\"}";
+    eventually("connections are closed", || (metric(closed)? >= 1.0).then_some(()));
+    eventually("the client is notified", || {
+        let mut frames = connections
+            .iter_mut()
+            .filter_map(|connection| connection.frames_until_closed(Duration::from_millis(50)));
+        frames.any(|frames| frames.contains(&GO_AWAY)).then_some(())
+    });
+    eventually("nobody holds anything", || (metric("gradus_request_memory_bytes")? < 1e5).then_some(()));
+    assert_eq!(server.get("/healthz").status, 200);
+}
+
+#[test]
+fn header_lists_are_bounded() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    let with_headers = |count: usize| {
+        let request = server.request("GET", "/healthz");
+        (0..count).fold(request, |request, number| request.header(&format!("x-{number}"), &"v".repeat(300)))
+    };
+    assert_eq!(with_headers(20).send().status, 200);
+    assert_eq!(with_headers(60).send().status, 431);
+}
+
+/// Sends the head and the first bytes of a body from another address, and keeps the connection.
+fn begin_from(server: &Server, last: u8, announced: usize, sent: usize) -> TcpStream {
+    let request = Request::new(server.http, "POST", "/v1/traces")
+        .header("content-type", "application/x-protobuf")
+        .header("content-length", &announced.to_string());
+    let stream = connect_from(source(last), server.http);
+    let mut writer = stream.try_clone().unwrap();
+    std::thread::spawn(move || {
+        let _ = writer.write_all(request.head().as_bytes());
+        let _ = writer.write_all(&vec![0; sent]);
+    });
+    stream
+}
+
+/// Slow bodies hold all memory, that for small clients too: the slowest large one goes, and who sends little is served.
+#[test]
+fn a_slow_large_body_is_cut_off_for_small_senders() {
+    const KB: usize = 1 << 10;
+    let lab = Lab::with("max_request_mb = 4\nmax_memory_mb = 16\nbody_timeout_s = 600", "");
+    let server = lab.serve();
+    let large: Vec<TcpStream> = [(1, 4096), (1, 4096), (2, 3500)]
+        .map(|(last, kb)| begin_from(&server, last, kb * KB, (kb - 100) * KB))
+        .into();
+    eventually("large bodies are held", || {
+        (metric_from(&server, 200, "gradus_request_memory_bytes")? > 11_600.0 * 1024.0).then_some(())
+    });
+    let medium = [(3, 900), (4, 900), (5, 900), (6, 700)];
+    let _medium = medium.map(|(last, kb)| begin_from(&server, last, kb * KB, (kb - 10) * KB));
+    // More than the last part has memory for.
+    let _small: Vec<TcpStream> = (20..80).map(|last| begin_from(&server, last, 50 * KB, 49 * KB)).collect();
+    eventually("a body is cut off", || {
+        server.log().contains("a slow large request was cut off").then_some(())
+    });
+    for number in 1..=5 {
+        let request = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
+        let reply = request.body(&export("p", vec![span(number, 1, "fine")])).send_from(source(100));
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    let mut large = large.into_iter();
+    let refused = eventually("its sender is answered", || {
+        let stream = large.next().expect("one of them is answered");
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        Reply::read(stream)
+    });
+    assert_eq!(refused.status, 408, "{}", refused.text());
 }
 
 #[test]

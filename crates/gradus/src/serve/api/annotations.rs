@@ -160,14 +160,14 @@ pub(super) async fn add(
     if input.items.len() > 1000 {
         return Err(ApiError::bad("at most 1000 annotations at once"));
     }
-    let written = blocking_sender(&server, move |server| {
+    let signed = blocking_sender(&server, move |server| {
         let items = input.items.into_iter().map(|item| item.resolve(server, &caller));
         let items: Vec<NewAnnotation> = items.collect::<Result<_, _>>()?;
         check_names(server, &caller, &items)?;
-        Ok(server.annotate(items, &caller)?)
+        Ok(server.sign_annotations(items, &caller))
     })
     .await?;
-    Ok(Json(AnnotationIds { ids: written.done().await? }))
+    Ok(Json(AnnotationIds { ids: server.annotate(signed).await? }))
 }
 
 impl AnnotationInput {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Query};
-use axum::http::header::RETRY_AFTER;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -14,8 +14,11 @@ use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
 use crate::serve::auth::is_grpc;
+use crate::serve::client_address::ClientAddress;
+use crate::serve::logging::report_store_failure;
 use crate::serve::queries::{QueryKind, QueryRefusal};
 use crate::serve::receive::grpc_error;
+use crate::serve::spilled_body::spill_failure;
 use crate::serve::state::Server;
 use crate::serve::{page, phoenix};
 
@@ -63,7 +66,7 @@ impl From<StoreError> for ApiError {
             StoreError::Stopped(stop) => return QueryRefusal::Stopped(*stop).into(),
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        tracing::error!(%error, "the store failed");
+        report_store_failure(&error);
         ApiError::new(status, error.to_string())
     }
 }
@@ -107,6 +110,23 @@ pub(in crate::serve) async fn respond<T: IntoResponse>(
     read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     run_query(server, kind, move |server| Ok(read(server)?.into_response())).await
+}
+
+/// As [`respond`], for JSON that may be large: it is never held in memory as a whole.
+pub(in crate::serve) async fn respond_json<T: Serialize>(
+    server: &Arc<Server>,
+    kind: QueryKind,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let client = ClientAddress::current();
+    run_query(server, kind, move |server| {
+        let value = read(server)?;
+        let mut out = server.spill_writer(client);
+        serde_json::to_writer(&mut out, &value).map_err(|error| spill_failure(&error.into()))?;
+        let body = out.into_body().map_err(|error| spill_failure(&error))?;
+        Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+    })
+    .await
 }
 
 async fn run_query<T: Send + 'static>(

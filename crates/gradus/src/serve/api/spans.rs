@@ -134,13 +134,10 @@ pub(super) async fn of_project(
     match params.format.as_deref() {
         None | Some("jsonl") => {
             let body = download::of_project(server, project, Vec::new(), move |story, out| {
-                let mut line = Vec::new();
                 visit_spans(story, kind.as_deref(), &mut |span, kind| {
-                    line.clear();
-                    if serde_json::to_writer(&mut line, &span_line(span, kind, &only)).is_ok() {
-                        line.push(b'\n');
-                        out(&line);
-                    }
+                    // Straight to the client: a line may be large. Writing cannot fail.
+                    let _ = serde_json::to_writer(LineWriter(out), &span_line(span, kind, &only));
+                    out(b"\n");
                 });
             });
             let body = body.await?;
@@ -157,6 +154,20 @@ pub(super) async fn of_project(
             Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8")], body).into_response())
         }
         Some(other) => Err(ApiError::bad(format!("format={other}: jsonl or csv"))),
+    }
+}
+
+/// Hands on what is written.
+struct LineWriter<'o>(&'o mut dyn FnMut(&[u8]));
+
+impl std::io::Write for LineWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        (self.0)(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::annotations::AnnotationBody;
-use super::error::{ApiError, Params, respond};
+use super::error::{ApiError, Params, respond, respond_json};
 use super::{schema, time};
 use crate::serve::live::StoryView;
 use crate::serve::queries::QueryKind;
@@ -163,7 +163,7 @@ pub(super) struct TraceDetail {
     trace: TraceSummary,
     /// As `gradus traces --format jsonl` writes them.
     #[schema(schema_with = trajectories_schema)]
-    trajectories: Vec<Box<RawValue>>,
+    trajectories: Vec<Trajectory>,
     /// As `gradus eval --jsonl` writes them.
     #[schema(schema_with = outcomes_schema)]
     outcomes: Vec<Box<RawValue>>,
@@ -195,13 +195,13 @@ pub(super) async fn one(
     let missing = || ApiError::missing("there is no trace with this id");
     let number = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).ok_or_else(missing)?;
     // A trace may be large, and is assembled for each answer.
-    respond(&server, QueryKind::Large, move |server| {
+    respond_json(&server, QueryKind::Large, move |server| {
         let row = server.store.trace(TraceId(number))?.ok_or_else(missing)?;
         let (trajectories, outcomes, story) = trajectories(server, &row)?;
         let filter =
             AnnotationFilter { trace_id: Some(number), limit: 10_000, ..AnnotationFilter::default() };
         let annotations = server.store.annotations(&filter)?.into_iter().map(AnnotationBody::of).collect();
-        Ok(Json(TraceDetail {
+        Ok(TraceDetail {
             trace: TraceSummary::of(row),
             trajectories,
             outcomes,
@@ -209,25 +209,26 @@ pub(super) async fn one(
             is_open: story.is_due,
             is_cut: story.is_cut,
             quarantine_reason: story.quarantine_reason,
-        }))
+        })
     })
     .await
 }
 
-type Lines = Vec<Box<RawValue>>;
+type OutcomeLines = Vec<Box<RawValue>>;
 
 /// The trajectories of a trace, made of what is there at this moment, and the verdicts that there are on them.
-fn trajectories(server: &Server, row: &TraceRow) -> Result<(Lines, Lines, StoryView), ApiError> {
+fn trajectories(
+    server: &Server,
+    row: &TraceRow,
+) -> Result<(Vec<Trajectory>, OutcomeLines, StoryView), ApiError> {
     let mut story = StoryView::load(&server.store, row.story)?;
     let id = row.trace_id.to_string();
-    let (mut trajectories, mut outcomes) = (Vec::new(), Vec::new());
-    for trajectory in std::mem::take(&mut story.trajectories) {
-        if !trajectory.trace_ids.contains(&id) {
-            continue;
-        }
+    let mut trajectories = std::mem::take(&mut story.trajectories);
+    trajectories.retain(|trajectory| trajectory.trace_ids.contains(&id));
+    let mut outcomes = Vec::new();
+    for trajectory in &trajectories {
         let given = server.store.verdict_lines(&trajectory.trajectory_id)?;
         outcomes.extend(given.into_iter().filter_map(|given| RawValue::from_string(given.line).ok()));
-        trajectories.extend(serde_json::value::to_raw_value(&trajectory).ok());
     }
     Ok((trajectories, outcomes, story))
 }

@@ -168,7 +168,11 @@ impl Batch<'_> {
                 }
                 Ok(Assembled::BelongsToOthers) => self.give_back(vec![ready.story]),
                 Ok(Assembled::TooLarge) => {
-                    server.store.cancel_attempts(vec![ready.story])?.wait()?;
+                    let cancelled = server.store.cancel_attempts(vec![ready.story]).and_then(Written::wait);
+                    if let Err(error) = cancelled {
+                        self.queue.release(ready.story, self.is_large, Duration::ZERO);
+                        return Err(error);
+                    }
                     self.queue.defer_large(ready);
                 }
                 Err(setback) => {
@@ -186,19 +190,18 @@ impl Batch<'_> {
 
     /// Stores what was assembled: small stories together, others in parts.
     fn store(&mut self) -> Result<(), StoreError> {
-        let (mut together, mut took) = (Vec::new(), Vec::new());
-        for (story, time) in std::mem::take(&mut self.done) {
-            if story.records.len() > MAX_STORED_AT_ONCE {
-                let number = story.story;
-                self.finish(number, time, self.server.store.assembled_in_parts(story, now_ns()))?;
-            } else {
-                took.push((story.story, time));
-                together.push(story);
-            }
+        let is_alone = |(story, _): &(AssembledStory, Duration)| story.records.len() > MAX_STORED_AT_ONCE;
+        // One by one: should the store fail, the others are still here to be given back.
+        while let Some(at) = self.done.iter().position(is_alone) {
+            let (story, time) = self.done.swap_remove(at);
+            let number = story.story;
+            self.finish(number, time, self.server.store.assembled_in_parts(story, now_ns()))?;
         }
-        if together.is_empty() {
+        if self.done.is_empty() {
             return Ok(());
         }
+        let took: Vec<(i64, Duration)> = self.done.iter().map(|(story, time)| (story.story, *time)).collect();
+        let together = self.done.drain(..).map(|(story, _)| story).collect();
         match self.server.store.assembled(together, now_ns()).and_then(Written::wait) {
             Ok(count) => {
                 self.server.meters.assembled(count);
@@ -208,8 +211,11 @@ impl Batch<'_> {
             // Stories that are stored together fail together. Each is taken alone the next time.
             Err(error) if error.is_of_content() => {
                 let reason = error.to_string();
-                took.iter()
-                    .try_for_each(|(number, _)| self.fail(*number, StoreError::Sql(reason.clone()).into()))
+                let fail = |(number, _): &(i64, Duration)| {
+                    self.fail(*number, StoreError::Sql(reason.clone()).into())
+                };
+                // All of them, also after one of them could not be recorded.
+                took.iter().map(fail).fold(Ok(()), Result::and)
             }
             Err(error) => {
                 self.give_back(took.into_iter().map(|(number, _)| number).collect());

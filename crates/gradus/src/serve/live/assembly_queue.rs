@@ -5,7 +5,7 @@
 //! story that was just assembled rests in proportion to what it cost: spans that trickle into it would otherwise have all
 //! of it assembled again each time.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,9 @@ struct QueueState {
     claimed: HashSet<i64>,
     /// Until when stories rest.
     resting: HashMap<i64, Instant>,
-    rest_ends: BTreeMap<Instant, i64>,
+    rest_ends: BTreeSet<(Instant, i64)>,
     last_project: i64,
+    last_large_project: i64,
 }
 
 /// Stories that one assembler works on.
@@ -53,7 +54,7 @@ impl AssemblyQueue {
     pub(super) fn claim(&self, store: &Store, query: ReadyQuery) -> Result<Option<Claim>, StoreError> {
         let mut state = self.lock();
         if !state.is_large_taken
-            && let Some(story) = state.large.pop_front()
+            && let Some(story) = state.take_large()
         {
             state.is_large_taken = true;
             return Ok(Some(Claim { stories: vec![story], is_large: true }));
@@ -106,7 +107,7 @@ impl AssemblyQueue {
         if took >= MIN_REMEMBERED && state.resting.len() < MAX_REMEMBERED {
             let until = Instant::now() + took * REST_FACTOR;
             state.resting.insert(story, until);
-            state.rest_ends.insert(until, story);
+            state.rest_ends.insert((until, story));
         }
     }
 
@@ -123,9 +124,17 @@ impl AssemblyQueue {
 impl QueueState {
     fn wake_rested(&mut self) {
         let now = Instant::now();
-        while let Some(first) = self.rest_ends.first_entry().filter(|first| *first.key() <= now) {
-            let story = first.remove();
+        while let Some((end, story)) = self.rest_ends.first().copied().filter(|(end, _)| *end <= now) {
+            self.rest_ends.remove(&(end, story));
             self.resting.remove(&story);
         }
+    }
+
+    /// The next large story, of another project than the last one if there is one.
+    fn take_large(&mut self) -> Option<ReadyStory> {
+        let of_another = self.large.iter().position(|story| story.project != self.last_large_project);
+        let story = self.large.remove(of_another.unwrap_or_default())?;
+        self.last_large_project = story.project;
+        Some(story)
     }
 }

@@ -77,6 +77,7 @@ impl Live {
                 "a model or an alert has not answered; what waits for it is left for the next start"
             );
         }
-        let _ = assembling.await;
+        // It waits for the store, which may have much to write.
+        let _ = tokio::time::timeout(MAX_STOP_WAIT, assembling).await;
     }
 }

@@ -67,13 +67,18 @@ pub(super) type Links = Vec<(TraceId, LinkKind, u64)>;
 pub(super) fn read_story(mut story: Story) -> Result<(Vec<Trajectory>, Links), StoreError> {
     let mut trajectories = Vec::new();
     let mut left_out = LeftOut { records: story.is_cut, ..LeftOut::default() };
-    let group = GroupLimits { spans: MAX_STORY_SPANS, values: MAX_STORY_VALUES };
+    let group = GroupLimits {
+        spans: MAX_STORY_SPANS,
+        values: MAX_STORY_VALUES,
+        // One more shows that there are more.
+        trajectories: MAX_STORY_TRAJECTORIES + 1,
+    };
     // Kept in memory whatever its size: what was read from the store is bounded already.
     let limits = Limits { group, spool_memory: usize::MAX, ..Limits::default() };
     let projects = std::mem::take(&mut story.projects);
     let mut sink = |_: usize, mut trajectory: Trajectory| {
         if trajectories.len() == MAX_STORY_TRAJECTORIES {
-            left_out.trajectories += 1;
+            left_out.trajectories = true;
             return Ok(());
         }
         if trajectory.steps.len() > MAX_TRAJECTORY_STEPS {
@@ -113,17 +118,19 @@ pub(super) fn read_story(mut story: Story) -> Result<(Vec<Trajectory>, Links), S
 #[derive(Default)]
 struct LeftOut {
     records: bool,
-    trajectories: usize,
+    trajectories: bool,
 }
 
 impl LeftOut {
     fn detail(&self) -> Option<String> {
         match (self.records, self.trajectories) {
-            (false, 0) => None,
-            (true, 0) => {
+            (false, false) => None,
+            (true, false) => {
                 Some("the trace is larger than a server assembles; what came first was read".to_owned())
             }
-            (_, more) => Some(format!("{more} more trajectories in this trace are left out")),
+            (_, true) => Some(format!(
+                "the trace has more than {MAX_STORY_TRAJECTORIES} trajectories; those that began first are kept"
+            )),
         }
     }
 }

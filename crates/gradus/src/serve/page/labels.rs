@@ -125,12 +125,12 @@ pub(super) async fn put(
     }
     let back = own_path(label.back.as_deref()).unwrap_or("/").to_owned();
     let name = person.name.clone();
-    let written = blocking_sender(&server, move |server| {
+    let signed = blocking_sender(&server, move |server| {
         let new = label.annotation(server, person)?;
-        Ok(server.annotate(vec![new], &caller)?)
+        Ok(server.sign_annotations(vec![new], &caller))
     })
     .await?;
-    written.done().await.map_err(ApiError::from)?;
+    server.annotate(signed).await.map_err(ApiError::from)?;
     let mut response = StatusCode::SEE_OTHER.into_response();
     let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };

@@ -200,7 +200,7 @@ pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
 
 /// Whether a path takes what people send from our pages.
 pub(super) fn is_form(path: &str) -> bool {
-    matches!(path, "/sign-in" | "/sign-out" | "/labels") || path.starts_with("/rubrics/")
+    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/server/retry") || path.starts_with("/rubrics/")
 }
 
 /// What needs no key: it tells nothing.

@@ -278,7 +278,7 @@ pub(super) async fn put(
         return Ok(Vec::new());
     }
     let caller = caller.clone();
-    let written = blocking_sender(server, move |server| {
+    let signed = blocking_sender(server, move |server| {
         said.iter()
             .try_for_each(|one| check_annotation_size(&one.annotation))
             .map_err(|reason| PhoenixError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
@@ -311,10 +311,10 @@ pub(super) async fn put(
             NewAnnotation { trace_id, ..one.annotation }
         });
         let annotations: Vec<NewAnnotation> = annotations.collect();
-        Ok(server.annotate(annotations, &caller)?)
+        Ok(server.sign_annotations(annotations, &caller))
     })
     .await?;
-    Ok(written.done().await?)
+    Ok(server.annotate(signed).await?)
 }
 
 /// The ids that are not there, each once, in the order they were named.

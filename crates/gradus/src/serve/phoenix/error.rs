@@ -7,6 +7,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use gradus_store::StoreError;
 
+use crate::serve::logging::report_store_failure;
 use crate::serve::queries::{QueryKind, QueryRefusal};
 use crate::serve::receive::{JsonError, Refusal};
 use crate::serve::state::Server;
@@ -58,7 +59,7 @@ impl From<StoreError> for PhoenixError {
         if let StoreError::Stopped(stop) = error {
             return QueryRefusal::Stopped(stop).into();
         }
-        tracing::error!(%error, "the store failed");
+        report_store_failure(&error);
         match &error {
             StoreError::Busy | StoreError::DiskFull | StoreError::Closed | StoreError::Gone { .. } => {
                 PhoenixError {
@@ -142,4 +143,16 @@ pub(super) async fn blocking_sender<T: Send + 'static>(
     done.unwrap_or_else(|_| {
         Err(PhoenixError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::logging::tests::count_lines;
+
+    #[test]
+    fn a_store_that_fails_is_not_logged_for_each_request() {
+        let lines = count_lines(|| (0..100).for_each(|_| drop(PhoenixError::from(StoreError::DiskFull))));
+        assert!(lines <= 1, "{lines}");
+    }
 }

@@ -21,7 +21,6 @@ pub(super) async fn list(
     State(server): State<Arc<Server>>,
     params: Params,
 ) -> Result<Json<Value>, PhoenixError> {
-    request::default_project(&server).await?;
     let limit = params.limit(100, 10_000)?;
     let up_to = match params.one("cursor") {
         Some(cursor) => ids::decode_number("Project", cursor)
@@ -29,9 +28,12 @@ pub(super) async fn list(
         None => i64::MAX,
     };
     let part = params.one("name_contains").map(str::to_owned);
-    let mut found =
-        blocking(&server, move |server| Ok(server.store.project_list(up_to, part.as_deref(), limit + 1)?))
-            .await?;
+    let mut found = blocking(&server, move |server| {
+        let mut found = server.store.project_list(up_to, part.as_deref(), limit + 1)?;
+        found.extend(request::listed_default_project(server, up_to, part.as_deref())?);
+        Ok(found)
+    })
+    .await?;
     let next = found.get(limit).map(|next| ids::encode("Project", next.no));
     found.truncate(limit);
     let found: Vec<Value> = found.iter().map(shown).collect();
@@ -85,7 +87,7 @@ pub(super) async fn update(
     body: Body,
 ) -> Result<Json<Value>, PhoenixError> {
     let (update, _lease): (Update, _) = request::json(&server, &headers, body).await?;
-    let mut project = request::project(&server, &identifier).await?;
+    let mut project = request::stored_project(&server, &identifier).await?;
     if let Some(mut description) = update.description {
         server.reloadable().redaction.apply_to(&mut description);
         let is_there = server.store.describe_project(project.no, description.clone())?.done().await?;

@@ -108,43 +108,68 @@ pub(super) async fn json<T: DeserializeOwned + Send + 'static>(
     parse_body(server, headers, body, |text, lease| Ok(parse_json(&text, lease)?)).await
 }
 
-/// The project that Phoenix always has.
+/// The project that Phoenix always has. Before something is written to it, reads find it empty.
 pub(super) const DEFAULT_PROJECT: &str = "default";
+/// The number of the default project while it is not stored; no stored project has it.
+const UNSTORED_PROJECT_NO: i64 = 0;
 
-/// Finds a project by its id or its name.
+fn unstored_default_project() -> ProjectInfo {
+    ProjectInfo {
+        no: UNSTORED_PROJECT_NO,
+        name: DEFAULT_PROJECT.to_owned(),
+        description: Some("Default project".to_owned()),
+    }
+}
+
+/// The default project, if it is not stored and belongs into a list up to `up_to` of names that contain `part`.
+pub(super) fn listed_default_project(
+    server: &Server,
+    up_to: i64,
+    part: Option<&str>,
+) -> Result<Option<ProjectInfo>, PhoenixError> {
+    let is_listed = up_to >= UNSTORED_PROJECT_NO
+        && part.is_none_or(|part| DEFAULT_PROJECT.contains(&part.to_lowercase()))
+        && server.store.project_named(DEFAULT_PROJECT)?.is_none();
+    Ok(is_listed.then(unstored_default_project))
+}
+
+/// Finds a project by its id or its name, to read. Nothing is written.
 pub(super) async fn project(server: &Arc<Server>, identifier: &str) -> Result<ProjectInfo, PhoenixError> {
-    let wanted = identifier.to_owned();
+    let number = ids::decode_number("Project", identifier);
+    // An id that was handed out before the project was stored still means it.
+    let is_default = number == Some(UNSTORED_PROJECT_NO) || identifier == DEFAULT_PROJECT;
+    let name = if is_default { DEFAULT_PROJECT } else { identifier }.to_owned();
     let found = blocking(server, move |server| {
-        Ok(match ids::decode_number("Project", &wanted) {
+        Ok(match number.filter(|_| !is_default) {
             Some(number) => server.store.project_numbered(number)?,
-            None => server.store.project_named(&wanted)?,
+            None => server.store.project_named(&name)?,
         })
     })
     .await?;
     match found {
         Some(found) => Ok(found),
-        None if identifier == DEFAULT_PROJECT => default_project(server).await,
-        None if ids::decode_number("Project", identifier).is_some() => {
+        None if is_default => Ok(unstored_default_project()),
+        None if number.is_some() => {
             Err(PhoenixError::missing(format!("Project with ID {identifier} not found")))
         }
         None => Err(PhoenixError::missing(format!("Project with name {identifier} not found"))),
     }
 }
 
-/// Clients count on a project of this name from the start.
-pub(super) async fn default_project(server: &Arc<Server>) -> Result<ProjectInfo, PhoenixError> {
-    let find = |server: &Server| Ok(server.store.project_named(DEFAULT_PROJECT)?);
-    if let Some(known) = blocking(server, find).await? {
-        return Ok(known);
+/// The same to write to: the default project is stored if it is not.
+pub(super) async fn stored_project(
+    server: &Arc<Server>,
+    identifier: &str,
+) -> Result<ProjectInfo, PhoenixError> {
+    let found = project(server, identifier).await?;
+    if found.no != UNSTORED_PROJECT_NO {
+        return Ok(found);
     }
-    let description = Some("Default project".to_owned());
-    let made = server.store.add_project(DEFAULT_PROJECT.to_owned(), description, now_ns())?.done().await?;
+    let made = server.store.add_project(found.name, found.description, now_ns())?.done().await?;
     match made {
         Some(made) => Ok(made),
-        // Somebody else was faster.
-        None => {
-            blocking(server, find).await?.ok_or_else(|| PhoenixError::missing("there is no default project"))
-        }
+        // Another request stored it meanwhile.
+        None => project(server, identifier).await,
     }
 }
 
@@ -173,5 +198,30 @@ mod tests {
         assert_eq!((params.one("a"), params.one("b")), (Some("2"), None));
         assert_eq!(params.limit(5, 10).ok(), Some(5));
         assert!(params.flag("a").is_err() && params.time("a").is_err());
+    }
+
+    #[tokio::test]
+    async fn reading_the_default_project_stores_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let running = crate::serve::Running::start_private(folder.path()).await.expect("a server");
+        let server = &running.server;
+        let stored =
+            || server.store.project_named(DEFAULT_PROJECT).expect("a store").map(|project| project.no);
+        let unstored_id = ids::encode("Project", UNSTORED_PROJECT_NO);
+        for identifier in [DEFAULT_PROJECT, unstored_id.as_str()] {
+            let found = project(server, identifier).await.expect("a project");
+            assert_eq!((found.no, found.name.as_str()), (UNSTORED_PROJECT_NO, DEFAULT_PROJECT));
+        }
+        let listed = |part| listed_default_project(server, i64::MAX, part).expect("a store").is_some();
+        assert!(listed(None) && listed(Some("FAULT")) && !listed(Some("shop")));
+        assert_eq!(stored(), None);
+        // Something is written to it.
+        let written = stored_project(server, DEFAULT_PROJECT).await.expect("a project");
+        assert_eq!(stored(), Some(written.no));
+        assert!(written.no != UNSTORED_PROJECT_NO && !listed(None));
+        // An id from before still finds it.
+        assert_eq!(project(server, &unstored_id).await.expect("a project").no, written.no);
+        assert_eq!(stored_project(server, &unstored_id).await.expect("a project").no, written.no);
+        running.stop().await;
     }
 }

@@ -6,14 +6,15 @@
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use gradus_core::phoenix_view::{cumulative_tokens, micros};
 use gradus_core::span::{Span, SpanId, TraceId};
-use gradus_otlp::{Limits, Regrouped, Signal, decode_span, regroup};
+use gradus_otlp::{Limits, Regrouped, Signal, WireError, decode_span, regroup_within};
 use gradus_store::{Block, BlockSignal, ProjectPosition, StoreError, TraceRecords, Walk, check_query};
 
 use super::verdicts::Verdict;
-use crate::serve::state::Server;
+use crate::serve::state::{Occasionally, Server};
 
 /// Where to look, and from where on.
 #[derive(Clone, Debug)]
@@ -58,6 +59,10 @@ impl Place {
 
 /// Spans that are looked at between two checks of the query's budget.
 const SPANS_PER_CHECK: usize = 64;
+/// Attribute values of one trace that a query holds.
+const MAX_TRACE_VALUES: usize = 1_000_000;
+/// What a value takes, about.
+const VALUE_BYTES: usize = 64;
 
 type Visit<'v> = dyn FnMut(&TraceView<'_>, usize) -> ControlFlow<()> + 'v;
 type VisitTrace<'v> = dyn FnMut(&TraceView<'_>) -> ControlFlow<()> + 'v;
@@ -171,14 +176,19 @@ impl Scan {
 }
 
 fn look_at(trace: &TraceRecords, visit: &mut VisitTrace<'_>) -> Result<ControlFlow<()>, StoreError> {
-    if trace.is_cut {
+    static CUT_TRACES: LazyLock<Occasionally> = LazyLock::new(Occasionally::default);
+    let mut values_left = MAX_TRACE_VALUES;
+    let requests = sort_out(trace, &mut values_left);
+    let spans = decode(trace, &requests, &mut values_left)?;
+    if (trace.is_cut || values_left == 0)
+        && let Some(times) = CUT_TRACES.count()
+    {
         tracing::warn!(
             trace_id = %trace.trace_id,
+            times,
             "a trace holds more than a query reads: Phoenix's clients see the spans that came first"
         );
     }
-    let requests = sort_out(trace);
-    let spans = decode(trace, &requests)?;
     Ok(visit(&TraceView {
         trace_id: trace.trace_id,
         position: trace.position,
@@ -189,22 +199,33 @@ fn look_at(trace: &TraceRecords, visit: &mut VisitTrace<'_>) -> Result<ControlFl
     }))
 }
 
-/// The records of a trace, sorted out.
-fn sort_out(trace: &TraceRecords) -> Vec<(&Block, Regrouped<'_>)> {
-    let blocks = trace.blocks.iter().filter(|block| block.signal == BlockSignal::Spans);
-    // What was stored was read before; what cannot be read now is passed over, as everywhere.
-    blocks
-        .filter_map(|block| Some((block, regroup(&block.export, Signal::Span, &Limits::default()).ok()?)))
-        .collect()
+/// The records of a trace, sorted out: as many as there is room for the values of their resources.
+fn sort_out<'t>(trace: &'t TraceRecords, values_left: &mut usize) -> Vec<(&'t Block, Regrouped<'t>)> {
+    let mut take = |bytes: usize| {
+        *values_left = values_left.saturating_sub(bytes.div_ceil(VALUE_BYTES));
+        *values_left > 0
+    };
+    let mut sorted = Vec::new();
+    for block in trace.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
+        match regroup_within(&block.export, Signal::Span, &Limits::default(), &mut take) {
+            Ok(request) => sorted.push((block, request)),
+            Err(WireError::NoRoom) => break,
+            // What was stored was read before; what cannot be read now is passed over, as everywhere.
+            Err(_) => {}
+        }
+    }
+    sorted
 }
 
+/// The spans of a trace, as many as there is room for their values.
 fn decode<'r>(
     trace: &TraceRecords,
     requests: &'r [(&Block, Regrouped<'r>)],
+    values_left: &mut usize,
 ) -> Result<Vec<Span<'r>>, StoreError> {
     let limits = Limits::default();
     let mut spans = Vec::new();
-    for (block, request) in requests {
+    'blocks: for (block, request) in requests {
         check_query()?;
         for (number, record) in request.parts.iter().flat_map(|part| &part.records).enumerate() {
             if number % SPANS_PER_CHECK == 0 {
@@ -212,9 +233,13 @@ fn decode<'r>(
             }
             let scope = request.scope(record);
             if trace.counts(block, record.mark.span_id)
-                && let Ok(span) = decode_span(&record.body, &scope.resource, &scope.name, &limits)
+                && let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, &limits)
             {
+                *values_left = values_left.saturating_sub(span.value_count());
                 spans.push(span);
+                if *values_left == 0 {
+                    break 'blocks;
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Spans page by page, in Phoenix's own form and in its form of OTLP.
 
+use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -16,10 +17,12 @@ use super::request::{self, Params};
 use super::scan::{Place, Scan};
 use super::span_filters::SpanFilters;
 use super::{ids, otlp};
+use crate::serve::client_address::ClientAddress;
+use crate::serve::spilled_body::spill_failure;
 use crate::serve::state::Server;
 
-/// In memory, one page takes no more; it ends before, and the next one goes on.
-const PAGE_BYTES: usize = 8 << 20;
+/// One page takes about this; it ends then, and the next one goes on.
+const MAX_PAGE_BYTES: u64 = 8 << 20;
 
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
@@ -65,27 +68,34 @@ async fn page(
         at: params.one("cursor").map(read_cursor).transpose()?,
         ..Scan::of(request::project(server, project).await?.no)
     };
+    let client = ClientAddress::current();
     blocking_large(server, move |server| {
         filters.narrow(&mut scan, server)?;
         // Written span by span: as text they take a tenth of the room.
-        let (mut page, mut count, mut next) = (b"{\"data\":[".to_vec(), 0, None);
+        let mut page = server.spill_writer(client);
+        let mut written = page.write_all(b"{\"data\":[");
+        let (mut count, mut next) = (0, None);
         scan.visit(server, &mut |trace, index| {
             let span = PhoenixSpan::of(&trace.spans[index]);
             if !filters.fit(&span) {
                 return ControlFlow::Continue(());
             }
-            if count >= limit || page.len() > PAGE_BYTES {
+            if count >= limit || page.len() > MAX_PAGE_BYTES || written.is_err() {
                 next = Some(write_cursor(trace.place(index)));
                 return ControlFlow::Break(());
             }
-            page.extend_from_slice(if count == 0 { b"" } else { b"," });
+            let separator: &[u8] = if count == 0 { b"" } else { b"," };
             count += 1;
-            // Writing to memory cannot fail.
-            let _ = serde_json::to_writer(&mut page, &show(&span));
+            written = page
+                .write_all(separator)
+                .and_then(|()| serde_json::to_writer(&mut page, &show(&span)).map_err(Into::into));
             ControlFlow::Continue(())
         })?;
-        page.extend(format!("],\"next_cursor\":{}}}", json!(next)).bytes());
-        Ok(([(CONTENT_TYPE, "application/json")], page).into_response())
+        let body = written
+            .and_then(|()| write!(page, "],\"next_cursor\":{}}}", json!(next)))
+            .and_then(|()| page.into_body())
+            .map_err(|error| spill_failure(&error))?;
+        Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
     })
     .await
 }

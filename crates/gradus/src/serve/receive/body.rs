@@ -12,6 +12,7 @@ use http_body_util::BodyExt as _;
 use super::Refusal;
 use crate::serve::client_address::ClientAddress;
 use crate::serve::memory::{MemoryLease, MemoryUse};
+use crate::serve::request_body::BodyError;
 use crate::serve::state::Server;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +97,10 @@ async fn read_frames(
 ) -> Result<(Vec<u8>, MemoryLease), Refusal> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Refusal::Bad(format!("the request broke off: {error}")))?;
+        let frame = frame.map_err(|error| match BodyError::is_slowness(&error) {
+            true => Refusal::TooSlow,
+            false => Refusal::Bad(format!("the request broke off: {error}")),
+        })?;
         let Some(data) = frame.data_ref() else { continue };
         let needed = bytes.len() + data.len();
         if needed > limit {

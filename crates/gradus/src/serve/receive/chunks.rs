@@ -11,7 +11,7 @@ use gradus_otlp::{
 };
 use gradus_store::{BlockSignal, Chunk, Root, SpanKey};
 
-use super::Refusal;
+use super::{MAX_BATCH_ROWS, Refusal};
 use crate::redaction::Redaction;
 use crate::serve::live::stored_link;
 use crate::serve::memory::{MemoryLease, MemoryRefusal};
@@ -22,6 +22,9 @@ const DEFAULT_PROJECT: &str = "default";
 const MOST_NAME_BYTES: usize = 300;
 /// What the records of a small request may need beside their bytes.
 const MOST_BESIDE: usize = 8 << 20;
+
+/// Bytes that a request may have repeated: every trace is stored with the resources and scopes of its records.
+const MAX_REPEATED: usize = 128 << 20;
 
 /// What ties the spans of one trace in a request to other traces: the store looks each of them up.
 const MAX_LINKS: usize = 256;
@@ -76,32 +79,42 @@ pub(super) fn prepare(
     let redacted = project.and_then(|name| redaction.apply(name)).map(Arc::from);
     let project = redacted.as_ref().or(project);
     if !redaction.is_empty() {
-        // What changes is copied.
-        lease.grow(bytes.len())?;
-        redact(&mut request, signal, redaction, limits).map_err(|error| Refusal::Bad(error.to_string()))?;
+        redact(&mut request, signal, redaction, limits, lease)?;
     }
     if signal == Signal::Span {
         request.parts.iter_mut().for_each(|part| keep_latest(&mut part.records));
     }
     request.parts = std::mem::take(&mut request.parts).into_iter().flat_map(split_part).collect();
+    let written: usize = request.parts.iter().map(|part| request.written_length(part)).sum();
+    if written > bytes.len() + MAX_REPEATED {
+        return Err(Refusal::Bad(format!(
+            "its {} traces would store what they have in common (resource, scopes) in {written} bytes; hint: send fewer traces in a request, or smaller resources",
+            request.parts.len()
+        )));
+    }
     let mut export = Vec::new();
     let mut chunks = Vec::with_capacity(request.parts.len());
+    let mut packed = 0;
     for part in &request.parts {
         export.clear();
         request.write(part, &mut export);
-        chunks.push(chunk(&request, part, signal, project, &export, limits));
+        let chunk = chunk(&request, part, signal, project, &export, limits);
+        // Room for what was sent is there already.
+        let grown = (packed + chunk.bytes()).saturating_sub(bytes.len().max(packed));
+        packed += chunk.bytes();
+        if grown > 0 {
+            lease.grow(grown)?;
+        }
+        chunks.push(chunk);
     }
     Ok((chunks, request.rejected))
 }
 
-/// Records of one trace that are stored together. What is stored together holds up everybody else who writes.
-const MAX_CHUNK_RECORDS: usize = 4_000;
-
 /// A part with few records is one chunk; a large one becomes several.
 fn split_part(mut part: TracePart<'_>) -> Vec<TracePart<'_>> {
     let mut parts = Vec::new();
-    while part.records.len() > MAX_CHUNK_RECORDS {
-        let rest = part.records.split_off(MAX_CHUNK_RECORDS);
+    while part.records.len() > MAX_BATCH_ROWS {
+        let rest = part.records.split_off(MAX_BATCH_ROWS);
         let records = std::mem::replace(&mut part.records, rest);
         parts.push(TracePart { trace_id: part.trace_id, records });
     }
@@ -143,7 +156,7 @@ fn chunk(
     let root = part.records.iter().find(|record| signal == Signal::Span && record.mark.parent_id.is_none());
     let speaker = root.or(part.records.first());
     let project = project.cloned().unwrap_or_else(|| {
-        let said = speaker.and_then(|record| request.scope(record).resource.project());
+        let said = speaker.and_then(|record| request.resource(record).project());
         said.unwrap_or(DEFAULT_PROJECT).into()
     });
     // A name of dots only is no name in an address.
@@ -175,10 +188,11 @@ fn chunk(
             && chunk.links.len() < MAX_LINKS
         {
             let scope = request.scope(record);
-            if let Ok(span) = decode_span(&record.body, &scope.resource, &scope.name, limits)
+            if let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, limits)
                 && let Some(link) = TraceLink::of(&span)
             {
-                chunk.links.extend(link.keys().into_iter().map(stored_link));
+                let left = MAX_LINKS - chunk.links.len();
+                chunk.links.extend(link.keys().into_iter().take(left).map(stored_link));
             }
         }
     }
@@ -192,29 +206,38 @@ fn short(text: &str) -> String {
     text[..text.floor_char_boundary(MOST_NAME_BYTES)].to_owned()
 }
 
-/// Takes out what must not be stored.
+/// Takes out what must not be stored. What changes is copied, and its copy charged.
 fn redact(
     request: &mut Regrouped<'_>,
     signal: Signal,
     redaction: &Redaction,
     limits: &Limits,
-) -> Result<(), gradus_otlp::WireError> {
+    lease: &mut MemoryLease,
+) -> Result<(), Refusal> {
     let mut change = |kind, text: &str| redaction.apply_in_record(kind, text);
-    for scope in request.scopes_mut() {
-        for schema in [&mut scope.schema, &mut scope.resource_schema].into_iter().flatten() {
-            if let Some(changed) = redaction.apply(&String::from_utf8_lossy(schema)) {
-                *schema = Cow::Owned(changed.into_bytes());
-            }
+    let redact_schema = |schema: &mut Option<Cow<'_, [u8]>>| {
+        if let Some(schema) = schema
+            && let Some(changed) = redaction.apply(&String::from_utf8_lossy(schema))
+        {
+            *schema = Cow::Owned(changed.into_bytes());
         }
-        if let Some(body) = &scope.resource_body
+    };
+    for resource in request.resources_mut() {
+        redact_schema(&mut resource.schema);
+        if let Some(body) = &resource.body
             && let Some(changed) = rewrite_resource_texts(body, limits, &mut change)?
         {
-            scope.resource = Arc::new(decode_resource(&changed, limits)?);
-            scope.resource_body = Some(Cow::Owned(changed));
+            lease.grow(changed.len())?;
+            resource.resource = Arc::new(decode_resource(&changed, limits)?);
+            resource.body = Some(Cow::Owned(changed));
         }
+    }
+    for scope in request.scopes_mut() {
+        redact_schema(&mut scope.schema);
         if let Some(body) = &scope.body
             && let Some(changed) = rewrite_scope_texts(body, limits, &mut change)?
         {
+            lease.grow(changed.len())?;
             scope.body = Some(Cow::Owned(changed));
             if let Some(name) = redaction.apply(&scope.name) {
                 scope.name = Cow::Owned(name);
@@ -223,6 +246,7 @@ fn redact(
     }
     for record in request.parts.iter_mut().flat_map(|part| &mut part.records) {
         if let Some(changed) = rewrite_texts(&record.body, signal, limits, &mut change)? {
+            lease.grow(changed.len())?;
             record.body = Cow::Owned(changed);
             if let Some(name) = redaction.apply(&record.mark.name) {
                 record.mark.name = Cow::Owned(name);

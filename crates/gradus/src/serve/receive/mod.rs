@@ -23,7 +23,7 @@ use self::body::{Compression, NotSmall, ReceivedBody};
 use super::api::ApiError;
 use super::json_size::estimate_parsed_size;
 use super::memory::MemoryLease;
-use super::state::{Server, now_ns};
+use super::state::{Server, now_ns, write_lane};
 
 /// Whether OTLP over HTTP is sent to this address.
 pub(super) fn is_otlp(path: &str) -> bool {
@@ -206,7 +206,7 @@ async fn store(
     // One after the other: between them, others are stored. Should one fail, the sender sends all of it again, and what
     // is there already is known.
     for batch in batches(chunks) {
-        let written = server.store.ingest(batch, now_ns()).map_err(Refusal::Store)?;
+        let written = server.store.ingest_in_lane(write_lane(), batch, now_ns()).map_err(Refusal::Store)?;
         let ingested = written.done().await.map_err(|error| {
             server.tell_of_store(&error);
             Refusal::Store(error)
@@ -218,19 +218,20 @@ async fn store(
     Ok(rejected)
 }
 
-/// Spans of one request that are stored together.
-const MAX_BATCH_SPANS: usize = 4_000;
+/// Spans and links of one request that are stored together, which holds up everybody else who writes: some 25 ms.
+pub(super) const MAX_BATCH_ROWS: usize = 1_000;
 
 /// Chunks that are stored together. Nearly every request is one batch.
 fn batches(chunks: Vec<Chunk>) -> Vec<Vec<Chunk>> {
     let mut batches: Vec<Vec<Chunk>> = Vec::new();
-    let mut spans = 0;
+    let mut batch_rows = 0;
     for chunk in chunks {
-        spans += chunk.spans.len().max(1);
-        match batches.last_mut().filter(|_| spans <= MAX_BATCH_SPANS) {
+        let rows = 1 + chunk.spans.len() + chunk.links.len();
+        batch_rows += rows;
+        match batches.last_mut().filter(|_| batch_rows <= MAX_BATCH_ROWS) {
             Some(batch) => batch.push(chunk),
             None => {
-                spans = chunk.spans.len().max(1);
+                batch_rows = rows;
                 batches.push(vec![chunk]);
             }
         }

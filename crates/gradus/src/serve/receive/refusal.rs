@@ -1,6 +1,7 @@
 //! Why a request is not taken, and how that is answered over HTTP.
 
 use axum::http::StatusCode;
+use gradus_otlp::WireError;
 use gradus_store::StoreError;
 
 use crate::serve::memory::MemoryRefusal;
@@ -14,7 +15,7 @@ pub(in crate::serve) enum Refusal {
     #[error("the request is larger than {limit} bytes; send smaller batches, or raise serve.max_request_mb")]
     TooLarge { limit: usize },
     #[error(
-        "the request needs more memory than one client may hold once it is read; send smaller batches, or raise serve.max_memory_mb"
+        "the request, decompressed and parsed, needs more memory than one address may hold; send smaller batches, or raise serve.max_memory_per_address_mb"
     )]
     NeverFits,
     #[error("{0}")]
@@ -37,6 +38,12 @@ impl From<MemoryRefusal> for Refusal {
             MemoryRefusal::ClientShare => Refusal::ClientShare,
             MemoryRefusal::NeverFits => Refusal::NeverFits,
         }
+    }
+}
+
+impl From<WireError> for Refusal {
+    fn from(error: WireError) -> Refusal {
+        Refusal::Bad(error.to_string())
     }
 }
 
