@@ -58,7 +58,7 @@ class Plan:
 
     @staticmethod
     def smoke():
-        return Plan(Sizes.smoke(), 2.5, 2.5, 7, 0.3, 12, 3, 1_500, 3_000, by_family=True)
+        return Plan(Sizes.smoke(), 2.5, 2.5, 7, 0.3, 40, 3, 1_500, 3_000, by_family=True)
 
 
 def run_mode(mode, options, plan, attackers, folder, only_together):

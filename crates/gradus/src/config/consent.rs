@@ -38,6 +38,7 @@ pub(crate) enum ConsentEffect {
     AsksModel,
     ListensForOthers,
     TrustsOrigin,
+    TrustsProxy,
     LeavesFolder,
     DeletesTraces,
 }
@@ -51,6 +52,7 @@ impl fmt::Display for ConsentEffect {
             ConsentEffect::AsksModel => "sends traces to a model, at your cost",
             ConsentEffect::ListensForOthers => "listens for other machines",
             ConsentEffect::TrustsOrigin => "accepts requests from web pages of an origin",
+            ConsentEffect::TrustsProxy => "believes an address when it names its clients",
             ConsentEffect::LeavesFolder => "reads or writes outside the file's folder",
             ConsentEffect::DeletesTraces => "deletes stored traces",
         })
@@ -150,7 +152,7 @@ impl Finder<'_> {
         // Links in alerts lead there, and forms of its pages are accepted.
         self.text("serve.public_url", ConsentEffect::TrustsOrigin, public_url.as_deref());
         for (index, proxy) in trusted_proxies.iter().enumerate() {
-            self.text(&format!("serve.trusted_proxies[{index}]"), ConsentEffect::TrustsOrigin, Some(proxy));
+            self.text(&format!("serve.trusted_proxies[{index}]"), ConsentEffect::TrustsProxy, Some(proxy));
         }
         for (index, origin) in cors_origins.iter().enumerate() {
             self.text(&format!("serve.cors_origins[{index}]"), ConsentEffect::TrustsOrigin, Some(origin));

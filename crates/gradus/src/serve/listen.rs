@@ -16,8 +16,9 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tower::ServiceExt as _;
 
 use super::client_address::ClientAddress;
@@ -56,10 +57,18 @@ const TINY_RESPONSE: usize = 2 << 10;
 const MAX_RESPONSE_IN_MEMORY: u64 = 1 << 20;
 /// Refused connections that get an answer, at once.
 const MAX_ANSWERED_REFUSALS: usize = 32;
+/// Connections that wait to be accepted; the system may have a lower limit.
+const MAX_UNACCEPTED: u32 = 4096;
 
 /// Opens a port; the error says what to do.
-pub(super) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|error| {
+pub(super) fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(MAX_UNACCEPTED)
+    };
+    open().map_err(|error: std::io::Error| {
         let advice = match error.kind() {
             std::io::ErrorKind::AddrInUse => "something else listens there; stop it, or choose another port",
             std::io::ErrorKind::PermissionDenied => "ports below 1024 need more rights; choose a higher one",
@@ -75,45 +84,75 @@ pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
     server: Arc<Server>,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
-    let refusals = Arc::new(Semaphore::new(MAX_ANSWERED_REFUSALS));
-    let accept_failures = Occasionally::default();
     // Each connection holds a sender: when all are gone, so are the connections.
     let (open, mut all_closed) = mpsc::channel::<()>(1);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stopped(&mut stop) => break,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file handles, mostly: others have to close theirs first.
-                if let Some(times) = accept_failures.count() {
-                    tracing::warn!(%error, times, "a connection could not be accepted");
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
+    let refusals = Arc::new(Semaphore::new(MAX_ANSWERED_REFUSALS));
+    let runtime = Handle::current();
+    let stopping = stop.clone();
+    let take = move |stream: std::net::TcpStream, peer: SocketAddr| {
         let Some(slot) = server.connections.admit(peer) else {
             if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
-                tokio::spawn(async move {
-                    answer_refusal(stream).await;
+                runtime.spawn(async move {
+                    if let Ok(stream) = TcpStream::from_std(stream) {
+                        answer_refusal(stream).await;
+                    }
                     drop(permit);
                 });
             }
-            continue;
+            return;
         };
         let (router, server, stop, open) = (router.clone(), Arc::clone(&server), stop.clone(), open.clone());
-        tokio::spawn(async move {
-            serve_connection(stream, slot, router, server, stop).await;
+        runtime.spawn(async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                serve_connection(stream, slot, router, server, stop).await;
+            }
             drop(open);
         });
+    };
+    let (ended, has_ended) = oneshot::channel::<()>();
+    let accepting = std::thread::Builder::new().name("accept".to_owned()).spawn(move || {
+        if let Err(error) = accept(listener, stopping, take) {
+            tracing::error!(%error, "connections cannot be accepted any more");
+        }
+        drop(ended);
+    });
+    if let Err(error) = accepting {
+        tracing::error!(%error, "connections cannot be accepted");
     }
-    drop((listener, open));
+    let _ = has_ended.await;
     let _ = tokio::time::timeout(GRACE, all_closed.recv()).await;
+}
+
+/// Accepts connections until the server stops, on a thread of its own: while all others are busy, connections would fill
+/// the system's queue, and whoever is dropped there tries again no sooner than after a second.
+fn accept(
+    listener: TcpListener,
+    mut stop: watch::Receiver<bool>,
+    take: impl Fn(std::net::TcpStream, SocketAddr),
+) -> std::io::Result<()> {
+    let listener = listener.into_std()?;
+    let failures = Occasionally::default();
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stopped(&mut stop) => return Ok(()),
+            };
+            match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+                Ok((stream, peer)) => take(stream, peer),
+                Err(error) => {
+                    // Out of file handles, mostly: others have to close theirs first.
+                    if let Some(times) = failures.count() {
+                        tracing::warn!(%error, times, "a connection could not be accepted");
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    })
 }
 
 /// Closes connections that are silent, idle or not read, for as long as the server runs.

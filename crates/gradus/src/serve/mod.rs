@@ -110,7 +110,7 @@ pub(crate) struct Running {
 
 impl Running {
     async fn start(mut settings: Settings, reloadable: Reloadable, store: Store) -> Result<Running, String> {
-        let http = listen::bind(settings.http, "--http").await?;
+        let http = listen::bind(settings.http, "--http")?;
         let http_address = http.local_addr().map_err(|error| format!("the server cannot start: {error}"))?;
         if settings.public_url == format!("http://{}", settings.http) {
             // Links lead to where it really listens.
@@ -120,10 +120,10 @@ impl Running {
         let grpc = if settings.http == settings.grpc && settings.http.port() != 0 {
             None
         } else {
-            Some(listen::bind(settings.grpc, "--grpc").await?)
+            Some(listen::bind(settings.grpc, "--grpc")?)
         };
         let phoenix = match settings.phoenix {
-            Some(address) => Some(listen::bind(address, "--phoenix-port").await?),
+            Some(address) => Some(listen::bind(address, "--phoenix-port")?),
             None => None,
         };
         let server = Server::new(store, settings, reloadable);
@@ -210,13 +210,21 @@ fn reload(given: &Given, server: &Arc<Server>, live: &mut Live) {
     }
 }
 
-/// Work beside requests gives way to them: a span that waits to be stored comes before one that waits to be judged.
-fn background_priority() {
-    const NICENESS: i32 = 10;
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
-    #[cfg(not(target_os = "linux"))]
-    let _ = NICENESS;
+/// What gives way when cores are short: connections, small requests and the store come first.
+#[derive(Clone, Copy, Debug)]
+enum ThreadPriority {
+    /// Queries and large requests.
+    Low = 5,
+    /// Assembling and judging.
+    Background = 10,
+}
+
+impl ThreadPriority {
+    /// For the calling thread. Elsewhere than on Linux it would be for the whole process.
+    fn set(self) {
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self as i32);
+    }
 }
 
 /// Lets go of what is not to be kept, a little at a time.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gradus_store::{NewAnnotation, Store, StoreError, WriteLane};
 use tokio::sync::Semaphore;
 
+use super::ThreadPriority;
 use super::auth::Caller;
 use super::client_address::ClientAddress;
 use super::connections::ConnectionRegistry;
@@ -104,8 +105,8 @@ impl Server {
             store: Arc::new(store),
             reloadable: RwLock::new(Arc::new(reloadable)),
             meters: Meters::default(),
-            small_work: WorkPool::start("small requests", WORK_THREADS)?,
-            large_work: WorkPool::start("large requests", WORK_THREADS)?,
+            small_work: WorkPool::start("small requests", WORK_THREADS, None)?,
+            large_work: WorkPool::start("large requests", WORK_THREADS, Some(ThreadPriority::Low))?,
             queries: Arc::new(QueryPool::new(settings.queries.clone())),
             metrics_turn: Semaphore::new(1),
             kept_pages: page::Kept::default(),

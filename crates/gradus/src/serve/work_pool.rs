@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::ThreadPriority;
 use super::client_address::ClientAddress;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -64,11 +65,19 @@ impl QueueState {
 }
 
 impl WorkPool {
-    pub(super) fn start(name: &str, threads: usize) -> std::io::Result<WorkPool> {
+    /// Starts threads, of a low priority if one is given.
+    pub(super) fn start(
+        name: &str,
+        threads: usize,
+        priority: Option<ThreadPriority>,
+    ) -> std::io::Result<WorkPool> {
         let queue = Arc::new(FairQueue::default());
         for _ in 0..threads {
             let queue = Arc::clone(&queue);
             std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+                if let Some(priority) = priority {
+                    priority.set();
+                }
                 while let Some(job) = queue.next() {
                     // A job that panics drops its answer, and the thread goes on.
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
@@ -143,7 +152,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_loses_one_job_and_no_thread() {
-        let pool = WorkPool::start("test", 1).unwrap();
+        let pool = WorkPool::start("test", 1, None).unwrap();
         let lost: Result<(), WorkLost> = pool.run(client(1), || panic!("expected by this test")).await;
         assert!(lost.is_err());
         assert_eq!(pool.run(client(1), || 7).await.unwrap(), 7);

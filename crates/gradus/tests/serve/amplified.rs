@@ -83,7 +83,8 @@ fn a_resource_is_stored_once_for_all_scopes_of_a_trace() {
 #[test]
 fn values_are_counted_in_log_records_resources_and_spans() {
     // Assembled when all of it is there: what is expensive rests before it is assembled again.
-    let lab = Lab::with("quiet_s = 5\ngive_up_s = 5", "");
+    let lab = Lab::new();
+    lab.write("gradus.toml", "[serve]\nquiet_s = 5\ngive_up_s = 5\n");
     let server = lab.serve();
     let empty = |count: usize| vec![KeyValue::default(); count];
     for number in 0..2 {

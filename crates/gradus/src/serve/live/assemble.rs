@@ -15,6 +15,7 @@ use super::record::{Scales, outcome_record, record_of};
 use super::rule::GradingRule;
 use super::setback::{Setback, survive};
 use super::story::{StorySize, read_story};
+use crate::serve::ThreadPriority;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
@@ -55,7 +56,7 @@ impl AssemblyPool {
                 .name(format!("assembler-{number}"))
                 .spawn(move || {
                     let _running = running;
-                    crate::serve::background_priority();
+                    ThreadPriority::Background.set();
                     run(&server, &queue);
                 })
                 .map_err(|error| StoreError::Sql(format!("a thread could not be started: {error}")))?;

@@ -67,14 +67,23 @@ async fn what_a_commit_lost_is_handed_over_again() {
 async fn a_busy_store_is_asked_again() {
     let bench = Bench::new(1).await;
     let other = bench.lab.hold();
-    let in_the_way = bench.lab.store.put_alert_state("a".to_owned(), "quiet".to_owned(), None, 1).unwrap();
+    let put = |rule: &str| bench.lab.store.put_alert_state(rule.to_owned(), "quiet".to_owned(), None, 1);
+    let first = put("a").unwrap();
+    // When the writer has taken the first one, there is room for one more.
+    let second = loop {
+        match put("b") {
+            Ok(second) => break second,
+            Err(_) => tokio::time::sleep(POLL).await,
+        }
+    };
     bench.answer(1);
     bench.at_work.write(&bench.lab.store).unwrap();
     assert!(!bench.at_work.lock()["t"].is_being_written, "there was no room");
     bench.answer(2);
     bench.at_work.write(&bench.lab.store).unwrap();
     other.execute_batch("ROLLBACK").unwrap();
-    in_the_way.done().await.unwrap();
+    first.done().await.unwrap();
+    second.done().await.unwrap();
     bench.is_settled().await;
 }
 

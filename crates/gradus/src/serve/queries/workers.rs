@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::serve::ThreadPriority;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -21,8 +23,6 @@ struct WorkerState {
 
 /// How long a thread waits for its next query.
 const MAX_IDLE: Duration = Duration::from_secs(10);
-/// Queries give way to senders where cores are short. Linux counts this for each thread.
-const NICENESS: i32 = 5;
 
 impl QueryWorkers {
     /// Runs a job at once: whoever calls this bounds how many there are.
@@ -44,8 +44,7 @@ impl QueryWorkers {
     }
 
     fn work(&self) {
-        #[cfg(target_os = "linux")]
-        let _ = rustix::process::setpriority_process(None, NICENESS);
+        ThreadPriority::Low.set();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(job) = state.jobs.pop_front() {
