@@ -26,16 +26,19 @@ pub(super) enum CloseReason {
     EvictedBusy,
     /// Its streams found no memory, again and again.
     Memory,
+    /// It sent far more than its requests need.
+    Flood,
 }
 
 impl CloseReason {
-    pub(super) const ALL: [CloseReason; 6] = [
+    pub(super) const ALL: [CloseReason; 7] = [
         CloseReason::NoRequest,
         CloseReason::Idle,
         CloseReason::Stalled,
         CloseReason::Evicted,
         CloseReason::EvictedBusy,
         CloseReason::Memory,
+        CloseReason::Flood,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -46,6 +49,7 @@ impl CloseReason {
             CloseReason::Evicted => "evicted",
             CloseReason::EvictedBusy => "evicted_busy",
             CloseReason::Memory => "memory",
+            CloseReason::Flood => "flood",
         }
     }
 }
@@ -89,6 +93,16 @@ impl ConnectionTimeouts {
     }
 }
 
+/// A connection may send this much beside its requests: bodies that were refused, frames of HTTP/2 that need no answer.
+const MAX_UNEXPECTED_BYTES: u64 = 4 << 20;
+const EXPECTED_BYTES_PER_SECOND: u64 = 1 << 10;
+/// For the head of a request.
+const REQUEST_BYTES: u64 = 64 << 10;
+/// For what a part of a body is wrapped in.
+const FRAME_BYTES: u64 = 64;
+/// Reading so many bytes of a response takes one byte to say so, at most.
+const ACKNOWLEDGED_PART: u64 = 16;
+
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     pub(super) peer: SocketAddr,
@@ -101,6 +115,9 @@ pub(super) struct ConnectionState {
     is_keyed: AtomicBool,
     /// Streams in a row that found no memory.
     refused_streams: AtomicUsize,
+    received_bytes: AtomicU64,
+    /// What its requests and responses account for.
+    expected_bytes: AtomicU64,
     /// It was opened when its address, or all addresses together, had no slot left.
     restriction: Option<Restriction>,
     pending: Mutex<PendingChunks>,
@@ -126,6 +143,8 @@ impl ConnectionState {
             has_asked: AtomicBool::new(false),
             is_keyed: AtomicBool::new(false),
             refused_streams: AtomicUsize::new(0),
+            received_bytes: AtomicU64::new(0),
+            expected_bytes: AtomicU64::new(MAX_UNEXPECTED_BYTES),
             restriction,
             pending: Mutex::default(),
             close_reason: Mutex::new(None),
@@ -137,12 +156,32 @@ impl ConnectionState {
     pub(super) fn begin_request(self: &Arc<ConnectionState>) -> ActiveRequest {
         self.has_asked.store(true, Ordering::Relaxed);
         self.active_requests.fetch_add(1, Ordering::Relaxed);
+        self.expected_bytes.fetch_add(REQUEST_BYTES, Ordering::Relaxed);
         self.mark_progress();
         ActiveRequest { connection: Arc::clone(self) }
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.active_requests.load(Ordering::Relaxed) == 0
+    }
+
+    /// Counts bytes as they arrive; true when they are a flood.
+    pub(super) fn count_received(&self, bytes: usize) -> bool {
+        let received = self.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        let expected = self.expected_bytes.load(Ordering::Relaxed);
+        received > expected
+            && received > expected + self.opened_at.elapsed().as_secs() * EXPECTED_BYTES_PER_SECOND
+    }
+
+    /// Clients acknowledge what they read.
+    pub(super) fn count_written(&self, bytes: usize) {
+        self.expected_bytes.fetch_add(bytes as u64 / ACKNOWLEDGED_PART, Ordering::Relaxed);
+    }
+
+    /// A part of a request's body has arrived.
+    pub(super) fn count_body(&self, bytes: usize) {
+        self.expected_bytes.fetch_add(bytes as u64 + FRAME_BYTES, Ordering::Relaxed);
+        self.mark_progress();
     }
 
     /// Something was received or written.
@@ -290,5 +329,30 @@ mod tests {
         assert_eq!(after(1000), None);
         drop(request);
         assert_eq!((after(59), after(61)), (None, Some(CloseReason::Idle)));
+    }
+
+    #[test]
+    fn a_connection_that_sends_far_more_than_its_requests_need_is_closed() {
+        let open = || Arc::new(ConnectionState::new(([127, 0, 0, 1], 1).into(), None));
+        let honest = open();
+        for _ in 0..1000 {
+            let _request = honest.begin_request();
+            assert!(!honest.count_received(3_000));
+            assert!(!honest.count_received(1 << 20));
+            honest.count_body(1 << 20);
+            honest.count_written(500);
+        }
+        // A long download is acknowledged in many small frames.
+        for _ in 0..10_000 {
+            honest.count_written(32 << 10);
+            assert!(!honest.count_received(26));
+        }
+        let flood = open();
+        let _request = flood.begin_request();
+        // It is answered byte by byte.
+        while !flood.count_received(64 << 10) {
+            flood.count_written(64 << 10);
+            assert!(flood.received_bytes.load(Ordering::Relaxed) < 2 * MAX_UNEXPECTED_BYTES);
+        }
     }
 }

@@ -25,6 +25,7 @@ use super::client_address::ClientAddress;
 use super::connection::{CloseReason, ConnectionState};
 use super::connections::ConnectionSlot;
 use super::memory::{MemoryRefusal, MemoryUse};
+use super::metered_stream::MeteredStream;
 use super::request_body::RequestBody;
 use super::response_body::{AnsweredRequest, StreamMemory, StreamProgress, TrackedBody};
 use super::spilled_body::spill;
@@ -187,11 +188,12 @@ async fn serve_connection(
         .initial_connection_window_size(RECEIVE_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(Duration::from_secs(60));
+    let stream = MeteredStream::new(prepare_socket(stream), Arc::clone(&state), Arc::clone(&server));
     let answering = Arc::clone(&state);
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         answer(router.clone(), Arc::clone(&server), Arc::clone(&answering), request)
     });
-    let connection = builder.serve_connection(TokioIo::new(prepare_socket(stream)), service);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let mut is_stopping = false;
     let reason = loop {

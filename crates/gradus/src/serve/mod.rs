@@ -11,6 +11,7 @@ mod listen;
 mod live;
 mod logging;
 mod memory;
+mod metered_stream;
 mod meters;
 mod page;
 mod phoenix;

@@ -139,7 +139,7 @@ impl<B> RequestBody<B> {
 
     fn count(&mut self, bytes: usize) {
         self.received += bytes;
-        self.connection.mark_progress();
+        self.connection.count_body(bytes);
         if let Some(large) = &mut self.large {
             large.arrival.add_bytes(bytes);
             large.window_bytes += bytes;

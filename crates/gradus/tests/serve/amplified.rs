@@ -80,45 +80,50 @@ fn a_resource_is_stored_once_for_all_scopes_of_a_trace() {
     check(&server);
 }
 
+/// Three traces with 1.2 million values each, more than are assembled together: in log records, in spans, in resources.
 #[test]
-fn values_are_counted_in_log_records_resources_and_spans() {
+fn values_are_counted_in_log_records_spans_and_resources() {
     // Assembled when all of it is there: what is expensive rests before it is assembled again.
     let lab = Lab::new();
     lab.write("gradus.toml", "[serve]\nquiet_s = 5\ngive_up_s = 5\n");
     let server = lab.serve();
     let empty = |count: usize| vec![KeyValue::default(); count];
-    for number in 0..2 {
-        let record = |id: u64| LogRecord {
-            trace_id: 1u128.to_be_bytes().to_vec(),
-            span_id: (number * 100 + id).to_be_bytes().to_vec(),
-            time_unix_nano: 1,
-            attributes: empty(60_000),
-            ..LogRecord::default()
-        };
-        let scope_logs =
-            vec![ScopeLogs { log_records: (1..=60).map(record).collect(), ..ScopeLogs::default() }];
-        let resource_logs = vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }];
-        let body = ExportLogsServiceRequest { resource_logs }.encode_to_vec();
-        assert_eq!(send(&server, "/v1/logs", &body).status, 200);
-        let spans = (1..=60).map(|id| Span { attributes: empty(60_000), ..span(2, number * 100 + id, "s") });
-        send_spans(&server, spans.collect());
-        for id in 1..=40 {
-            let spans = vec![span(3, number * 100 + id, "s")];
-            let attributes = empty(60_000 - id as usize);
-            let resource = Some(Resource { attributes, ..Resource::default() });
-            let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
-            let resource_spans = vec![ResourceSpans { resource, scope_spans, ..ResourceSpans::default() }];
-            let body = ExportTraceServiceRequest { resource_spans }.encode_to_vec();
-            assert_eq!(send(&server, "/v1/traces", &body).status, 200);
-        }
+    let agent = |trace: u128| Span {
+        attributes: attributes(&[("openinference.span.kind", "AGENT"), ("input.value", "do it")]),
+        ..span(trace, 1, "agent")
+    };
+    send_spans(&server, vec![agent(1), agent(2), agent(3)]);
+    let record = |id: u64| LogRecord {
+        trace_id: 1u128.to_be_bytes().to_vec(),
+        span_id: 1u64.to_be_bytes().to_vec(),
+        time_unix_nano: id,
+        attributes: empty(60_000),
+        ..LogRecord::default()
+    };
+    let scope_logs = vec![ScopeLogs { log_records: (1..=20).map(record).collect(), ..ScopeLogs::default() }];
+    let resource_logs = vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }];
+    let body = ExportLogsServiceRequest { resource_logs }.encode_to_vec();
+    assert_eq!(send(&server, "/v1/logs", &body).status, 200);
+    let below =
+        |trace: u128, id: u64| Span { parent_span_id: 1u64.to_be_bytes().to_vec(), ..span(trace, id, "s") };
+    send_spans(&server, (2..=21).map(|id| Span { attributes: empty(60_000), ..below(2, id) }).collect());
+    let of_resource = |id: u64| {
+        let resource = Some(Resource { attributes: empty(60_000 + id as usize), ..Resource::default() });
+        let scope_spans = vec![ScopeSpans { spans: vec![below(3, id)], ..ScopeSpans::default() }];
+        ResourceSpans { resource, scope_spans, ..ResourceSpans::default() }
+    };
+    for id in 2..=21 {
+        let body = ExportTraceServiceRequest { resource_spans: vec![of_resource(id)] }.encode_to_vec();
+        assert_eq!(send(&server, "/v1/traces", &body).status, 200);
     }
     check(&server);
-    // Phoenix's clients and people look at them, too.
-    assert_eq!(server.get("/v1/projects/amplified/spans?limit=1").status, 200);
     for trace in 1..=3 {
-        server.get(&format!("/api/v1/traces/{}", trace_id(trace)));
-        server.get(&format!("/traces/{}/spans", trace_id(trace)));
+        let shown = server.trace(&trace_id(trace));
+        let defects = shown["trajectories"][0]["defects"].as_array().unwrap();
+        assert!(defects.iter().any(|defect| defect["kind"] == "too_large"), "{trace}: {defects:?}");
     }
+    // Phoenix's clients see what came first.
+    assert_eq!(server.get("/v1/projects/amplified/spans?limit=1").status, 200);
     check(&server);
 }
 

@@ -282,3 +282,21 @@ fn wrong_limits_are_refused() {
         assert!(ran.err.contains(part), "{line}: {}", ran.err);
     }
 }
+
+#[test]
+fn a_flood_of_frames_that_need_no_answer_is_ended() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    let mut client = Http2::connect(server.http, None);
+    // Frames of priorities, which are answered by nothing.
+    let priority = [0, 0, 5, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 15].repeat(10_000);
+    let mut sent = 0;
+    while client.stream.write_all(&priority).is_ok() {
+        sent += priority.len();
+        assert!(sent < 256 << 20, "nobody ends it");
+    }
+    eventually("it is counted", || {
+        (server.metric("gradus_connections_closed_total{reason=\"flood\"}")? == 1.0).then_some(())
+    });
+    assert_eq!(server.get("/healthz").status, 200);
+}

@@ -1,0 +1,97 @@
+//! A connection's bytes, counted: one that sends much and asks nothing (HTTP/2 has frames that need no answer and cost the
+//! server work) is closed, and one that sends much at once lets others have their turns.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::connection::{CloseReason, ConnectionState};
+use super::state::Server;
+
+/// Read in one go; then other connections of the thread are served.
+const MAX_BURST: usize = 64 << 10;
+
+pub(super) struct MeteredStream {
+    inner: TcpStream,
+    connection: Arc<ConnectionState>,
+    server: Arc<Server>,
+    burst: usize,
+}
+
+impl MeteredStream {
+    pub(super) fn new(
+        inner: TcpStream,
+        connection: Arc<ConnectionState>,
+        server: Arc<Server>,
+    ) -> MeteredStream {
+        MeteredStream { inner, connection, server, burst: 0 }
+    }
+}
+
+impl AsyncRead for MeteredStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        if self.burst >= MAX_BURST {
+            self.burst = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        match &polled {
+            Poll::Pending => self.burst = 0,
+            Poll::Ready(_) => {
+                let count = buffer.filled().len() - before;
+                self.burst += count;
+                if self.connection.count_received(count) {
+                    self.server.connections.close(&self.connection, CloseReason::Flood);
+                }
+            }
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for MeteredStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        if let Poll::Ready(Ok(count)) = &polled {
+            self.connection.count_written(*count);
+        }
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, bytes);
+        if let Poll::Ready(Ok(count)) = &polled {
+            self.connection.count_written(*count);
+        }
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
