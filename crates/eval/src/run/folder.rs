@@ -222,32 +222,33 @@ fn lock(folder: &Path) -> std::io::Result<Option<File>> {
 }
 
 #[cfg(test)]
+pub(super) fn test_record(id: &str, state: RunState) -> RunRecord {
+    RunRecord {
+        run_id: id.to_owned(),
+        fingerprint: "f".to_owned(),
+        state,
+        stopped_because: None,
+        started: String::new(),
+        ended: None,
+        sources: Vec::new(),
+        judge: "offline".to_owned(),
+        endpoint: None,
+        evaluators: Vec::new(),
+        priced: true,
+        gates: Vec::new(),
+        gradus_version: String::new(),
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record(id: &str, state: RunState) -> RunRecord {
-        RunRecord {
-            run_id: id.to_owned(),
-            fingerprint: "f".to_owned(),
-            state,
-            stopped_because: None,
-            started: String::new(),
-            ended: None,
-            sources: Vec::new(),
-            judge: "offline".to_owned(),
-            endpoint: None,
-            evaluators: Vec::new(),
-            priced: true,
-            gates: Vec::new(),
-            gradus_version: String::new(),
-        }
-    }
 
     #[test]
     fn names_from_elsewhere_cannot_lead_out_of_a_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateFolder::open(folder.path()).expect("opened");
-        let mut run = state.create(record("1", RunState::Finished)).expect("created");
+        let mut run = state.create(test_record("1", RunState::Finished)).expect("created");
         assert!(state.read_run("1").is_ok());
         for name in ["../../evil", "/etc/evil", "a\u{1b}[2J", ""] {
             run.record.evaluators = vec![EvaluatorRecord {
@@ -269,7 +270,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateFolder::open(folder.path()).expect("opened");
         assert!(state.resume("f").is_none());
-        let first = state.create(record("1", RunState::Running)).expect("created");
+        let first = state.create(test_record("1", RunState::Running)).expect("created");
         assert!(state.resume("f").is_none(), "somebody is at it");
         drop(first);
         let mut taken = state.resume("f").expect("cut off");
@@ -278,7 +279,7 @@ mod tests {
         taken.save().expect("saved");
         drop(taken);
         assert!(state.resume("f").is_none());
-        drop(state.create(record("2", RunState::Stopped)).expect("created"));
+        drop(state.create(test_record("2", RunState::Stopped)).expect("created"));
         assert_eq!(state.resume("f").map(|run| run.record.run_id).as_deref(), Some("2"));
         assert_eq!(state.runs(), ["2", "1"]);
     }

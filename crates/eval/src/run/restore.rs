@@ -71,26 +71,9 @@ impl RunFolder {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EvaluatorRecord, Key, Log, RunRecord};
+    use super::super::folder::test_record;
+    use super::super::{Key, Log};
     use super::*;
-
-    fn record(id: &str, state: RunState) -> RunRecord {
-        RunRecord {
-            run_id: id.to_owned(),
-            fingerprint: "f".to_owned(),
-            state,
-            stopped_because: None,
-            started: String::new(),
-            ended: None,
-            sources: Vec::new(),
-            judge: "m".to_owned(),
-            endpoint: None,
-            evaluators: Vec::<EvaluatorRecord>::new(),
-            priced: true,
-            gates: Vec::new(),
-            gradus_version: String::new(),
-        }
-    }
 
     fn line(label: &str) -> OutcomeLine {
         serde_json::from_value(serde_json::json!({
@@ -105,7 +88,7 @@ mod tests {
     fn answers_of_a_run_that_was_cut_off_come_back() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateFolder::open(folder.path()).expect("opened");
-        let run = state.create(record("1", RunState::Running)).expect("created");
+        let run = state.create(test_record("1", RunState::Running)).expect("created");
         let mut log = Log::open(&run.outcomes_path()).expect("opened");
         let keys: Vec<Key> = (0..3_u8).map(|number| Key::of(&[&[number]])).collect();
         log.add(&line("no key")).expect("added");

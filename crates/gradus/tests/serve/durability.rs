@@ -15,7 +15,6 @@ fn survives_being_killed_at_ten_random_moments() {
     survive_kills(10);
 }
 
-/// As the issue has it; takes a few minutes.
 #[test]
 #[ignore = "takes minutes; CONTRIBUTING.md has the command"]
 fn survives_being_killed_at_a_hundred_random_moments() {
