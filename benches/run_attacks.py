@@ -10,7 +10,7 @@ to go back and grading to catch up; then SIGTERM comes while all attacks run aga
 acknowledged has to be there. `keys`: the server wants keys, and attackers that send or read have their own. `open`: nobody
 has one; there only the baseline and all attacks at once are measured.
 
-Attackers run at the lowest priority, since elsewhere they have processors of their own. The server may use 4 GiB of address
+Attackers run only when a processor is idle, since elsewhere they have processors of their own. The server may use 4 GiB of address
 space, so that a machine survives the measurement. A server that ends is started again; one that ends again and again gets a
 new store. Exit code 1 where a bar is missed, or no answer was given.
 """

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use crate::Store;
 use crate::compress::decompress;
+use crate::connection::schema_difference;
 use crate::error::StoreError;
 use crate::ingest::BlockSignal;
 use crate::query::Block;
@@ -67,6 +68,9 @@ fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), Sto
         if line != "ok" {
             report.problem(|| format!("the file is damaged: {line}"));
         }
+    }
+    if let Some(name) = schema_difference(sql)? {
+        report.problem(|| format!("the table or index {name:?} is not as this version makes it"));
     }
     Ok(())
 }

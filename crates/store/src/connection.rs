@@ -1,5 +1,6 @@
 //! Connections to the file: how they are set up, and the numbered migrations.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -67,10 +68,13 @@ fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
     let open = || -> Result<Connection, rusqlite::Error> {
         Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
     };
-    let set_up_writer = |connection: &Connection| -> Result<(), rusqlite::Error> {
-        // These two count only before the first table is made.
-        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
-        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    let set_up_writer = |connection: &Connection, is_new: bool| -> Result<(), rusqlite::Error> {
+        // These two count only before the first table is made, and write to the file: a full disk would refuse a store that
+        // can still be read.
+        if is_new {
+            connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+            connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        }
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // An acknowledged span survives a power cut, too.
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -82,9 +86,10 @@ fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
     let mut connection = open().map_err(opening)?;
     // Looked at before anything is changed: it may be somebody else's.
     set_up(&connection).map_err(opening)?;
-    check_version(&connection, path)?;
-    set_up_writer(&connection).map_err(opening)?;
+    let version = check_version(&connection, path)?;
+    set_up_writer(&connection, version == 0).map_err(opening)?;
     migrate(&mut connection, path)?;
+    check_schema(&connection, path)?;
     Ok(connection)
 }
 
@@ -139,6 +144,34 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)
     };
     migrate().and_then(|()| transaction.commit()).map_err(opening)
+}
+
+/// Whether the tables are those that the migrations make: one damaged letter of a column's name would be found only by the
+/// first statement that needs it, after the server has started.
+fn check_schema(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    match schema_difference(connection).map_err(opening)? {
+        None => Ok(()),
+        Some(name) => Err(StoreError::Damaged {
+            path: path.to_owned(),
+            reason: format!("its table or index {name:?} is not as this version makes it"),
+        }),
+    }
+}
+
+/// The first table, index or trigger that is missing or not as the migrations make it. What others added is theirs.
+pub(crate) fn schema_difference(connection: &Connection) -> Result<Option<String>, rusqlite::Error> {
+    // The tables that the index of words makes for itself differ between versions of SQLite.
+    const OBJECTS: &str =
+        "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'words\\_%' ESCAPE '\\'";
+    let objects = |connection: &Connection| -> Result<BTreeMap<String, String>, rusqlite::Error> {
+        connection.prepare(OBJECTS)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    };
+    let reference = Connection::open_in_memory()?;
+    MIGRATIONS.iter().try_for_each(|sql| reference.execute_batch(sql))?;
+    let found = objects(connection)?;
+    let is_changed = |(name, sql): &(String, String)| found.get(name) != Some(sql);
+    Ok(objects(&reference)?.into_iter().find(is_changed).map(|(name, _)| name))
 }
 
 /// Whether a file has migrations before it.
@@ -200,6 +233,24 @@ pub(crate) fn assert_plan(sql: &Connection, statement: &str, way: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_that_is_not_as_it_was_made_is_noticed_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let sql = open_writer(&path).unwrap();
+        sql.execute_batch("CREATE INDEX of_somebody ON trace (name)").unwrap();
+        assert_eq!(schema_difference(&sql).unwrap(), None, "what others added is theirs");
+        sql.execute_batch(
+            "PRAGMA writable_schema = ON; \
+             UPDATE sqlite_schema SET sql = replace(sql, 'has_versions', 'has_versionz') WHERE name = 'trace'",
+        )
+        .unwrap();
+        assert_eq!(schema_difference(&sql).unwrap().as_deref(), Some("trace"));
+        drop(sql);
+        let refused = open_writer(&path).unwrap_err().to_string();
+        assert!(refused.contains("store.db") && refused.contains("\"trace\""), "{refused}");
+    }
 
     /// The statements that are run all the time, as they stand in this crate's files.
     #[test]

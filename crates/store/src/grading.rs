@@ -378,8 +378,9 @@ fn insert_trajectory<'r>(
     now_ns: i64,
     pending: &mut Pending<'r>,
 ) -> Result<i64, StoreError> {
+    // As in `insert_trace`: with a trigger and without FAIL, each page would be copied first.
     sql.prepare_cached(
-        "INSERT INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
+        "INSERT OR FAIL INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
          query, steps, is_error, tools, tokens, cost_usd, digest, body, session) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?
@@ -444,8 +445,10 @@ pub(crate) fn insert_outcomes(
     now_ns: i64,
 ) -> Result<(), StoreError> {
     let mut insert = sql.prepare_cached(
-        "INSERT OR REPLACE INTO outcome (trajectory, evaluator, step, kind, label, score, is_wrong, tool, judged_ns, \
-         run, line) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO outcome (trajectory, evaluator, step, kind, label, score, is_wrong, tool, judged_ns, run, line) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trajectory, evaluator, step) DO UPDATE SET \
+         kind = excluded.kind, label = excluded.label, score = excluded.score, is_wrong = excluded.is_wrong, \
+         tool = excluded.tool, judged_ns = excluded.judged_ns, run = excluded.run, line = excluded.line",
     )?;
     for outcome in outcomes {
         insert.execute(params![

@@ -304,8 +304,10 @@ fn insert_trace(
 ) -> Result<(), StoreError> {
     // Records without a time are listed from when they came.
     let (start_ns, end_ns) = times(chunk).unwrap_or((now_ns, now_ns));
+    // A statement with a trigger could fail half-way, so the database copies every page before it changes it, to take back
+    // that statement alone. Whoever fails here is taken back whole: FAIL spares the copies.
     sql.prepare_cached(
-        "INSERT INTO trace (no, trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, \
+        "INSERT OR FAIL INTO trace (no, trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, \
          has_versions, story, arrived_ns, first_arrived_ns) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12, ?12)",
     )?
@@ -337,7 +339,7 @@ fn update_trace(
     // The root's project and name are the trace's; of other spans, those of the first.
     let root = chunk.root.as_ref();
     sql.prepare_cached(
-        "UPDATE trace SET end_ns = max(end_ns, ?2), spans = spans + ?3, errors = errors + ?4, bytes = bytes + ?5, \
+        "UPDATE OR FAIL trace SET end_ns = max(end_ns, ?2), spans = spans + ?3, errors = errors + ?4, bytes = bytes + ?5, \
          has_root = ?6, has_versions = has_versions OR ?7, arrived_ns = ?8, name = coalesce(?9, name) WHERE no = ?1",
     )?
     .execute(params![

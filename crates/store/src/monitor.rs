@@ -35,6 +35,9 @@ pub enum QueryStop {
     TimedOut { limit_s: u64, setting: &'static str },
     #[error("query stopped: too many other queries are running; try again later")]
     Overloaded,
+    /// Responses take disk until they are read.
+    #[error("query stopped: too much of earlier responses was not read yet; read them, or try again later")]
+    TooMuchUnread,
     #[error("query stopped: the server is going down")]
     ShuttingDown,
 }

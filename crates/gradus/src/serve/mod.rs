@@ -215,9 +215,9 @@ fn reload(given: &Given, server: &Arc<Server>, live: &mut Live) {
 #[derive(Clone, Copy, Debug)]
 enum ThreadPriority {
     /// Queries and large requests.
-    Low = 5,
+    Low = 10,
     /// Assembling and judging.
-    Background = 10,
+    Background = 15,
 }
 
 impl ThreadPriority {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
-use gradus_store::{StoreError, check_query};
+use gradus_store::{QueryStop, StoreError, check_query};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::task::JoinHandle;
@@ -47,7 +47,8 @@ impl SpillWriter {
     fn take_disk(&mut self) -> std::io::Result<()> {
         while self.length > self.taken {
             self.taken += DISK_STEP;
-            self.lease.grow(DISK_STEP as usize).map_err(|_| std::io::ErrorKind::StorageFull)?;
+            let unread = |_| std::io::Error::other(StoreError::Stopped(QueryStop::TooMuchUnread));
+            self.lease.grow(DISK_STEP as usize).map_err(unread)?;
             // The query may be stopped here, too: nobody may wait for this response any more.
             check_query().map_err(std::io::Error::other)?;
         }
@@ -68,11 +69,16 @@ impl SpillWriter {
     }
 }
 
-/// Why a response could not be written: its query was stopped, or there is no room for it at the moment.
+/// Why a response could not be written: its query was stopped, too much of other responses waits to be read, or the disk
+/// does not take it.
 pub(super) fn spill_failure(error: &std::io::Error) -> StoreError {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<StoreError>()) {
-        Some(StoreError::Stopped(stop)) => StoreError::Stopped(*stop),
-        _ => StoreError::Busy,
+    let stop = error.get_ref().and_then(|inner| match inner.downcast_ref::<StoreError>() {
+        Some(StoreError::Stopped(stop)) => Some(*stop),
+        _ => None,
+    });
+    match stop {
+        Some(stop) => StoreError::Stopped(stop),
+        None => StoreError::Sql(format!("a response could not be kept in a file: {error}")),
     }
 }
 

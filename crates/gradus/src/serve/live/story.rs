@@ -10,7 +10,7 @@ use crate::serve::settings::Settings;
 use crate::source::{GroupLimits, Intake, Limits};
 
 /// Spans of one story that are assembled.
-const MAX_STORY_SPANS: usize = 50_000;
+const MAX_STORY_SPANS: usize = 30_000;
 /// Attribute values of all its spans.
 const MAX_STORY_VALUES: usize = 1_000_000;
 /// Trajectories of one story that are kept.

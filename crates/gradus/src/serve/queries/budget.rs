@@ -75,7 +75,7 @@ impl QueryBudget {
         let code = match reason {
             QueryStop::Cancelled => CANCELLED,
             QueryStop::TimedOut { .. } => TIMED_OUT,
-            QueryStop::Overloaded => OVERLOADED,
+            QueryStop::Overloaded | QueryStop::TooMuchUnread => OVERLOADED,
             QueryStop::ShuttingDown => SHUTTING_DOWN,
         };
         let _ = self.stop.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);

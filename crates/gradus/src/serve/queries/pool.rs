@@ -97,7 +97,7 @@ impl QueryCounts {
             None => &self.done,
             Some(QueryStop::Cancelled | QueryStop::ShuttingDown) => &self.cancelled,
             Some(QueryStop::TimedOut { .. }) => &self.timed_out,
-            Some(QueryStop::Overloaded) => &self.overloaded,
+            Some(QueryStop::Overloaded | QueryStop::TooMuchUnread) => &self.overloaded,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -184,8 +184,10 @@ impl PoolState {
         let callers = &self.callers;
         let may_enter = |query: &QueuedQuery| {
             let kind = query.kind as usize;
-            self.admitted[kind] < MAX_QUERIES[kind]
-                && callers.get(&query.caller).is_some_and(|one| one.admitted[kind] < MAX_CALLER_QUERIES[kind])
+            let free = MAX_QUERIES[kind].saturating_sub(self.admitted[kind]);
+            let own = callers.get(&query.caller).map_or(0, |one| one.admitted[kind]);
+            // The last place is for somebody who has none.
+            own < MAX_CALLER_QUERIES[kind] && free > usize::from(own > 0)
         };
         let used = |query: &QueuedQuery| callers.get(&query.caller).map(|one| one.used);
         let queued = self.queue.iter().enumerate().filter(|(_, query)| may_enter(query));

@@ -208,6 +208,17 @@ async fn a_callers_queue_is_bounded_and_another_still_gets_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_last_place_is_for_somebody_who_has_none() {
+    let pool = pool(LONG);
+    let download = |caller: &str| with_caller(caller.into(), pool.admit(QueryKind::Download));
+    let held = [download("a").await, download("a").await, download("b").await];
+    assert!(held.iter().all(Result::is_ok));
+    // Both might have another one by their own limits; the fourth place stays free for a third caller.
+    assert!(tokio::time::timeout(Duration::from_millis(50), download("b")).await.is_err());
+    assert!(download("c").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_query_that_panics_is_an_error_and_the_next_one_works() {
     let pool = pool(LONG);
     for _ in 0..20 {
