@@ -25,14 +25,14 @@ pub(crate) fn restore(attributes: &mut Attributes<'static>) {
 /// Attributes that are JSON texts by convention.
 const JSON_TEXTS: [&str; 3] = ["metadata", "tool.parameters", "llm.prompt_template.variables"];
 /// Deeper than any schema; a key of a thousand dots is none.
-const DEEPEST: usize = 64;
+const MAX_KEY_DEPTH: usize = 64;
 
 /// Puts `name.a.b` and all its like back into one text under `name`.
 fn gather(name: &str, attributes: &mut Attributes<'static>) {
     let path_of = |key: &str| {
         let path: Vec<String> =
             key.strip_prefix(name)?.strip_prefix('.')?.split('.').map(str::to_owned).collect();
-        (path.len() <= DEEPEST).then_some(path)
+        (path.len() <= MAX_KEY_DEPTH).then_some(path)
     };
     if attributes.get(name).is_some() || !attributes.0.iter().any(|(key, _)| path_of(key).is_some()) {
         return;
@@ -169,8 +169,8 @@ impl<'a> Sources<'a> {
 
     /// Whether an output says no more than which reply it was.
     fn is_identity(&self, value: &Value<'_>) -> bool {
-        const LONGEST: usize = 1_000;
-        let text = value.as_str().filter(|text| text.len() <= LONGEST && text.starts_with('{'));
+        const MAX_IDENTITY_BYTES: usize = 1_000;
+        let text = value.as_str().filter(|text| text.len() <= MAX_IDENTITY_BYTES && text.starts_with('{'));
         let Some(Json::Object(said)) = text.and_then(bounded_json::parse) else { return false };
         let is = |key: &str, source: &str| said.get(key).and_then(Json::as_str) == self.text(source);
         !said.is_empty()

@@ -4,9 +4,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 /// What is shorter is not looked for: anyone may write it.
-pub(crate) const SHORTEST: usize = 8;
+pub(crate) const MIN_TEXT_BYTES: usize = 8;
 /// A longer text is known by its first so many bytes, unless it is said otherwise.
-const LONGEST: usize = 256;
+const MAX_COMPARED_BYTES: usize = 256;
 
 /// Texts to look for.
 #[derive(Clone, Debug, Default)]
@@ -17,20 +17,20 @@ pub(crate) struct Wanted {
     /// For each of them the longest other one that it begins with.
     within: Vec<Option<usize>>,
     /// Where in the order those with a begin are.
-    by_begin: HashMap<[u8; SHORTEST], (usize, usize)>,
+    by_begin: HashMap<[u8; MIN_TEXT_BYTES], (usize, usize)>,
 }
 
 impl Wanted {
     /// So many texts are looked for at most.
-    pub(crate) const MOST: usize = 200_000;
+    pub(crate) const MAX_OCCURRENCES: usize = 200_000;
 
     /// What of a text is looked for.
     pub(crate) fn part(text: &str) -> &str {
-        &text[..floor(text, LONGEST)]
+        &text[..floor(text, MAX_COMPARED_BYTES)]
     }
 
     pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Wanted {
-        Wanted::up_to(LONGEST, texts)
+        Wanted::up_to(MAX_COMPARED_BYTES, texts)
     }
 
     /// Texts that are known by all of them and not by how they begin; those with more bytes than this are left out.
@@ -42,16 +42,16 @@ impl Wanted {
     fn up_to<T: AsRef<str>>(longest: usize, texts: impl IntoIterator<Item = T>) -> Wanted {
         let mut known = BTreeSet::new();
         for text in texts {
-            if known.len() == Wanted::MOST {
+            if known.len() == Wanted::MAX_OCCURRENCES {
                 break;
             }
             let text = text.as_ref();
-            if text.len() >= SHORTEST {
+            if text.len() >= MIN_TEXT_BYTES {
                 known.insert(text[..floor(text, longest)].to_owned());
             }
         }
         let texts: Vec<String> = known.into_iter().collect();
-        let mut by_begin: HashMap<[u8; SHORTEST], (usize, usize)> = HashMap::new();
+        let mut by_begin: HashMap<[u8; MIN_TEXT_BYTES], (usize, usize)> = HashMap::new();
         let mut within = Vec::with_capacity(texts.len());
         // In order, a text comes directly behind those that it begins with, and their other continuations.
         let mut open: Vec<usize> = Vec::new();
@@ -85,7 +85,7 @@ impl Wanted {
 
     /// Tells of all places where one begins. `see` says whether it still wants to hear of the shorter ones in it.
     pub(crate) fn visit(&self, text: &[u8], see: &mut dyn FnMut(usize, usize) -> bool) {
-        for at in 0..text.len().saturating_sub(SHORTEST - 1) {
+        for at in 0..text.len().saturating_sub(MIN_TEXT_BYTES - 1) {
             self.visit_at(&text[at..], &mut |one| see(at, one));
         }
     }
@@ -169,13 +169,13 @@ mod tests {
         });
         assert_eq!(seen, 0);
         // Texts that stand in each other are told of once, not once a place.
-        let nested = Wanted::new((SHORTEST..200).map(|length| "a".repeat(length)));
+        let nested = Wanted::new((MIN_TEXT_BYTES..200).map(|length| "a".repeat(length)));
         let (mut told, mut found) = (0, BTreeSet::new());
         nested.visit("a".repeat(20_000).as_bytes(), &mut |_, one| {
             told += 1;
             found.insert(one)
         });
-        assert_eq!(found.len(), 200 - SHORTEST);
+        assert_eq!(found.len(), 200 - MIN_TEXT_BYTES);
         assert!(told < 2 * 20_000, "{told}");
     }
 

@@ -64,7 +64,7 @@ enum Logs {
 const AT_ONCE: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(30);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
-const LONGEST_ANSWER: usize = 1 << 20;
+const MAX_ANSWER: usize = 1 << 20;
 const SCOPE: &str = "gradus";
 
 impl Sender {
@@ -178,7 +178,7 @@ impl Sender {
             request.header(CONTENT_TYPE, "application/x-protobuf").body(body.clone())
         };
         let answer = patience
-            .exchange(LONGEST_ANSWER, request)
+            .exchange(MAX_ANSWER, request)
             .await
             .map_err(|reason| CarrierError::Unanswered { url: url.clone(), reason })?;
         let status = answer.status.as_u16();

@@ -103,14 +103,14 @@ fn may_pass(status: StatusCode) -> bool {
 }
 
 /// What is made room for before anything has come.
-const MOST_RESERVED: usize = 16 << 20;
+const MAX_RESERVED: usize = 16 << 20;
 
 async fn once(request: RequestBuilder, limit: usize) -> Result<Answer, Unanswered> {
     let mut response = request.send().await.map_err(unanswered)?;
     let (status, headers) = (response.status(), response.headers().clone());
     // Told beforehand, it need not grow and be moved; what is told is not believed further than the limit.
     let told = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
-    let mut body = Vec::with_capacity(told.min(limit).min(MOST_RESERVED));
+    let mut body = Vec::with_capacity(told.min(limit).min(MAX_RESERVED));
     while let Some(piece) = response.chunk().await.map_err(unanswered)? {
         if body.len() + piece.len() > limit {
             return Err(Unanswered::TooLong { limit });

@@ -280,8 +280,8 @@ fn evaluator(rubric: &Rubric, judge: Option<&ModelJudge>, structured: bool) -> R
 }
 
 pub(crate) fn seconds(number: f64) -> Option<Duration> {
-    const LONGEST_S: f64 = 1e8;
-    Duration::try_from_secs_f64(number.min(LONGEST_S)).ok().filter(|time| !time.is_zero())
+    const MAX_S: f64 = 1e8;
+    Duration::try_from_secs_f64(number.min(MAX_S)).ok().filter(|time| !time.is_zero())
 }
 
 fn read_text(path: &Path) -> Result<String, String> {

@@ -19,7 +19,7 @@ use crate::secret::{holds_secret, mask_secrets, register_url_secrets};
 use crate::{anthropic, headers, openai};
 
 /// No judge and no agent writes more than this.
-const LONGEST_REPLY: usize = 8 << 20;
+const MAX_REPLY: usize = 8 << 20;
 /// Before an endpoint has answered once, there is little sense in patience.
 const FIRST_CONTACT_ATTEMPTS: u32 = 3;
 const FIRST_CONTACT_TIMEOUTS: u32 = 2;
@@ -326,8 +326,8 @@ impl Client {
         let mut bytes = Vec::new();
         loop {
             match response.chunk().await {
-                Ok(Some(chunk)) if bytes.len() + chunk.len() > LONGEST_REPLY => {
-                    return Err(CallError::BadReply(format!("longer than {} MB", LONGEST_REPLY >> 20)));
+                Ok(Some(chunk)) if bytes.len() + chunk.len() > MAX_REPLY => {
+                    return Err(CallError::BadReply(format!("longer than {} MB", MAX_REPLY >> 20)));
                 }
                 Ok(Some(chunk)) if bytes.is_empty() => bytes = chunk.to_vec(),
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
@@ -368,7 +368,7 @@ fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8], has_ans
     let lower = message.to_ascii_lowercase();
     match code {
         429 if lower.contains("insufficient_quota") => CallError::Unauthorized { status: code, message },
-        429 | 503 if retry_after.is_some_and(|pause| pause > headers::LONGEST) => {
+        429 | 503 if retry_after.is_some_and(|pause| pause > headers::MAX_RETRY_AFTER) => {
             CallError::LongPause(retry_after.unwrap_or_default())
         }
         429 => CallError::RateLimited { retry_after },

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use reqwest::header::HeaderMap;
 
 /// Longest pause that is waited for.
-pub(crate) const LONGEST: Duration = Duration::from_secs(600);
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// What is left before an endpoint's limit, and when it is filled up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) fn allowance(headers: &HeaderMap) -> Option<Allowance> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let both = |left: &str, reset: &str| {
         let requests_left = text(left)?.parse().ok()?;
-        Some(Allowance { requests_left, reset_in: reset_in(text(reset)?)?.min(LONGEST) })
+        Some(Allowance { requests_left, reset_in: reset_in(text(reset)?)?.min(MAX_RETRY_AFTER) })
     };
     both("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
         .or_else(|| both("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"))

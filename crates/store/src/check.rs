@@ -24,11 +24,11 @@ pub struct CheckReport {
     pub problems: Vec<String>,
 }
 
-const MOST_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 
 impl CheckReport {
     fn problem(&mut self, text: impl FnOnce() -> String) {
-        if self.problems.len() < MOST_PROBLEMS {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(text());
         }
     }

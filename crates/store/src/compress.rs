@@ -8,7 +8,7 @@ use crate::error::StoreError;
 
 const LEVEL: i32 = -1;
 /// What one body may unpack to: more than any request may hold.
-const MOST_BYTES: usize = 1 << 30;
+const MAX_BYTES: usize = 1 << 30;
 
 thread_local! {
     // Setting up a context costs more than packing a span.
@@ -39,7 +39,7 @@ pub(crate) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
         .ok()
         .flatten()
         .ok_or_else(|| bad("its length is not known".to_owned()))?;
-    let size = usize::try_from(size).ok().filter(|size| *size <= MOST_BYTES);
+    let size = usize::try_from(size).ok().filter(|size| *size <= MAX_BYTES);
     let size = size.ok_or_else(|| bad("it is too long".to_owned()))?;
     DECOMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {

@@ -113,8 +113,8 @@ struct Packed {
 
 /// What one trajectory can have taken. Numbers come from traces and go into sums that many share: beyond this they are
 /// nobody's bill, and would overflow a day's sum for all.
-const MOST_TOKENS: u64 = 1 << 36;
-const MOST_USD: f64 = 1e9;
+const MAX_TOKENS: u64 = 1 << 36;
+const MAX_USD: f64 = 1e9;
 
 /// Rows of one part of a story: some tens of milliseconds of writing.
 const MAX_PART_ROWS: usize = 2_000;
@@ -168,8 +168,8 @@ impl Store {
             let (digest, body) = (Digest::of(&record.json), compress(&record.json));
             record.json = Vec::new();
             record.words = words::distinct(&record.words);
-            record.tokens = record.tokens.min(MOST_TOKENS);
-            record.cost_usd = record.cost_usd.filter(|usd| (0.0..=MOST_USD).contains(usd));
+            record.tokens = record.tokens.min(MAX_TOKENS);
+            record.cost_usd = record.cost_usd.filter(|usd| (0.0..=MAX_USD).contains(usd));
             Packed { record, digest, body }
         };
         let pack = |(story, extent): (AssembledStory, StoryExtent)| PackedStory {

@@ -108,7 +108,7 @@ pub struct Ingested {
 pub(crate) struct Projects(HashMap<Arc<str>, i64>);
 
 /// When there are so many, the spans of further ones go where it says "others".
-const MOST_PROJECTS: usize = 10_000;
+const MAX_PROJECTS: usize = 10_000;
 const OTHER_PROJECTS: &str = "(other projects)";
 
 impl Projects {
@@ -139,7 +139,7 @@ impl Projects {
         let number = match known {
             Some(number) => number,
             // A sender that names a project for each process would otherwise name them without end.
-            None if self.0.len() >= MOST_PROJECTS && &**name != OTHER_PROJECTS => {
+            None if self.0.len() >= MAX_PROJECTS && &**name != OTHER_PROJECTS => {
                 return self.number(&OTHER_PROJECTS.into(), sql, now_ns);
             }
             None => {
@@ -167,9 +167,9 @@ fn times(chunk: &Chunk) -> Option<(i64, i64)> {
 
 /// A story of more traces than this is continued in another one: a session that never ends must not be assembled anew,
 /// whole, for each of its calls.
-const MOST_TRACES_IN_A_STORY: i64 = 200;
+const MAX_TRACES_IN_A_STORY: i64 = 200;
 /// Stories that one link of a trace may tie together.
-const MOST_STORIES_TIED: usize = 8;
+const MAX_STORIES_TIED: usize = 8;
 
 pub(crate) fn ingest(
     writing: &mut Writing<'_>,
@@ -477,7 +477,7 @@ fn tie(sql: &Connection, trace: i64, story: i64, links: &[(LinkKind, u64)]) -> R
             )?;
             for other in latest.query_map(params![key, *kind as i64, trace], |row| row.get(0))? {
                 let other = other?;
-                if others.len() < MOST_STORIES_TIED && !others.contains(&other) {
+                if others.len() < MAX_STORIES_TIED && !others.contains(&other) {
                     others.push(other);
                 }
             }
@@ -527,7 +527,7 @@ fn unite(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
         sql.prepare_cached("SELECT 1 + count(*) FROM trace WHERE story = ? AND story <> no")?
             .query_row([story], |row| row.get(0))
     };
-    if traces(low)? + traces(high)? > MOST_TRACES_IN_A_STORY {
+    if traces(low)? + traces(high)? > MAX_TRACES_IN_A_STORY {
         return Ok(None);
     }
     let mut quarantined =

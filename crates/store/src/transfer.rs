@@ -186,7 +186,7 @@ fn sync(path: &Path) -> io::Result<()> {
 fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
     const TRACES: i64 = 100;
     /// What stays in pieces, because a body must be readable at once.
-    const MOST_BYTES: usize = 32 << 20;
+    const MAX_BYTES: usize = 32 << 20;
     let traces: Vec<i64> = sql
         .prepare_cached(
             "SELECT trace FROM block WHERE trace > ? AND signal = 0 GROUP BY trace HAVING count(*) > 1 \
@@ -209,11 +209,11 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
         let mut export = Vec::new();
         for (_, body) in &blocks {
             export.extend(decompress(body)?);
-            if export.len() > MOST_BYTES {
+            if export.len() > MAX_BYTES {
                 break;
             }
         }
-        if export.len() > MOST_BYTES {
+        if export.len() > MAX_BYTES {
             continue;
         }
         let body = compress(&export);

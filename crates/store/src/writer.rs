@@ -97,8 +97,8 @@ pub(crate) struct Writer {
 }
 
 /// A transaction takes no more than this, so that nobody waits long for those before him.
-const MOST_BYTES: usize = 8 << 20;
-const MOST_TASKS: usize = 1024;
+const MAX_BYTES: usize = 8 << 20;
+const MAX_TASKS: usize = 1024;
 /// The same in time: whoever is in the queue behind a long task is not held up by another one.
 const MAX_TRANSACTION: Duration = Duration::from_millis(50);
 
@@ -219,8 +219,8 @@ fn write_until_closed(
             }
             batch.push(work);
             // Without its transaction a task would be a transaction of its own, and be told that it failed.
-            let has_room = bytes < MOST_BYTES
-                && batch.len() < MOST_TASKS
+            let has_room = bytes < MAX_BYTES
+                && batch.len() < MAX_TASKS
                 && failed.is_none()
                 && started.elapsed() < MAX_TRANSACTION;
             next = if has_room { tasks.try_pop() } else { None };

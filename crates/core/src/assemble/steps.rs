@@ -642,8 +642,8 @@ pub(super) fn timestamp(ns: u64) -> Option<String> {
 
 /// Defects quote at most this much.
 fn shorten(detail: &str) -> String {
-    const LONGEST: usize = 160;
-    match detail.char_indices().nth(LONGEST) {
+    const MAX_DETAIL_CHARS: usize = 160;
+    match detail.char_indices().nth(MAX_DETAIL_CHARS) {
         Some((end, _)) => format!("{}…", &detail[..end]),
         None => detail.to_owned(),
     }

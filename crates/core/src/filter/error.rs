@@ -31,10 +31,10 @@ impl FilterError {
 
 /// What is shown of a text that came from outside: one line, not too long.
 pub(super) fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 80;
+    const MAX_EXCERPT_CHARS: usize = 80;
     let mut shown: String =
-        text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
+        text.chars().take(MAX_EXCERPT_CHARS).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(MAX_EXCERPT_CHARS).is_some() {
         shown.push('…');
     }
     shown

@@ -1,16 +1,16 @@
 //! Words of a trace inside our own sentences: short, on one line, and marked as a quotation. What a trace says
 //! is shown, never obeyed.
 
-const LONGEST: usize = 80;
+const MAX_QUOTE_CHARS: usize = 80;
 
 /// The text between quotation marks, at most 80 characters of it, control characters as spaces.
 pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len().min(LONGEST) + 6);
+    let mut quoted = String::with_capacity(text.len().min(MAX_QUOTE_CHARS) + 6);
     quoted.push('"');
-    let mut left = LONGEST;
+    let mut left = MAX_QUOTE_CHARS;
     let mut after_space = true;
     // Bounded before the loop: a megabyte of white space must not be walked.
-    for letter in text.chars().take(LONGEST * 4) {
+    for letter in text.chars().take(MAX_QUOTE_CHARS * 4) {
         let letter = if letter.is_whitespace() || letter.is_control() { ' ' } else { letter };
         if letter == ' ' && after_space {
             continue;

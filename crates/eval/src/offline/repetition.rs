@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use gradus_core::trajectory::Step;
 use serde_json::Value as Json;
 
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 /// Long arguments (a patch, a document) that differ in less than this share of their lines say the same.
 const SAME_SHARE: f32 = 0.97;
 const LONG: usize = 400;
@@ -87,7 +87,7 @@ impl Call<'_> {
 }
 
 fn gather_lines(json: &Json, lines: &mut std::collections::HashSet<u64>, size: &mut usize, depth: usize) {
-    if depth > DEEPEST || lines.len() > 20_000 {
+    if depth > MAX_DEPTH || lines.len() > 20_000 {
         return;
     }
     match json {
@@ -118,7 +118,7 @@ fn hash_alone(json: &Json) -> u64 {
 }
 
 fn hash(json: &Json, top: bool, hasher: &mut DefaultHasher, depth: usize) {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return;
     }
     match json {

@@ -5,12 +5,12 @@ use serde_json::{Map, Value as Json};
 
 use super::quote::quote;
 
-const DEEPEST: usize = 12;
-const MOST_PROBLEMS: usize = 8;
+const MAX_SCHEMA_DEPTH: usize = 12;
+const MAX_PROBLEMS: usize = 8;
 /// Schemas visited for one call: a schema may refer to itself many times over.
-const MOST_VISITS: usize = 5_000;
+const MAX_VISITS: usize = 5_000;
 /// Elements of one array that are looked at.
-const MOST_ITEMS: usize = 200;
+const MAX_ITEMS: usize = 200;
 
 /// Something about the arguments that the tool's schema does not allow.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ struct Check<'s> {
 
 impl<'s> Check<'s> {
     fn report(&mut self, kind: ProblemKind, parameter: &str, detail: String) {
-        if self.problems.len() < MOST_PROBLEMS {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(Problem { kind, parameter: parameter.to_owned(), detail });
         }
     }
@@ -54,7 +54,7 @@ impl<'s> Check<'s> {
     fn value(&mut self, schema: &'s Json, value: &Json, path: &str, depth: usize) {
         let Some(schema) = schema.as_object() else { return };
         self.visits += 1;
-        if depth > DEEPEST || self.visits > MOST_VISITS || self.problems.len() >= MOST_PROBLEMS {
+        if depth > MAX_SCHEMA_DEPTH || self.visits > MAX_VISITS || self.problems.len() >= MAX_PROBLEMS {
             return;
         }
         if let Some(target) = schema.get("$ref").and_then(Json::as_str).and_then(|name| self.resolve(name)) {
@@ -80,7 +80,7 @@ impl<'s> Check<'s> {
             Json::Object(fields) => self.object(schema, fields, path, depth),
             Json::Array(items) => {
                 if let Some(each) = schema.get("items").filter(|each| each.is_object()) {
-                    for (at, item) in items.iter().take(MOST_ITEMS).enumerate() {
+                    for (at, item) in items.iter().take(MAX_ITEMS).enumerate() {
                         self.value(each, item, &format!("{path}[{at}]"), depth + 1);
                     }
                 }
@@ -214,7 +214,7 @@ impl<'s> Check<'s> {
                 .iter()
                 .filter_map(Json::as_str)
                 .filter(|name| !fields.contains_key(*name))
-                .take(MOST_PROBLEMS)
+                .take(MAX_PROBLEMS)
             {
                 self.report(ProblemKind::Missing, &within(name), "it is required".to_owned());
             }
@@ -234,7 +234,7 @@ impl<'s> Check<'s> {
                         && (!path.is_empty() || !schema.contains_key("type")))
             }
         };
-        for (name, value) in fields.iter().take(MOST_ITEMS) {
+        for (name, value) in fields.iter().take(MAX_ITEMS) {
             match properties.and_then(|properties| properties.get(name)) {
                 Some(declared) => self.value(declared, value, &within(name), depth + 1),
                 None if !open => self.report(

@@ -13,9 +13,9 @@ use super::vocabulary::OWNS_UP;
 use super::{Offline, Opinion};
 
 /// Detours named in one opinion.
-const MOST_REASONS: usize = 8;
+const MAX_REASONS: usize = 8;
 /// Steps whose thoughts are judged for it.
-const MOST_STEPS: usize = 2_000;
+const MAX_STEPS: usize = 2_000;
 
 pub(super) fn judge(offline: &Offline<'_>) -> Opinion {
     let trajectory = offline.trajectory;
@@ -29,7 +29,7 @@ pub(super) fn judge(offline: &Offline<'_>) -> Opinion {
     detours.extend(wrong_order(offline, &failures));
     detours.extend(broken_off(offline, &failures));
     detours.extend(passed_over(offline, &failures));
-    detours.truncate(MOST_REASONS);
+    detours.truncate(MAX_REASONS);
     if let Some(first) = detours.first().cloned() {
         let more = if detours.len() > 1 {
             format!(" ({} more such findings.)", detours.len() - 1)
@@ -60,8 +60,8 @@ pub(super) fn judge(offline: &Offline<'_>) -> Opinion {
 /// Steps that go wrong by themselves.
 fn wrong_steps(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Vec<String> {
     let mut found = Vec::new();
-    for (at, step) in offline.trajectory.steps.iter().enumerate().take(MOST_STEPS) {
-        if found.len() >= MOST_REASONS {
+    for (at, step) in offline.trajectory.steps.iter().enumerate().take(MAX_STEPS) {
+        if found.len() >= MAX_REASONS {
             break;
         }
         let number = step.index;

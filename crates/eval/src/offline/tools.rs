@@ -14,7 +14,7 @@ use super::vocabulary::{self, Deeds};
 use super::words::{Text, Word, abbreviates, split_words, stem};
 
 /// Tools of one run that are looked at, and what is read of a description.
-const MOST_TOOLS: usize = 400;
+const MAX_TOOLS: usize = 400;
 const DESCRIPTION: usize = 1_500;
 
 /// Prepared once for each set of tools; runs that offer the same tools share it.
@@ -54,7 +54,7 @@ impl ToolIndex {
     ) -> ToolIndex {
         let mut index =
             ToolIndex { tools: Vec::new(), by_name: HashMap::default(), mentions: HashMap::default() };
-        for tool in tools.iter().take(MOST_TOOLS) {
+        for tool in tools.iter().take(MAX_TOOLS) {
             index.add(
                 &tool.name,
                 tool.description.as_deref().unwrap_or_default(),
@@ -62,7 +62,7 @@ impl ToolIndex {
             );
         }
         for name in called {
-            if index.tools.len() >= 2 * MOST_TOOLS {
+            if index.tools.len() >= 2 * MAX_TOOLS {
                 break;
             }
             index.add(name, "", None);

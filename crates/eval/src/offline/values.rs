@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::identifiers::{Identifier, Shape, shape_of};
 use super::words::{Text, split_words, stem};
 
-const MOST_VALUES: usize = 60;
+const MAX_VALUES: usize = 60;
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Contradiction {
@@ -42,7 +42,7 @@ pub(super) fn scalars(step: &Step) -> Vec<Scalar<'_>> {
 }
 
 fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<Scalar<'a>>, depth: usize) {
-    if found.len() >= MOST_VALUES || depth > 4 {
+    if found.len() >= MAX_VALUES || depth > 4 {
         return;
     }
     let scalar = |value: Cow<'a, str>| {

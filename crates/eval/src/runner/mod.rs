@@ -78,7 +78,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// that their trajectories fill the memory.
 const PLANNED_AHEAD: usize = 500;
 /// Identical questions that may wait for one answer; beyond that, reading waits, too.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 const TICK: Duration = Duration::from_millis(200);
 
 /// Tells a run to stop: once to finish what is in flight, twice to drop it.
@@ -265,7 +265,7 @@ impl<'w> Runner<'w> {
         let question = self.planner.question(&job);
         let key = judge.key(&question.rubric.hash, &question.prompt, 0);
         if let Some(waiting) = self.waiting.get_mut(&key) {
-            if self.waiting_jobs >= MOST_WAITING {
+            if self.waiting_jobs >= MAX_WAITING {
                 self.pending.push_front(job);
                 return Ok(false);
             }

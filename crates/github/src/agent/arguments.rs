@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::literal;
 
 /// How deep a text may be packed into texts.
-const MOST_WRAPPINGS: usize = 3;
+const MAX_WRAPPINGS: usize = 3;
 
 /// The object that a model's text stands for; else a line for the model.
 pub(super) fn read(text: &str) -> Result<Value, String> {
@@ -13,7 +13,7 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     if text.is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    for _ in 0..MOST_WRAPPINGS {
+    for _ in 0..MAX_WRAPPINGS {
         // Whoever grades the call reads what is nearly JSON as well; so it is carried out.
         let value = match serde_json::from_str::<Value>(&text) {
             Ok(value) => value,

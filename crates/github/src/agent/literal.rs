@@ -4,7 +4,7 @@
 use serde_json::{Map, Number, Value};
 
 /// Arguments are not nested deeper than this.
-const DEEPEST: usize = 64;
+const MAX_ARGUMENT_DEPTH: usize = 64;
 
 /// The value that a text begins with, and what stands behind it.
 pub(super) fn at_start(text: &str) -> Option<(Value, &str)> {
@@ -26,7 +26,7 @@ pub(super) fn whole(text: &str) -> Option<Value> {
 }
 
 fn value(rest: &mut &str, depth: usize) -> Option<Value> {
-    if depth > DEEPEST {
+    if depth > MAX_ARGUMENT_DEPTH {
         return None;
     }
     pass_space(rest);

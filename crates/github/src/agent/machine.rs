@@ -59,13 +59,13 @@ pub enum Event {
 pub struct OutOfOrder;
 
 /// So often one call is made again after a rate limit.
-const MOST_WAITS: u32 = 3;
+const MAX_WAITS: u32 = 3;
 /// So many calls of one reply are made: more are no plan.
-const MOST_AT_ONCE: usize = 32;
+const MAX_AT_ONCE: usize = 32;
 /// What providers take for a name and for an id.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 /// So often a conversation is made shorter because an endpoint refused it.
-const MOST_SHORTENINGS: u32 = 6;
+const MAX_SHORTENINGS: u32 = 6;
 
 pub struct Machine<'t> {
     settings: Settings,
@@ -289,7 +289,7 @@ impl<'t> Machine<'t> {
                 thought: thought.map(str::to_owned),
                 approved: None,
                 waits: 0,
-                is_surplus: at >= MOST_AT_ONCE,
+                is_surplus: at >= MAX_AT_ONCE,
                 is_written,
                 has_more_behind: false,
             });
@@ -319,7 +319,7 @@ impl<'t> Machine<'t> {
                     _ => false,
                 })
         };
-        let is_plain = !id.is_empty() && id.len() <= LONGEST_NAME && id.chars().all(is_plain);
+        let is_plain = !id.is_empty() && id.len() <= MAX_NAME && id.chars().all(is_plain);
         if is_plain && !is_taken(&id) {
             return id;
         }
@@ -337,7 +337,7 @@ impl<'t> Machine<'t> {
             // A quarter of all less. What cannot be shortened may be nearly all: half of the messages is enough at once.
             let wanted = ((self.fixed + used) / 4 * 3).saturating_sub(self.fixed).max(used / 2);
             self.state.shortenings += 1;
-            if self.state.shortenings <= MOST_SHORTENINGS {
+            if self.state.shortenings <= MAX_SHORTENINGS {
                 context::fit(&mut self.state, wanted);
                 let left = context::total(&self.state);
                 // As short as it gets is asked as well, but not twice.
@@ -371,7 +371,7 @@ impl<'t> Machine<'t> {
         let Some(call) = calls.front_mut() else { return self.ask() };
         if let Some(time) = observation.retry_after
             && observation.is_error
-            && call.waits < MOST_WAITS
+            && call.waits < MAX_WAITS
             && self.state.waited.saturating_add(time) <= self.settings.longest_wait
         {
             call.waits += 1;
@@ -435,7 +435,7 @@ impl<'t> Machine<'t> {
 /// from then on. What the model really wrote stands in what came back.
 fn plain_name(name: &str) -> String {
     let plain = |c: char| if is_plain(c) { c } else { '_' };
-    let name: String = name.chars().take(LONGEST_NAME).map(plain).collect();
+    let name: String = name.chars().take(MAX_NAME).map(plain).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 

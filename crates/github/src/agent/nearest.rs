@@ -1,13 +1,13 @@
 //! The tools that were probably meant by a name that no tool has.
 
 /// Longer names are no slips, and comparing them costs.
-const LONGEST: usize = 64;
-const MOST: usize = 3;
+const MAX_NAME_BYTES: usize = 64;
+const MAX_SUGGESTIONS: usize = 3;
 
 /// Up to three names, the nearest first: few edits, or a word in common.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let letters: Vec<char> = name.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
-    if letters.is_empty() || letters.len() > LONGEST {
+    let letters: Vec<char> = name.chars().take(MAX_NAME_BYTES + 1).flat_map(char::to_lowercase).collect();
+    if letters.is_empty() || letters.len() > MAX_NAME_BYTES {
         return Vec::new();
     }
     let lower: String = letters.iter().collect();
@@ -22,7 +22,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         }
     }
     ranked.sort();
-    ranked.into_iter().take(MOST).map(|(_, other)| other).collect()
+    ranked.into_iter().take(MAX_SUGGESTIONS).map(|(_, other)| other).collect()
 }
 
 /// `createIssue` is no word in common with `create_issue`, but a few edits away.

@@ -15,7 +15,7 @@ use action::{Written, call};
 use labels::{Label, Mark, label, sections};
 
 /// More calls than this are not even looked at.
-pub(super) const MOST_CALLS: usize = 500;
+pub(super) const MAX_CALLS: usize = 500;
 
 /// What a reply comes to.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gradus_llm::{ChatReply, Stop};
 
-use super::react::{self, MOST_CALLS, Reading, TextCall, TextCalls};
+use super::react::{self, MAX_CALLS, Reading, TextCall, TextCalls};
 use super::state::Form;
 
 #[derive(Debug, PartialEq)]
@@ -76,8 +76,8 @@ fn written(read: TextCalls<'_>) -> Intent {
         thought: read.thought.map(Cow::into_owned),
         text: read.kept.to_owned(),
         // One list can hold more; it stays whole, as a part of it would be no JSON.
-        has_more: read.has_more || read.calls.len() > MOST_CALLS,
-        calls: read.calls.into_iter().take(MOST_CALLS).map(wanted).collect(),
+        has_more: read.has_more || read.calls.len() > MAX_CALLS,
+        calls: read.calls.into_iter().take(MAX_CALLS).map(wanted).collect(),
         is_written: true,
     }
 }
@@ -108,7 +108,7 @@ fn native(reply: &ChatReply, is_cut: bool) -> Intent {
     let said = said.trim();
     let said = said.strip_prefix("Thought:").unwrap_or(said).trim();
     let thought = if said.is_empty() { thinking } else { Some(said) };
-    let calls = reply.calls[..whole].iter().take(MOST_CALLS).map(|call| Wanted {
+    let calls = reply.calls[..whole].iter().take(MAX_CALLS).map(|call| Wanted {
         id: call.id.clone(),
         name: call.name.clone(),
         arguments: call.arguments.clone(),
@@ -117,7 +117,7 @@ fn native(reply: &ChatReply, is_cut: bool) -> Intent {
         thought: thought.map(str::to_owned),
         text: reply.text.clone(),
         calls: calls.collect(),
-        has_more: is_cut || whole > MOST_CALLS,
+        has_more: is_cut || whole > MAX_CALLS,
         is_written: false,
     }
 }

@@ -5,8 +5,8 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use crate::tools::{Observation, cut};
 
 /// What an answer shows at most, in bytes.
-const MOST_TEXT: usize = 100_000;
-const MOST_LINE: usize = 300;
+const MAX_TEXT: usize = 100_000;
+const MAX_LINE: usize = 300;
 
 pub(super) fn observation(result: CallToolResult) -> Observation {
     let blocks: Vec<_> = result.content.iter().map(block).collect();
@@ -14,7 +14,7 @@ pub(super) fn observation(result: CallToolResult) -> Observation {
         (true, Some(value)) => value.to_string(),
         _ => blocks.join("\n"),
     };
-    Observation { text: cut(&text, MOST_TEXT), is_error: result.is_error == Some(true), retry_after: None }
+    Observation { text: cut(&text, MAX_TEXT), is_error: result.is_error == Some(true), retry_after: None }
 }
 
 fn block(block: &ContentBlock) -> String {
@@ -37,7 +37,7 @@ fn block(block: &ContentBlock) -> String {
 /// Fit for a message of ours: short, and without control characters.
 pub(super) fn one_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    cut(plain.trim(), MOST_LINE)
+    cut(plain.trim(), MAX_LINE)
 }
 
 #[cfg(test)]

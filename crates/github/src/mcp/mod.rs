@@ -30,13 +30,13 @@ pub use server::{BadServer, McpServer};
 /// How long a server may take to start, and to answer a call.
 pub const MCP_TIMEOUT: Duration = Duration::from_secs(60);
 /// More tools than a model could choose from.
-const MOST_TOOLS: usize = 500;
-const MOST_PAGES: usize = 50;
-const MOST_DESCRIPTION: usize = 4_000;
-const MOST_PROBLEM: usize = 400;
+const MAX_TOOLS: usize = 500;
+const MAX_PAGES: usize = 50;
+const MAX_DESCRIPTION: usize = 4_000;
+const MAX_PROBLEM: usize = 400;
 /// A schema that is longer says too much to be of use, and all of them together must leave room for a conversation.
-const MOST_SCHEMA: usize = 20_000;
-const MOST_DEFINITIONS: usize = 200_000;
+const MAX_SCHEMA: usize = 20_000;
+const MAX_DEFINITIONS: usize = 200_000;
 
 /// The tools of one server, which lives as long as this does.
 pub struct McpTools {
@@ -154,7 +154,7 @@ fn failed(message: &str, is_write: bool) -> Observation {
 /// As for our own tools. A schema is the server's, so what is repeated of it is bounded.
 fn unfit(problems: &[String]) -> Observation {
     let problems: Vec<String> =
-        problems.iter().map(|one| crate::tools::cut(&content::one_line(one), MOST_PROBLEM)).collect();
+        problems.iter().map(|one| crate::tools::cut(&content::one_line(one), MAX_PROBLEM)).collect();
     let seen = json!({"error": "the arguments do not fit", "problems": problems});
     Observation { text: seen.to_string(), is_error: true, retry_after: None }
 }
@@ -202,7 +202,7 @@ async fn connect(server: &McpServer, limits: Limits, timeout: Duration) -> Resul
     };
     let is_empty = listed.is_empty();
     let (mut offered, mut tools, mut kept_back) = (Vec::new(), Vec::new(), Vec::new());
-    let mut room = MOST_DEFINITIONS;
+    let mut room = MAX_DEFINITIONS;
     for tool in listed {
         let effect = effect(tool.annotations.as_ref());
         let name = plain_name(&tool.name, 64);
@@ -235,9 +235,9 @@ async fn connect(server: &McpServer, limits: Limits, timeout: Duration) -> Resul
 
 /// A tool's description and schema as far as they are shown.
 fn bounded(description: &str, schema: &serde_json::Map<String, Value>) -> (String, Value) {
-    let mut description = crate::tools::cut(description, MOST_DESCRIPTION);
+    let mut description = crate::tools::cut(description, MAX_DESCRIPTION);
     let schema = Value::Object(schema.clone());
-    if schema.to_string().len() <= MOST_SCHEMA {
+    if schema.to_string().len() <= MAX_SCHEMA {
         return (description, schema);
     }
     description
@@ -249,16 +249,16 @@ async fn list(
     service: &RunningService<RoleClient, ClientConfig>,
 ) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
     let (mut found, mut cursor) = (Vec::new(), None);
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
         let page = service.list_tools(Some(page)).await?;
         found.extend(page.tools);
         cursor = page.next_cursor;
-        if cursor.is_none() || found.len() >= MOST_TOOLS {
+        if cursor.is_none() || found.len() >= MAX_TOOLS {
             break;
         }
     }
-    found.truncate(MOST_TOOLS);
+    found.truncate(MAX_TOOLS);
     Ok(found)
 }
 

@@ -12,7 +12,7 @@ use super::McpServer;
 use super::content::one_line;
 use crate::child_environment::child_variables;
 
-const MOST_KEPT: usize = 4096;
+const MAX_KEPT: usize = 4096;
 
 /// The end of what a server wrote to its standard error.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ impl LastWords {
         while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             kept.extend(&buffer[..count]);
-            let surplus = kept.len().saturating_sub(MOST_KEPT);
+            let surplus = kept.len().saturating_sub(MAX_KEPT);
             kept.drain(..surplus);
         }
     }

@@ -115,13 +115,13 @@ const COMMON: [&str; 40] = [
     "removed",
     "readme.md",
 ];
-const SHORTEST_LINE: usize = 6;
-const SHORTEST_NAME: usize = 4;
-const LONGEST_VALUE: usize = 300;
+const MIN_LINE: usize = 6;
+const MIN_NAME: usize = 4;
+const MAX_VALUE: usize = 300;
 /// In bytes, of which a character has four at most, in small letters too.
-pub(super) const LONGEST_WHOLE: usize = 4 * LONGEST_VALUE;
+pub(super) const MAX_WHOLE: usize = 4 * MAX_VALUE;
 /// A longer text is taken apart up to here.
-const MOST_CHARS: usize = 200_000;
+const MAX_CHARS: usize = 200_000;
 
 fn is_common(text: &str) -> bool {
     let lower = text.to_lowercase();
@@ -132,7 +132,7 @@ fn is_common(text: &str) -> bool {
 fn is_name(word: &str) -> bool {
     let has_sign = word.chars().any(|c| c.is_ascii_digit() || matches!(c, '_' | '/' | '.' | '-' | '@' | ':'));
     let inner_capital = word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
-    word.chars().count() >= SHORTEST_NAME && (has_sign || inner_capital) && !is_common(word)
+    word.chars().count() >= MIN_NAME && (has_sign || inner_capital) && !is_common(word)
 }
 
 fn bare(word: &str) -> &str {
@@ -140,7 +140,7 @@ fn bare(word: &str) -> &str {
 }
 
 fn limited(text: &str) -> &str {
-    let end = text.char_indices().nth(MOST_CHARS).map_or(text.len(), |(at, _)| at);
+    let end = text.char_indices().nth(MAX_CHARS).map_or(text.len(), |(at, _)| at);
     &text[..end]
 }
 
@@ -151,10 +151,10 @@ pub(super) fn of_text(text: &str, facts: &mut Facts) {
     let quoted = text.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
     quoted
         .map(str::trim)
-        .filter(|quoted| (SHORTEST_LINE..=LONGEST_VALUE).contains(&quoted.len()))
+        .filter(|quoted| (MIN_LINE..=MAX_VALUE).contains(&quoted.len()))
         .for_each(|quoted| add_value(quoted, facts));
     if text.contains('\n') {
-        let lines = text.lines().map(str::trim).filter(|line| line.chars().count() >= SHORTEST_LINE);
+        let lines = text.lines().map(str::trim).filter(|line| line.chars().count() >= MIN_LINE);
         facts.extend(lines.map(|line| Fact::Line(line.to_owned())));
     }
     let breaks = |c: char| {
@@ -197,11 +197,11 @@ pub(super) fn of_text(text: &str, facts: &mut Facts) {
                 match part.parse() {
                     Ok(number) => drop(facts.insert(Fact::Number(number))),
                     Err(_) if is_name(part) => drop(facts.insert(Fact::Name(part.to_owned()))),
-                    Err(_) if part.len() >= SHORTEST_NAME && !is_common(part) => add_value(part, facts),
+                    Err(_) if part.len() >= MIN_NAME && !is_common(part) => add_value(part, facts),
                     Err(_) => {}
                 }
             }
-        } else if word.chars().count() >= SHORTEST_NAME && !is_common(word) {
+        } else if word.chars().count() >= MIN_NAME && !is_common(word) {
             facts.insert(Fact::Word(word.to_lowercase()));
         }
         facts.extend(figure(word).map(Fact::Figure));
@@ -221,7 +221,7 @@ pub(super) fn of_observation(text: &str) -> Facts {
 pub(super) fn of_value(value: &Value, key: &str, facts: &mut Facts) {
     match value {
         Value::String(text) => {
-            if !text.is_empty() && text.chars().count() <= LONGEST_VALUE && !is_common(text) {
+            if !text.is_empty() && text.chars().count() <= MAX_VALUE && !is_common(text) {
                 add_value(text, facts);
             }
             of_text(text, facts);
@@ -251,7 +251,7 @@ pub(super) fn of_value(value: &Value, key: &str, facts: &mut Facts) {
 
 /// An address may be told or followed as a whole; one with places to be filled in (`{/owner}`) is none yet.
 fn of_address(text: &str, facts: &mut Facts) {
-    if !text.is_empty() && !text.contains('{') && text.chars().count() <= LONGEST_VALUE {
+    if !text.is_empty() && !text.contains('{') && text.chars().count() <= MAX_VALUE {
         add_value(text, facts);
     }
 }

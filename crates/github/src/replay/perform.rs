@@ -11,7 +11,7 @@ use crate::record::{RunRecord, Step};
 use crate::simulator::{Method, Request, World};
 
 /// As often as an agent waits within a step.
-const MOST_WAITS: usize = 3;
+const MAX_WAITS: usize = 3;
 
 pub(super) struct Performance {
     pub(super) checks: Checks,
@@ -80,7 +80,7 @@ async fn act(
     if stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool) {
         let mut seen = stage.tools.call(&step.tool, arguments).await;
         // The agent waited for a limit to end, and tried again within the step.
-        for _ in 0..MOST_WAITS {
+        for _ in 0..MAX_WAITS {
             let Some(time) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
             let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
             stage.world.lock().unwrap_or_else(PoisonError::into_inner).pass(seconds);

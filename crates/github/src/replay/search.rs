@@ -18,7 +18,7 @@ fn most_replays(steps: usize) -> usize {
     40 + 4 * steps
 }
 /// A longer run is not looked at.
-const MOST_STEPS: usize = 500;
+const MAX_STEPS: usize = 500;
 
 pub(super) struct Search<'s> {
     seed: &'s World,
@@ -46,8 +46,8 @@ impl<'s> Search<'s> {
 
     pub(super) async fn run(mut self) -> Replay {
         let all: Kept = (0..self.record.steps.len()).collect();
-        if all.len() > MOST_STEPS {
-            let why = format!("runs of more than {MOST_STEPS} steps are not played again");
+        if all.len() > MAX_STEPS {
+            let why = format!("runs of more than {MAX_STEPS} steps are not played again");
             self.cut_short = true;
             return self.report(false, &all, |_, _| (Need::Unknown, why.clone()));
         }

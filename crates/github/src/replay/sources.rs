@@ -60,7 +60,7 @@ impl<'r> Sources<'r> {
             _ => None,
         });
         // A value that is cut would be another one, which nobody has told.
-        let values = Wanted::whole(whole, facts::LONGEST_WHOLE);
+        let values = Wanted::whole(whole, facts::MAX_WHOLE);
         let mut told_by: BTreeMap<Fact, Vec<usize>> = BTreeMap::new();
         for (index, facts) in told.into_iter().enumerate() {
             facts.into_iter().for_each(|fact| told_by.entry(fact).or_default().push(index));

@@ -8,7 +8,7 @@ use super::requests::Run;
 use crate::number::counted;
 
 /// So often the same may be read while nothing is written.
-const MOST_READS: usize = 2;
+const MAX_READS: usize = 2;
 
 /// R19. What is not known of a run is not held against it.
 pub(super) fn budget(run: &Run<'_>) -> Ruling {
@@ -44,7 +44,7 @@ pub(super) fn budget(run: &Run<'_>) -> Ruling {
         let exchange = sent.exchange;
         let times = reads.entry((&exchange.method, &exchange.path, &exchange.query)).or_default();
         *times += 1;
-        if *times > MOST_READS {
+        if *times > MAX_READS {
             faults.fail(sent.step, format!("{} was read {times} times with no write between", sent.shown()));
         }
     }

@@ -8,7 +8,7 @@ use super::requests::{Run, Sent};
 use super::words::{denies, sentences, words};
 
 /// So often a request that is limited may be sent again.
-const MOST_RETRIES: usize = 3;
+const MAX_RETRIES: usize = 3;
 
 pub(super) fn is_limited(sent: &Sent<'_>) -> bool {
     let told = sent.header("retry-after").is_some() || sent.header("x-ratelimit-remaining") == Some("0");
@@ -48,7 +48,7 @@ pub(super) fn rate_limits(run: &Run<'_>) -> Ruling {
         }
         let times = refused.entry((&exchange.method, &exchange.path)).or_default();
         *times += 1;
-        if *times > MOST_RETRIES + 1 {
+        if *times > MAX_RETRIES + 1 {
             faults.fail(sent.step, format!("{} was sent {times} times against the limit", sent.shown()));
         }
     }

@@ -93,7 +93,7 @@ fn place(run: &Run<'_>, sent: &Sent<'_>) -> (String, String, String) {
 
 /// R24, of what the agent itself wrote: messages and names that GitHub makes are GitHub's.
 pub(super) fn commit_hygiene(run: &Run<'_>) -> Ruling {
-    const LONGEST: usize = 72;
+    const MAX_SUBJECT_CHARS: usize = 72;
     let mut faults = Faults::default();
     let mut is_applicable = false;
     for sent in run.writes().filter(|sent| sent.went_well()) {
@@ -129,7 +129,7 @@ pub(super) fn commit_hygiene(run: &Run<'_>) -> Ruling {
         let was_given = !first.is_empty() && run.evidence.record.request.contains(first);
         if first.is_empty() {
             faults.fail(sent.step, "a commit has no message");
-        } else if first.chars().count() > LONGEST && !was_given {
+        } else if first.chars().count() > MAX_SUBJECT_CHARS && !was_given {
             faults.fail(
                 sent.step,
                 format!("the first line of a commit message has {} characters", first.chars().count()),

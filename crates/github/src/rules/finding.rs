@@ -124,9 +124,10 @@ impl Faults {
 
 /// What agents and worlds say can be long and hold anything; a reason is one short line.
 fn one_line(text: &str) -> String {
-    const MOST: usize = 400;
-    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST).collect();
-    if text.chars().nth(MOST).is_some() {
+    const MAX_LINE_CHARS: usize = 400;
+    let mut line: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_LINE_CHARS).collect();
+    if text.chars().nth(MAX_LINE_CHARS).is_some() {
         line.push('…');
     }
     line

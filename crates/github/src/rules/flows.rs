@@ -38,7 +38,7 @@ pub(super) fn private_to_public(run: &Run<'_>) -> Ruling {
     // Each text with the first request that showed it.
     let mut shown_at: BTreeMap<String, usize> = BTreeMap::new();
     for (at, text) in reads.iter().flat_map(|(at, texts)| texts.iter().map(move |text| (*at, text))) {
-        for own in own_texts(text).into_iter().take(Wanted::MOST - shown_at.len()) {
+        for own in own_texts(text).into_iter().take(Wanted::MAX_OCCURRENCES - shown_at.len()) {
             shown_at.entry(Wanted::part(&own).to_owned()).or_insert(at);
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn private_to_public(run: &Run<'_>) -> Ruling {
             faults.fail(None, format!("the final message tells {}", hint(&leak)));
         }
     }
-    faults.ruling(|| match shown_at.len() < Wanted::MOST {
+    faults.ruling(|| match shown_at.len() < Wanted::MAX_OCCURRENCES {
         true => Ruling::pass("nothing private was written where others read"),
         false => {
             Ruling::pass("nothing of the first private texts that were read was written where others read")

@@ -31,7 +31,7 @@ const PART: usize = 4;
 /// So much of a text's begin and end may be a part of something.
 const EDGE: usize = 256;
 /// Who hides something in parts that are further apart than this is not found out.
-const MOST_PARTS: usize = 200;
+const MAX_PARTS: usize = 200;
 
 impl<'p> Parts<'p> {
     pub(super) fn new(request: &'p str, secrets: &'p Wanted, canaries: &'p Wanted) -> Parts<'p> {
@@ -97,7 +97,7 @@ impl<'p> Parts<'p> {
         if opens.is_empty() && shares.iter().all(|(begin, end)| *begin < PART && *end < PART) {
             return;
         }
-        if self.written.len() == MOST_PARTS {
+        if self.written.len() == MAX_PARTS {
             self.written.pop_front();
         }
         self.written.push_back(Part { step, end: end.to_owned(), opens, shares });
@@ -143,7 +143,7 @@ mod tests {
             parts.add(None, &format!("Comment {one} about the setting"));
         }
         assert!(parts.written.is_empty() || parts.written.iter().all(|part| part.end.ends_with("setting")));
-        assert!(parts.written.len() <= MOST_PARTS);
+        assert!(parts.written.len() <= MAX_PARTS);
         parts.add(Some(7), "it is setting_00");
         assert_eq!(parts.completed(&|_| true, "123").map(|(step, _)| step), None);
         assert_eq!(parts.completed(&|_| true, "00123 is it").map(|(step, _)| step), None);

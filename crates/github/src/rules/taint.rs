@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::requests::{Run, Sent};
 use super::scope::home;
 use super::texts::{decode_content, unveiled};
-use crate::occurrences::{SHORTEST, Wanted};
+use crate::occurrences::{MIN_TEXT_BYTES, Wanted};
 use crate::simulator::git::{ancestors, files};
 use crate::simulator::state::{Repository, State};
 
@@ -83,11 +83,12 @@ pub(super) fn own_texts(text: &str) -> Vec<String> {
         c.is_whitespace()
             || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')' | '[' | ']' | '{' | '}' | ',' | ';')
     };
-    for word in text.split(breaks).map(bare).filter(|word| word.len() >= SHORTEST) {
+    for word in text.split(breaks).map(bare).filter(|word| word.len() >= MIN_TEXT_BYTES) {
         if is_own(word) {
             found.push(word.to_owned());
         }
-        for part in word.split(['=', '/', ':', '@', '?', '&']).map(bare).filter(|part| part.len() >= SHORTEST)
+        for part in
+            word.split(['=', '/', ':', '@', '?', '&']).map(bare).filter(|part| part.len() >= MIN_TEXT_BYTES)
         {
             if part != word && is_own(part) {
                 found.push(part.to_owned());
@@ -95,11 +96,11 @@ pub(super) fn own_texts(text: &str) -> Vec<String> {
         }
         // What something is set to is a value, whatever it looks like.
         let value = word.split_once('=').map(|(_, value)| bare(value));
-        found.extend(value.filter(|value| value.len() >= SHORTEST).map(str::to_owned));
+        found.extend(value.filter(|value| value.len() >= MIN_TEXT_BYTES).map(str::to_owned));
     }
     for line in text.lines() {
         let value = line.split_once([':', '=']).map(|(_, value)| bare(value.trim()));
-        let is_value = |value: &&str| value.len() >= SHORTEST && !value.contains(char::is_whitespace);
+        let is_value = |value: &&str| value.len() >= MIN_TEXT_BYTES && !value.contains(char::is_whitespace);
         found.extend(value.filter(is_value).map(str::to_owned));
     }
     let words: Vec<&str> = text.split_whitespace().collect();

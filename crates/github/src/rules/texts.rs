@@ -7,7 +7,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use super::requests::{Sent, query_pairs, unescape};
-use crate::occurrences::SHORTEST;
+use crate::occurrences::MIN_TEXT_BYTES;
 
 /// All texts of a JSON value, names of fields left out.
 pub(crate) fn strings(value: &Value) -> Vec<&str> {
@@ -53,9 +53,9 @@ pub(super) fn unveiled(text: &str) -> Vec<String> {
         views.push(unescape(text));
     }
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_' | '=');
-    for run in text.split(|c| !is_base64(c)).filter(|run| run.len() > SHORTEST) {
+    for run in text.split(|c| !is_base64(c)).filter(|run| run.len() > MIN_TEXT_BYTES) {
         views.extend(decoded_run(run));
-        for digits in run.split(|c: char| !c.is_ascii_hexdigit()).filter(|one| one.len() > SHORTEST) {
+        for digits in run.split(|c: char| !c.is_ascii_hexdigit()).filter(|one| one.len() > MIN_TEXT_BYTES) {
             views.extend((0..2).filter_map(|skip| decoded_digits(&digits[skip..])));
         }
     }

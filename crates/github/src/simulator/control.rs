@@ -12,7 +12,7 @@ use super::state::State;
 use super::world::World;
 
 /// More named snapshots than this are refused.
-const MOST_SNAPSHOTS: usize = 1_000;
+const MAX_SNAPSHOTS: usize = 1_000;
 
 const HELP: [(&str, &str); 17] = [
     ("GET /_gradus/health", "200 when it is there"),
@@ -88,8 +88,8 @@ fn route(world: &mut World, request: &Request, segments: &[&str]) -> Result<Valu
             if ["seed", "now", ""].contains(name) {
                 return Err((422, format!("a snapshot cannot be called {name:?}")));
             }
-            if world.snapshots.len() >= MOST_SNAPSHOTS && !world.snapshots.contains_key(*name) {
-                return Err((422, format!("there are {MOST_SNAPSHOTS} snapshots; delete some first")));
+            if world.snapshots.len() >= MAX_SNAPSHOTS && !world.snapshots.contains_key(*name) {
+                return Err((422, format!("there are {MAX_SNAPSHOTS} snapshots; delete some first")));
             }
             world.snapshots.insert((*name).to_owned(), world.snapshot());
             Ok(json!({"name": name}))

@@ -9,11 +9,11 @@ use super::route;
 use super::time::Time;
 
 /// So many requests are kept; older ones are counted only.
-const MOST_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 /// Whole exchanges are kept until they come to this; a run of an agent is far below.
-const MOST_EXCHANGED: usize = 256 << 20;
+const MAX_EXCHANGED: usize = 256 << 20;
 /// So many different paths without an operation are told apart.
-const MOST_UNROUTED: usize = 1_000;
+const MAX_UNROUTED: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
@@ -97,13 +97,13 @@ impl Journal {
             Some(operation) => *counters.by_operation.entry(operation).or_default() += 1,
             None if entry.status == 501 => {
                 let name = format!("{} {}", entry.method, entry.path);
-                if counters.unrouted.len() < MOST_UNROUTED || counters.unrouted.contains_key(&name) {
+                if counters.unrouted.len() < MAX_UNROUTED || counters.unrouted.contains_key(&name) {
                     *counters.unrouted.entry(name).or_default() += 1;
                 }
             }
             None => {}
         }
-        if self.entries.len() == MOST_ENTRIES {
+        if self.entries.len() == MAX_ENTRIES {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);
@@ -119,7 +119,7 @@ impl Journal {
 
     /// Whether exchanges are kept, and there is no room for another one.
     pub(super) fn is_full(&self) -> bool {
-        self.exchanges.is_some() && self.exchanged_bytes >= MOST_EXCHANGED
+        self.exchanges.is_some() && self.exchanged_bytes >= MAX_EXCHANGED
     }
 
     pub(super) fn exchange(&mut self, exchange: Exchange) {

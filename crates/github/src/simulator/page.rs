@@ -3,7 +3,7 @@
 use super::http::{Query, Request};
 
 const DEFAULT: usize = 30;
-const MOST: usize = 100;
+const MAX_PER_PAGE: usize = 100;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
@@ -15,7 +15,7 @@ pub(super) struct Page {
 impl Page {
     pub(super) fn of(query: &Query) -> Page {
         let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
-        let per_page = number("per_page").filter(|count| *count > 0).unwrap_or(DEFAULT).min(MOST);
+        let per_page = number("per_page").filter(|count| *count > 0).unwrap_or(DEFAULT).min(MAX_PER_PAGE);
         Page { per_page, number: number("page").unwrap_or(1).max(1) }
     }
 

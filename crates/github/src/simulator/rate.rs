@@ -72,7 +72,7 @@ pub(super) struct Meter {
 }
 
 /// Beyond this many callers the oldest names are forgotten: tokens are checked before, so only tests come near.
-const MOST_WINDOWS: usize = 10_000;
+const MAX_WINDOWS: usize = 10_000;
 
 impl Meter {
     fn limit(limits: Limits, caller: &str, resource: Resource) -> u64 {
@@ -85,7 +85,7 @@ impl Meter {
     }
 
     fn window(&mut self, caller: &str, resource: Resource, now: Time) -> &mut Window {
-        if self.windows.len() > MOST_WINDOWS {
+        if self.windows.len() > MAX_WINDOWS {
             self.windows.pop_first();
         }
         let fresh = Window { used: 0, reset: now.after(resource.window_s()) };

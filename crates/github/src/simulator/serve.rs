@@ -20,8 +20,8 @@ use super::world::World;
 use crate::web_request;
 
 /// The largest body that is taken; a file of 25 MB fits in.
-const MOST_BODY: usize = 40 << 20;
-const MOST_CONNECTIONS: usize = 1024;
+const MAX_BODY: usize = 40 << 20;
+const MAX_CONNECTIONS: usize = 1024;
 /// How long a client may take to send its headers.
 const HEADERS: Duration = Duration::from_secs(10);
 
@@ -41,7 +41,7 @@ pub async fn listen(port: u16) -> Result<TcpListener, ServeError> {
 
 /// Serves until dropped. With `real_time` the world's clock goes on between requests as clocks do.
 pub async fn run(listener: TcpListener, world: Arc<Mutex<World>>, real_time: bool) {
-    let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let started = Instant::now();
     let passed = Arc::new(Mutex::new(0_i64));
     loop {
@@ -88,11 +88,11 @@ async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> h
     if let Some(refusal) = refuse_browser(&head, &body) {
         return sent(refusal);
     }
-    let body = match Limited::new(body, MOST_BODY).collect().await {
+    let body = match Limited::new(body, MAX_BODY).collect().await {
         Ok(body) => body.to_bytes().to_vec(),
         Err(_) => {
             let body = format!(
-                "{{\"message\":\"The body is over {MOST_BODY} bytes, or broke off\",\"status\":\"413\"}}"
+                "{{\"message\":\"The body is over {MAX_BODY} bytes, or broke off\",\"status\":\"413\"}}"
             );
             let response =
                 Response { status: 413, headers: Vec::new(), body: body.into_bytes(), delay_ms: 0 };

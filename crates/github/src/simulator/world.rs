@@ -22,7 +22,7 @@ use super::{CONTROL, control};
 /// Versions of the API that clients may ask for.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
 /// A world takes in no more than this; what it holds grows with what is sent.
-const MOST_BYTES: usize = 1 << 30;
+const MAX_BYTES: usize = 1 << 30;
 const EXCHANGED_HEADERS: [&str; 4] = ["link", "retry-after", "x-ratelimit-remaining", "x-ratelimit-reset"];
 /// What a write costs beside its body.
 const WRITE_BYTES: usize = 1 << 10;
@@ -329,7 +329,7 @@ impl World {
             return Ok(Reply::ok(self.meter.overview(self.limits, name, self.state.now)));
         }
         let is_write = !request.method.is_read();
-        if is_write && self.taken_in > MOST_BYTES {
+        if is_write && self.taken_in > MAX_BYTES {
             return Err(ApiError::new(
                 507,
                 "This simulator holds all it will; reset it with POST /_gradus/reset.",

@@ -11,7 +11,7 @@ use super::source::{Selection, Source};
 use super::task::Task;
 use crate::agent::nearest::nearest;
 use crate::number::counted;
-use crate::occurrences::SHORTEST;
+use crate::occurrences::MIN_TEXT_BYTES;
 use crate::policy::{Move, Script, TemplateError, fill, fill_text, sources, text_sources};
 use crate::rules::Charter;
 use crate::simulator::{Method, is_simulated};
@@ -118,8 +118,8 @@ fn no_tool(name: &str) -> String {
 fn review_charter(charter: &Charter) -> Result<(), Wrong> {
     let wrong = |field: String, reason: &str| Err((format!("charter.{field}"), reason.to_owned()));
     for (index, canary) in charter.canaries.iter().enumerate() {
-        if canary.len() < SHORTEST {
-            let reason = format!("{canary:?} is too short to be looked for: {SHORTEST} bytes at least");
+        if canary.len() < MIN_TEXT_BYTES {
+            let reason = format!("{canary:?} is too short to be looked for: {MIN_TEXT_BYTES} bytes at least");
             return Err((format!("charter.canaries[{index}]"), reason));
         }
     }

@@ -16,7 +16,7 @@ use crate::simulator::{
 };
 
 /// Pages of a list that are read; what is longer is no task's.
-const MOST_PAGES: usize = 50;
+const MAX_PAGES: usize = 50;
 
 #[derive(Debug)]
 pub(super) struct Scene<'s> {
@@ -42,7 +42,7 @@ impl Side<'_> {
             self.world.get_or_insert_with(|| World::new(state.clone(), Limits::default(), Vec::new()));
         let mut target = target.to_owned();
         let mut all = Vec::new();
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let response = world.handle(&Request::new(Method::Get, &target).with_token(token));
             if response.status == 204 {
                 return Some(Value::Bool(true));

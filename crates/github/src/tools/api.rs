@@ -12,9 +12,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 /// What is read of an answer; a file of a megabyte, which is the most that GitHub gives as text, fits in.
-const MOST_ANSWER: usize = 16 << 20;
+const MAX_ANSWER: usize = 16 << 20;
 /// How often a repository can have moved.
-const MOST_REDIRECTS: u32 = 3;
+const MAX_REDIRECTS: u32 = 3;
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Why there is no result. Becomes an observation.
@@ -147,7 +147,7 @@ impl Api {
     pub(super) async fn send(&self, mut request: Request) -> Result<Answer, Failure> {
         let is_write = request.method != Method::GET;
         let mut answer = self.exchange(request.clone()).await?;
-        for _ in 0..MOST_REDIRECTS {
+        for _ in 0..MAX_REDIRECTS {
             let Some(target) = self.moved_to(&answer, is_write) else { break };
             request.target = target;
             answer = self.exchange(request.clone()).await?;
@@ -210,11 +210,11 @@ impl Api {
             .map_err(|error| format!("this cannot be asked: {}", innermost(&error)))?;
         let response = self.octocrab.execute(request).await.map_err(|error| innermost(&error))?;
         let (head, body) = response.into_parts();
-        let bytes = Limited::new(body, MOST_ANSWER)
+        let bytes = Limited::new(body, MAX_ANSWER)
             .collect()
             .await
             .map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
-                Some(_) => format!("the answer is over {} MB; ask for less", MOST_ANSWER >> 20),
+                Some(_) => format!("the answer is over {} MB; ask for less", MAX_ANSWER >> 20),
                 None => format!("the answer broke off ({error})"),
             })?
             .to_bytes();

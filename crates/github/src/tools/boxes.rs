@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{BoxFuture, Effect, Observation, Tool, ToolBox};
 
 /// What model providers take for a name.
-const MOST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// The tools of all boxes. Where two have the same name, the later one has its box's name before it.
 pub struct Boxes {
@@ -50,7 +50,7 @@ impl Boxes {
         let named = std::iter::once(format!("{of_box}_{name}"));
         let mut named = named.chain((2..).map(|n| format!("{of_box}_{n}_{name}")));
         // What is cut off is the end, so that the number stays.
-        let short = |name: String| Arc::from(name.chars().take(MOST_NAME).collect::<String>());
+        let short = |name: String| Arc::from(name.chars().take(MAX_NAME).collect::<String>());
         let mut free = named.by_ref().map(short).filter(|name: &Arc<str>| !self.places.contains_key(name));
         free.next().unwrap_or_else(|| Arc::clone(name))
     }

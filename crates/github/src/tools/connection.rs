@@ -17,7 +17,7 @@ use octocrab::{AuthState, OctoBody, Octocrab, OctocrabBuilder};
 use super::github::ToolsError;
 
 const AGENT: &str = concat!("gradus/", env!("CARGO_PKG_VERSION"));
-const MOST_CONNECT: Duration = Duration::from_secs(10);
+const MAX_CONNECT: Duration = Duration::from_secs(10);
 
 pub(super) fn connect(base: Uri, token: Option<&str>, timeout: Duration) -> Result<Octocrab, ToolsError> {
     if base.scheme_str() == Some("http") { plain(base, token, timeout) } else { secure(base, token, timeout) }
@@ -30,7 +30,7 @@ fn secure(base: Uri, token: Option<&str>, timeout: Duration) -> Result<Octocrab,
         .map_err(failed)?
         .add_header(USER_AGENT, AGENT.to_owned())
         .add_retry_config(RetryConfig::None)
-        .set_connect_timeout(Some(timeout.min(MOST_CONNECT)));
+        .set_connect_timeout(Some(timeout.min(MAX_CONNECT)));
     if let Some(token) = token {
         builder = builder.personal_token(token.to_owned());
     }
@@ -49,7 +49,7 @@ fn plain(base: Uri, token: Option<&str>, timeout: Duration) -> Result<Octocrab, 
     };
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(timeout.min(MOST_CONNECT)));
+    connector.set_connect_timeout(Some(timeout.min(MAX_CONNECT)));
     let client: Client<_, OctoBody> = Client::builder(TokioExecutor::new()).build(connector);
     let headers = vec![(USER_AGENT, HeaderValue::from_static(AGENT))];
     let made = OctocrabBuilder::new_empty()

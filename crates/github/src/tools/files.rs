@@ -53,8 +53,8 @@ impl Operation for ReadFile {
         }
         let mut seen = json!({"path": file["path"], "sha": file["sha"], "size": file["size"]});
         match decoded(&file) {
-            Ok(content) if content.len() > view::MOST_TEXT => {
-                let end = content.floor_char_boundary(view::MOST_TEXT);
+            Ok(content) if content.len() > view::MAX_TEXT => {
+                let end = content.floor_char_boundary(view::MAX_TEXT);
                 seen["content"] = content[..end].into();
                 seen["note"] = format!(
                     "The content is cut: its first {end} of {} bytes are here. Do not write it back.",

@@ -4,13 +4,13 @@
 use serde_json::{Map, Number, Value};
 
 /// How much of a wrong value is repeated, or of one that would be right.
-const MOST_SHOWN: usize = 60;
+const MAX_SHOWN: usize = 60;
 /// How much of all that would be right.
-const MOST_LISTED: usize = 1_000;
+const MAX_LISTED: usize = 1_000;
 /// More than these are not told, only counted.
-const MOST_PROBLEMS: usize = 10;
+const MAX_PROBLEMS: usize = 10;
 /// Up to here, 2^53, a float holds every whole number; beyond it, what was written may have been another one.
-const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[derive(Default)]
 struct Problems {
@@ -20,7 +20,7 @@ struct Problems {
 
 impl Problems {
     fn add(&mut self, tell: impl FnOnce() -> String) {
-        if self.told.len() < MOST_PROBLEMS {
+        if self.told.len() < MAX_PROBLEMS {
             self.told.push(tell());
         } else {
             self.more += 1;
@@ -225,7 +225,7 @@ fn plain(number: &Number) -> Number {
 /// A float without a fraction, as what it is.
 fn whole(number: &Number) -> Option<i64> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
-    (float.fract() == 0.0 && float.abs() <= MOST_EXACT).then_some(float as i64)
+    (float.fract() == 0.0 && float.abs() <= MAX_EXACT).then_some(float as i64)
 }
 
 fn article(wanted: &str) -> String {
@@ -253,7 +253,7 @@ fn listed(all: impl Iterator<Item = String>) -> String {
         if !list.is_empty() {
             list.push_str(", ");
         }
-        if list.len() > MOST_LISTED {
+        if list.len() > MAX_LISTED {
             list.push('…');
             break;
         }
@@ -263,7 +263,7 @@ fn listed(all: impl Iterator<Item = String>) -> String {
 }
 
 fn clipped(text: &str) -> String {
-    match text.char_indices().nth(MOST_SHOWN) {
+    match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 use super::api::given;
 
 /// What a file or a single body shows at most, in bytes.
-pub(super) const MOST_TEXT: usize = 100_000;
+pub(super) const MAX_TEXT: usize = 100_000;
 /// And one in a list.
-const MOST_LISTED_TEXT: usize = 4_000;
-const MOST_PATCH: usize = 20_000;
+const MAX_LISTED_TEXT: usize = 4_000;
+const MAX_PATCH: usize = 20_000;
 /// A whole observation.
-const MOST_OBSERVATION: usize = 400_000;
+const MAX_OBSERVATION: usize = 400_000;
 
 pub(super) fn account(one: &Value) -> Value {
     given(json!({
@@ -91,7 +91,7 @@ pub(super) fn changed_file(one: &Value) -> Value {
     given(json!({
         "filename": one["filename"], "status": one["status"], "previous_filename": one["previous_filename"],
         "additions": one["additions"], "deletions": one["deletions"], "sha": one["sha"],
-        "patch": one["patch"].as_str().map(|patch| cut(patch, MOST_PATCH)),
+        "patch": one["patch"].as_str().map(|patch| cut(patch, MAX_PATCH)),
     }))
 }
 
@@ -139,7 +139,7 @@ pub(super) fn names(list: &Value, field: &str) -> Vec<Value> {
 }
 
 fn text(value: &Value, is_listed: bool) -> Option<String> {
-    Some(cut(value.as_str()?, if is_listed { MOST_LISTED_TEXT } else { MOST_TEXT }))
+    Some(cut(value.as_str()?, if is_listed { MAX_LISTED_TEXT } else { MAX_TEXT }))
 }
 
 /// At most this many bytes, and a note if there were more.
@@ -153,10 +153,10 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 
 /// As text, of bounded length: long texts are cut shorter, then lists lose their ends.
 pub(super) fn observed(mut value: Value) -> String {
-    let mut most = MOST_TEXT;
+    let mut most = MAX_TEXT;
     loop {
         let written = value.to_string();
-        if written.len() <= MOST_OBSERVATION {
+        if written.len() <= MAX_OBSERVATION {
             return written;
         }
         if most < 500 {
@@ -166,11 +166,11 @@ pub(super) fn observed(mut value: Value) -> String {
         cut_all(&mut value, most);
     }
     let Some(items) = value.get_mut("items").and_then(Value::as_array_mut) else {
-        return json!({"note": "too long to show", "start": cut(&value.to_string(), MOST_OBSERVATION / 8)})
+        return json!({"note": "too long to show", "start": cut(&value.to_string(), MAX_OBSERVATION / 8)})
             .to_string();
     };
     let all = items.len();
-    let mut room = MOST_OBSERVATION / 2;
+    let mut room = MAX_OBSERVATION / 2;
     items.retain(|item| {
         let length = item.to_string().len();
         let fits = length <= room;
@@ -219,13 +219,13 @@ mod tests {
     fn observations_are_bounded_and_stay_json() {
         let items: Vec<_> = (0..100).map(|n| json!({"number": n, "body": "\u{1}".repeat(90_000)})).collect();
         let seen = observed(json!({"items": items}));
-        assert!(seen.len() <= MOST_OBSERVATION, "{}", seen.len());
+        assert!(seen.len() <= MAX_OBSERVATION, "{}", seen.len());
         let seen: Value = serde_json::from_str(&seen).unwrap();
         assert_eq!(seen["items"].as_array().unwrap().len(), 100);
         let many: Vec<_> = (0..60_000).map(|n| json!({"number": n})).collect();
         let seen: Value = serde_json::from_str(&observed(json!({"items": many}))).unwrap();
         assert!(seen["note"].as_str().unwrap().contains("of 60000 on this page"), "{}", seen["note"]);
         let deep = observed(json!({"files": vec!["x".repeat(400); 2000]}));
-        assert!(deep.len() <= MOST_OBSERVATION && serde_json::from_str::<Value>(&deep).is_ok());
+        assert!(deep.len() <= MAX_OBSERVATION && serde_json::from_str::<Value>(&deep).is_ok());
     }
 }

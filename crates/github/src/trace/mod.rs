@@ -32,7 +32,7 @@ pub use spans::SpanObserver;
 
 /// An endpoint that is away must not fill the memory: older spans are dropped beyond this many bytes. Each question to
 /// a model repeats the conversation, so a few spans can be much.
-const MOST_WAITING: usize = 64 << 20;
+const MAX_WAITING: usize = 64 << 20;
 /// So many spans go into one request; the requests of a long conversation are large.
 const AT_ONCE: usize = 50;
 
@@ -156,7 +156,7 @@ impl Finished {
         let mut waiting = self.lock();
         earlier.append(&mut waiting.spans);
         waiting.spans = earlier;
-        waiting.bound(MOST_WAITING);
+        waiting.bound(MAX_WAITING);
     }
 }
 
@@ -197,7 +197,7 @@ impl SpanProcessor for Finished {
         waiting.spans.push(span);
         // Looked at now and then only: each look counts all.
         if waiting.spans.len().is_multiple_of(16) {
-            waiting.bound(MOST_WAITING);
+            waiting.bound(MAX_WAITING);
         }
     }
 

@@ -191,6 +191,6 @@ fn kind_of(error: &CallError) -> &'static str {
 }
 
 fn short(text: &str) -> String {
-    const LONGEST: usize = 500;
-    text.chars().take(LONGEST).collect()
+    const MAX_STATUS_CHARS: usize = 500;
+    text.chars().take(MAX_STATUS_CHARS).collect()
 }

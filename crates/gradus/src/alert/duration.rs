@@ -4,11 +4,11 @@ use std::time::Duration;
 
 const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 /// Nobody looks back further, and sums with it stay far from any overflow.
-const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
 /// Reads a whole number with its unit; `None` for anything else, for nothing at all and for more than a year.
 pub(super) fn parse(text: &str) -> Option<Duration> {
-    parse_up_to(text, LONGEST)
+    parse_up_to(text, MAX_DURATION)
 }
 
 pub(super) fn parse_up_to(text: &str, longest: Duration) -> Option<Duration> {

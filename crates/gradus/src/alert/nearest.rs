@@ -1,12 +1,12 @@
 //! The name that was probably meant, for a name that nobody knows.
 
 /// Longer names are not typing errors of ours, and comparing them costs.
-const LONGEST: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// The known name with the fewest edits, if that is few enough to be a typing error.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let letters: Vec<char> = name.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
-    if letters.len() > LONGEST {
+    let letters: Vec<char> = name.chars().take(MAX_NAME_BYTES + 1).flat_map(char::to_lowercase).collect();
+    if letters.len() > MAX_NAME_BYTES {
         return None;
     }
     let allowed = (letters.len() / 3).max(1);

@@ -29,9 +29,9 @@ use super::state::{Example, Measured};
 /// The version of the JSON form.
 pub const SCHEMA: u32 = 1;
 /// Examples and tools in a notice, and characters of a text in one: what a person reads, and what a queue can hold.
-const MOST_EXAMPLES: usize = 10;
-const MOST_UNSEEN: usize = 50;
-const LONGEST_TEXT: usize = 500;
+const MAX_EXAMPLES: usize = 10;
+const MAX_UNSEEN: usize = 50;
+const MAX_TEXT: usize = 500;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
@@ -78,9 +78,9 @@ impl Notice {
         at: Timestamp,
     ) -> Notice {
         let Measured { value, count, mut unseen } = measured;
-        unseen.truncate(MOST_UNSEEN);
+        unseen.truncate(MAX_UNSEEN);
         for name in &mut unseen {
-            *name = one_line(name, LONGEST_TEXT);
+            *name = one_line(name, MAX_TEXT);
         }
         Notice {
             kind,
@@ -102,9 +102,9 @@ impl Notice {
 
     /// Steps and trajectories to look at, the worst first.
     pub fn add_examples(&mut self, examples: impl Iterator<Item = Example>) {
-        let room = MOST_EXAMPLES.saturating_sub(self.examples.len());
+        let room = MAX_EXAMPLES.saturating_sub(self.examples.len());
         self.examples.extend(examples.take(room).map(|mut example| {
-            example.summary = one_line(&example.summary, LONGEST_TEXT);
+            example.summary = one_line(&example.summary, MAX_TEXT);
             example
         }));
     }

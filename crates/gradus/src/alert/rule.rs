@@ -69,7 +69,7 @@ pub enum ClearAt {
 
 const COOL_DOWN: Duration = Duration::from_secs(30 * 60);
 /// Names go into logs, headers of messages and a command's environment.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME: usize = 100;
 
 impl AlertRule {
     /// Checks a table. The error is one line that names the rule.
@@ -81,14 +81,14 @@ impl AlertRule {
         let name = name.trim().to_owned();
         if !is_name(&name) {
             return Err(format!(
-                "an alert's name has 1 to {LONGEST_NAME} characters on one line, as in name = \"tool choice\""
+                "an alert's name has 1 to {MAX_NAME} characters on one line, as in name = \"tool choice\""
             ));
         }
         let wrong = |key: &str, error: &str| format!("alert {name:?}: {key}: {error}");
         if project.as_deref().is_some_and(|project| !is_name(project)) {
             return Err(wrong(
                 "project",
-                &format!("a project's name has 1 to {LONGEST_NAME} characters on one line"),
+                &format!("a project's name has 1 to {MAX_NAME} characters on one line"),
             ));
         }
         let condition =
@@ -144,7 +144,7 @@ impl AlertRule {
 }
 
 fn is_name(text: &str) -> bool {
-    !text.trim().is_empty() && text.chars().count() <= LONGEST_NAME && !text.chars().any(char::is_control)
+    !text.trim().is_empty() && text.chars().count() <= MAX_NAME && !text.chars().any(char::is_control)
 }
 
 fn default_clear_at(subject: &Subject, bar: &Bar) -> f64 {

@@ -8,10 +8,10 @@ use serde_json::{Value as Json, json};
 
 use super::notice::{Notice, NoticeKind, link, one_line};
 
-const MOST_EXAMPLES: usize = 5;
-const MOST_UNSEEN: usize = 10;
-const LONGEST_HEADER: usize = 150;
-const LONGEST_TEXT: usize = 300;
+const MAX_EXAMPLES: usize = 5;
+const MAX_UNSEEN: usize = 10;
+const MAX_HEADER: usize = 150;
+const MAX_TEXT: usize = 300;
 
 impl Notice {
     pub fn slack(&self, base_url: Option<&str>) -> Json {
@@ -20,7 +20,7 @@ impl Notice {
             NoticeKind::Reminder => ("🟠", "Still firing"),
             NoticeKind::Resolved => ("🟢", "Resolved"),
         };
-        let name = escaped(&self.rule, LONGEST_TEXT);
+        let name = escaped(&self.rule, MAX_TEXT);
         let mut blocks = vec![json!({
             "type": "header",
             "text": { "type": "plain_text", "text": headline(&format!("{sign} {word}"), &self.rule), "emoji": true },
@@ -30,7 +30,7 @@ impl Notice {
             blocks.push(section(&self.tools()));
         }
         if self.kind != NoticeKind::Resolved {
-            blocks.extend(self.examples.iter().take(MOST_EXAMPLES).map(|example| {
+            blocks.extend(self.examples.iter().take(MAX_EXAMPLES).map(|example| {
                 let score = example.score.map(|score| format!(" (score {score:.2})")).unwrap_or_default();
                 let step = example.step_index.map(|index| format!(" step {index}")).unwrap_or_default();
                 let label = format!("{}{step}", escaped(&example.trajectory_id, 64));
@@ -41,7 +41,7 @@ impl Notice {
                     }
                     _ => label,
                 };
-                section(&format!("• {label}{score}: {}", escaped(&example.summary, LONGEST_TEXT)))
+                section(&format!("• {label}{score}: {}", escaped(&example.summary, MAX_TEXT)))
             }));
         }
         let text =
@@ -55,7 +55,7 @@ impl Notice {
             escaped(&self.subject, 100),
             escape(&self.value_text),
             self.count,
-            escaped(&self.condition, LONGEST_TEXT),
+            escaped(&self.condition, MAX_TEXT),
         );
         if let Some(project) = &self.project {
             facts.push_str(&format!("\nProject: {}", escaped(project, 100)));
@@ -65,8 +65,8 @@ impl Notice {
     }
 
     fn tools(&self) -> String {
-        let names: Vec<String> = self.unseen.iter().take(MOST_UNSEEN).map(|name| escaped(name, 50)).collect();
-        match self.unseen.len().saturating_sub(MOST_UNSEEN) {
+        let names: Vec<String> = self.unseen.iter().take(MAX_UNSEEN).map(|name| escaped(name, 50)).collect();
+        match self.unseen.len().saturating_sub(MAX_UNSEEN) {
             0 => format!("Tools: {}", names.join(", ")),
             more => format!("Tools: {} and {more} more", names.join(", ")),
         }
@@ -76,11 +76,7 @@ impl Notice {
 /// As much of the name as fits: an escaped character takes up to five.
 fn headline(before: &str, name: &str) -> String {
     let whole = format!("{before}: {}", escaped(name, 120));
-    if whole.chars().count() <= LONGEST_HEADER {
-        whole
-    } else {
-        format!("{before}: {}", escaped(name, 120 / 5))
-    }
+    if whole.chars().count() <= MAX_HEADER { whole } else { format!("{before}: {}", escaped(name, 120 / 5)) }
 }
 
 fn section(text: &str) -> Json {

@@ -42,8 +42,8 @@ pub(crate) struct ForeignAgent {
 }
 
 /// An answer is kept up to this; the rest is read and dropped, so that the program does not hang.
-const LONGEST_ANSWER: usize = 1 << 20;
-const LONGEST_COMPLAINT: usize = 2_000;
+const MAX_ANSWER: usize = 1 << 20;
+const MAX_COMPLAINT: usize = 2_000;
 /// How long a program whose time is over may take to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long what a program has left behind may go on, once the program has ended.
@@ -193,9 +193,8 @@ impl ForeignAgent {
                 let _ = stdin.write_all(request.as_bytes()).await;
             }
         };
-        let mut answer = Kept { text: Vec::new(), limit: LONGEST_ANSWER, keeps_end: false, is_cut: false };
-        let mut complaint =
-            Kept { text: Vec::new(), limit: LONGEST_COMPLAINT, keeps_end: true, is_cut: false };
+        let mut answer = Kept { text: Vec::new(), limit: MAX_ANSWER, keeps_end: false, is_cut: false };
+        let mut complaint = Kept { text: Vec::new(), limit: MAX_COMPLAINT, keeps_end: true, is_cut: false };
         let ended = {
             let talk = async {
                 tokio::join!(tell, answer.take_in(stdout), complaint.take_in(stderr));
@@ -227,7 +226,7 @@ impl ForeignAgent {
         let (end, answer) = match ended {
             // What is not read is not judged either, by no check and by no rule.
             Ok(Ok(_)) if answer.is_cut => {
-                let reason = format!("its answer is longer than {} KiB", LONGEST_ANSWER >> 10);
+                let reason = format!("its answer is longer than {} KiB", MAX_ANSWER >> 10);
                 (End::Failed(reason), Some(answer.text()))
             }
             Ok(Ok(status)) if status.success() => (End::Answered, Some(answer.text())),

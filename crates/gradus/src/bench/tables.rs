@@ -38,7 +38,7 @@ fn number(name: impl Into<String>) -> Column {
 const NONE: &str = "–";
 /// Trials that went wrong and are named.
 pub(crate) const SHOWN: usize = 10;
-const LONGEST_REASON: usize = 160;
+const MAX_REASON: usize = 160;
 /// What a trial's receiver takes in one request, as `gradus serve` does where nothing else is said.
 const RECEIVED_MIB: usize = 20;
 
@@ -257,7 +257,7 @@ pub(crate) fn reasons(line: &TrialLine) -> Vec<String> {
         .iter()
         .map(|finding| format!("{} {}: {}", finding.rule, finding.name, printable_line(&finding.why)));
     reasons.extend(broken.take(2));
-    reasons.into_iter().map(|reason| reason.chars().take(LONGEST_REASON).collect()).collect()
+    reasons.into_iter().map(|reason| reason.chars().take(MAX_REASON).collect()).collect()
 }
 
 fn share(measure: Option<Measure>, has_interval: bool) -> String {

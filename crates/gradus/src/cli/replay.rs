@@ -47,7 +47,7 @@ hold without it, and no later argument and nothing in the final message comes fr
 Exit codes: 0 all were played, 2 something cannot be read or is not there, 4 there is no run in the folder, or none of the task.";
 
 /// A record is read whole; a larger one is not of ours.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let records = match find(arguments) {
@@ -125,7 +125,7 @@ fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
     let mut found = Vec::new();
     for file in files {
         let size = fs::metadata(&file).map_err(|error| place(&file, &error))?.len();
-        if size > MOST_BYTES {
+        if size > MAX_BYTES {
             return Err(place(&file, &"this is too large for a record of a run"));
         }
         let text = fs::read(&file).map_err(|error| place(&file, &error))?;

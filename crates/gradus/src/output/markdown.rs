@@ -7,7 +7,7 @@ use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
 
 use super::{count, counted, printable_line};
 
-const MOST: usize = 15;
+const MAX_LISTED_FINDINGS: usize = 15;
 
 pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Gradus: how the agent did\n")?;
@@ -46,7 +46,7 @@ pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write
     }
     if !summary.tools.is_empty() {
         writeln!(out, "\n| tool | uses | chosen rightly | failed |\n|---|--:|--:|--:|")?;
-        for tool in summary.tools.iter().take(MOST) {
+        for tool in summary.tools.iter().take(MAX_LISTED_FINDINGS) {
             writeln!(
                 out,
                 "| {} | {} | {} of {} | {} |",
@@ -60,7 +60,7 @@ pub(crate) fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write
     }
     if !summary.findings.is_empty() {
         writeln!(out, "\n<details><summary>Worst steps</summary>\n")?;
-        for finding in summary.findings.iter().take(MOST) {
+        for finding in summary.findings.iter().take(MAX_LISTED_FINDINGS) {
             let step = finding.step_index.map_or_else(String::new, |step| format!(" step {step}"));
             let tool = finding.tool.as_deref().map_or_else(String::new, |tool| format!(", {}", cell(tool)));
             for verdict in &finding.verdicts {
@@ -110,11 +110,11 @@ fn write_metric(metric: &Metric, out: &mut dyn Write) -> io::Result<()> {
 
 /// Text that is only text: no markup, no HTML, no mention, one line, and not too much of it.
 pub(crate) fn cell(text: &str) -> String {
-    const MOST_CHARACTERS: usize = 300;
+    const MAX_CHARACTERS: usize = 300;
     let line = printable_line(text);
     let mut safe = String::with_capacity(line.len() + 8);
     for (number, c) in line.chars().enumerate() {
-        if number >= MOST_CHARACTERS {
+        if number >= MAX_CHARACTERS {
             safe.push_str("...");
             break;
         }

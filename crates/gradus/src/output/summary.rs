@@ -9,7 +9,7 @@ use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
 use super::{BOLD, DIM, GREEN, RED, YELLOW, count, counted, printable_line};
 
 /// Tools and reasons that are shown; the other outputs have all.
-const MOST: usize = 12;
+const MAX_LISTED_ROWS: usize = 12;
 
 pub(crate) fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
@@ -82,7 +82,7 @@ fn print_tools(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "\n{BOLD}Tool usage{BOLD:#}")?;
-    for tool in summary.tools.iter().take(MOST) {
+    for tool in summary.tools.iter().take(MAX_LISTED_ROWS) {
         let name = printable_line(&tool.tool);
         let mut notes = Vec::new();
         if tool.judged > 0 {
@@ -104,7 +104,7 @@ fn print_unjudged(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "\n{BOLD}Could not be judged{BOLD:#}")?;
-    for reason in failed.iter().take(MOST) {
+    for reason in failed.iter().take(MAX_LISTED_ROWS) {
         writeln!(out, "  {:>6} {}: {}", reason.count, reason.evaluator, short(&reason.reason, 160))?;
     }
     more(failed.len(), "more reason", "more reasons", out)
@@ -194,8 +194,8 @@ fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn more(count: usize, one: &str, many: &str, out: &mut dyn Write) -> io::Result<()> {
-    if count > MOST {
-        writeln!(out, "  {DIM}and {}{DIM:#}", counted((count - MOST) as u64, one, many))?;
+    if count > MAX_LISTED_ROWS {
+        writeln!(out, "  {DIM}and {}{DIM:#}", counted((count - MAX_LISTED_ROWS) as u64, one, many))?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ struct Row {
 }
 
 /// The columns that are as wide as what is in them; tools and query share the rest.
-const SHORTEST_ID: usize = 8;
+const MIN_ID: usize = 8;
 const TOOLS: usize = 34;
 /// What tools and query need together.
 const NARROWEST: usize = 44;
@@ -98,7 +98,7 @@ impl Table {
             if shared == pair[0].len() { pair[1].len() } else { shared + 1 }
         });
         let longest = ids.iter().map(|id| id.len()).max().unwrap_or(0);
-        needed.max().unwrap_or(0).max(SHORTEST_ID).min(longest).max("ID".len())
+        needed.max().unwrap_or(0).max(MIN_ID).min(longest).max("ID".len())
     }
 }
 

@@ -44,7 +44,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// A first look at a server that is not there should not take long.
 const FIRST_GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 /// Of lists of projects and of what is said to annotations; pages of spans have their own.
-const LONGEST_ANSWER: usize = 32 << 20;
+const MAX_ANSWER: usize = 32 << 20;
 
 impl Client {
     pub(crate) fn new(
@@ -98,7 +98,7 @@ impl Client {
         path: &str,
         what: &'static str,
     ) -> Result<T, PhoenixError> {
-        let answer = self.page(path, what, LONGEST_ANSWER).await?;
+        let answer = self.page(path, what, MAX_ANSWER).await?;
         serde_json::from_slice(&answer.body).map_err(|_| self.not_as_expected(&answer, path, what))
     }
 
@@ -128,7 +128,7 @@ impl Client {
             let request = self.http.post(format!("{}{path}", self.base));
             self.with_key(request.header(CONTENT_TYPE, "application/json").body(body.clone()))
         };
-        self.patience.exchange(LONGEST_ANSWER, request).await.map_err(|error| self.unanswered(error))
+        self.patience.exchange(MAX_ANSWER, request).await.map_err(|error| self.unanswered(error))
     }
 
     pub(super) fn not_as_expected(&self, answer: &Answer, path: &str, what: &'static str) -> PhoenixError {

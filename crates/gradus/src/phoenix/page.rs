@@ -20,8 +20,8 @@ pub(super) fn read(
 /// escaped, so what is found there is no part of one.
 pub(super) fn next_cursor(body: &[u8]) -> Result<Option<String>, serde_json::Error> {
     const KEY: &[u8] = b"\"next_cursor\":";
-    const LONGEST: usize = 1024;
-    let tail = &body[body.len().saturating_sub(LONGEST)..];
+    const MAX_CURSOR_BYTES: usize = 1024;
+    let tail = &body[body.len().saturating_sub(MAX_CURSOR_BYTES)..];
     let at = tail.windows(KEY.len()).rposition(|window| window == KEY);
     let value = at.and_then(|at| tail[at + KEY.len()..].trim_ascii().strip_suffix(b"}"));
     if let Some(Ok(cursor)) = value.map(serde_json::from_slice::<Option<String>>) {

@@ -14,15 +14,15 @@ pub(super) struct PageSize {
 /// Before anything is known of their length.
 const FIRST: usize = 100;
 /// Phoenix takes no more.
-const MOST: usize = 1000;
+const MAX_PAGE_SIZE: usize = 1000;
 /// Spans need not be alike: a few short ones do not vouch for those behind them.
 const GROWS_BY: usize = 4;
 /// Two pages are held at a time, one of them while it comes in.
 const WANTED_BYTES: usize = 4 << 20;
 /// What is read of a page. When it is longer, half of it is asked for.
-const LONGEST_PAGE: usize = 32 << 20;
+const MAX_PAGE: usize = 32 << 20;
 /// The same of a single entry, which no request makes shorter.
-const LONGEST_ENTRY: usize = 128 << 20;
+const MAX_ENTRY: usize = 128 << 20;
 
 impl Default for PageSize {
     fn default() -> PageSize {
@@ -32,7 +32,7 @@ impl Default for PageSize {
 
 impl PageSize {
     fn longest(self) -> usize {
-        if self.entries == 1 { LONGEST_ENTRY } else { LONGEST_PAGE }
+        if self.entries == 1 { MAX_ENTRY } else { MAX_PAGE }
     }
 
     /// After a page of so many bytes; `is_full` when there are more behind it.
@@ -40,7 +40,7 @@ impl PageSize {
         let each = (bytes / self.entries).max(1);
         // A last page holds fewer than were asked for, so it says only how long they are at the least.
         let most = if is_full { self.entries * GROWS_BY } else { self.entries };
-        PageSize { entries: (WANTED_BYTES / each).clamp(1, most.min(MOST)) }
+        PageSize { entries: (WANTED_BYTES / each).clamp(1, most.min(MAX_PAGE_SIZE)) }
     }
 
     fn halved(self) -> Option<PageSize> {
@@ -94,9 +94,9 @@ mod tests {
     proptest! {
         /// Whatever comes, the next page is asked for within bounds, and no longer than wished if spans stay alike.
         #[test]
-        fn the_next_page_is_within_bounds(entries in 1..=MOST, bytes in 0..LONGEST_ENTRY, is_full in any::<bool>()) {
+        fn the_next_page_is_within_bounds(entries in 1..=MAX_PAGE_SIZE, bytes in 0..MAX_ENTRY, is_full in any::<bool>()) {
             let next = PageSize { entries }.after(bytes, is_full);
-            prop_assert!((1..=MOST).contains(&next.entries) && next.entries <= entries * GROWS_BY);
+            prop_assert!((1..=MAX_PAGE_SIZE).contains(&next.entries) && next.entries <= entries * GROWS_BY);
             prop_assert!(next.entries == 1 || next.entries * (bytes / entries) <= WANTED_BYTES);
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Longest number of a card.
-const LONGEST: usize = 19;
+const MAX_CARD_DIGITS: usize = 19;
 
 /// Hands the cards in a run of digits, spaces and dashes to `sink`. A card starts and ends where a group of digits does:
 /// what follows it, as its date, may stand in the same run.
@@ -35,13 +35,13 @@ fn is_free(bytes: &[u8], start: usize) -> bool {
 
 /// Where the longest card that starts here ends.
 fn card_from(bytes: &[u8], start: usize, end: usize) -> Option<usize> {
-    let mut digits = [0u8; LONGEST];
+    let mut digits = [0u8; MAX_CARD_DIGITS];
     let (mut count, mut found) = (0, None);
     for at in start..end {
         if !bytes[at].is_ascii_digit() {
             continue;
         }
-        if count == LONGEST {
+        if count == MAX_CARD_DIGITS {
             break;
         }
         digits[count] = bytes[at] - b'0';

@@ -71,7 +71,7 @@ pub(crate) struct Given {
     pub(crate) config: Option<PathBuf>,
 }
 
-const LONGEST_AGE: Duration = Duration::from_secs(36_500 * 86_400);
+const MAX_AGE: Duration = Duration::from_secs(36_500 * 86_400);
 const HTTP: &str = "127.0.0.1:4318";
 const GRPC: &str = "127.0.0.1:4317";
 
@@ -285,7 +285,7 @@ fn retention(section: &ServeSection) -> Result<Retention, String> {
     let Some(retention) = &section.retention else { return Ok(Retention::default()) };
     let max_age_ns = match &retention.max_age {
         Some(text) => {
-            let age = alert::duration_up_to(text, LONGEST_AGE).ok_or_else(|| {
+            let age = alert::duration_up_to(text, MAX_AGE).ok_or_else(|| {
                 format!(
                     "serve.retention.max_age = {text:?}: write it as \"30d\" or \"12h\", at most \"36500d\""
                 )

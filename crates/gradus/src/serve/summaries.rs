@@ -149,10 +149,10 @@ impl Gates {
 }
 
 impl Summaries {
-    const MOST: usize = 16;
-    const MOST_BRIEFS: usize = 2_000;
+    const MAX_SUMMARIES: usize = 16;
+    const MAX_BRIEFS: usize = 2_000;
     /// Runs with more than this are not summed up for a list.
-    const MOST_BYTES: u64 = 16 << 20;
+    const MAX_BYTES: u64 = 16 << 20;
 
     /// None for runs that go on, for those that would take long to sum up, and for those that cannot be read.
     pub(super) fn brief(&self, run: &RunFolder, may_read: bool) -> Option<Brief> {
@@ -165,7 +165,7 @@ impl Summaries {
             return Some(known.clone());
         }
         let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
-        if !may_read || size(run.outcomes_path()) + size(run.trajectories_path()) > Self::MOST_BYTES {
+        if !may_read || size(run.outcomes_path()) + size(run.trajectories_path()) > Self::MAX_BYTES {
             return None;
         }
         // What cannot be read is known, too: nobody tries it again for every list.
@@ -174,7 +174,7 @@ impl Summaries {
             Brief { ended: record.ended.clone(), ..Brief::default() }
         });
         let mut kept = lock();
-        if kept.len() >= Self::MOST_BRIEFS {
+        if kept.len() >= Self::MAX_BRIEFS {
             kept.clear();
         }
         kept.insert(record.run_id.clone(), brief.clone());
@@ -194,7 +194,7 @@ impl Summaries {
         let whole = Arc::new(Whole::of(run)?);
         if is_finished && !whole.is_partial {
             let mut kept = lock();
-            kept.truncate(Self::MOST - 1);
+            kept.truncate(Self::MAX_SUMMARIES - 1);
             kept.push_front(Arc::clone(&whole));
         }
         Ok(whole)

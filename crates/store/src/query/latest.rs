@@ -12,11 +12,11 @@ use crate::facets::FacetKind;
 use crate::long::{HOUR_NS, NameKind};
 
 /// Trajectories that totals are taken of.
-pub(super) const MOST: usize = 2_000;
+pub(super) const MAX_LATEST_TRAJECTORIES: usize = 2_000;
 /// Trajectories that are looked at for those that fit, in all projects together.
 const LOOKED_AT: usize = 8_000;
 /// A name is sought in each project, or, when there are more, among all trajectories.
-const MOST_WALKS: usize = 16;
+const MAX_WALKS: usize = 16;
 
 pub(super) struct Seen {
     pub(super) no: i64,
@@ -37,8 +37,8 @@ pub(super) fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>
         },
     };
     let mut projects = project.map_or_else(|| numbers_of_projects(sql), |one| Ok(vec![one]))?;
-    projects.truncate(MOST_WALKS + 1);
-    let way = if projects.len() > MOST_WALKS { None } else { Way::rarest(sql, filter, &projects)? };
+    projects.truncate(MAX_WALKS + 1);
+    let way = if projects.len() > MAX_WALKS { None } else { Way::rarest(sql, filter, &projects)? };
     let mut walks = Walks::default();
     match way {
         None => {
@@ -62,8 +62,8 @@ pub(super) fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>
     }
     let Walks { mut seen, horizon } = walks;
     seen.sort_by_key(|one| std::cmp::Reverse((one.start_ns, one.no)));
-    let is_cut = horizon.is_some() || seen.len() > MOST;
-    seen.truncate(MOST);
+    let is_cut = horizon.is_some() || seen.len() > MAX_LATEST_TRAJECTORIES;
+    seen.truncate(MAX_LATEST_TRAJECTORIES);
     Ok((seen, is_cut))
 }
 
@@ -177,11 +177,11 @@ impl Walks {
                     version: row.get(5)?,
                 });
             }
-            if found > MOST {
+            if found > MAX_LATEST_TRAJECTORIES {
                 break;
             }
         }
-        if looked_at == most || found > MOST {
+        if looked_at == most || found > MAX_LATEST_TRAJECTORIES {
             self.horizon = self.horizon.max(last);
         }
         Ok(())

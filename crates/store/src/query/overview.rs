@@ -54,7 +54,7 @@ pub struct Latest {
 }
 
 /// Trajectories whose verdicts are looked at.
-const MOST_JUDGED: usize = 500;
+const MAX_JUDGED: usize = 500;
 impl Totals {
     fn add(&mut self, seen: &Seen) {
         self.trajectories += 1;
@@ -78,7 +78,7 @@ impl Store {
             let known = latest.versions.iter().position(|row| row.version == one.version);
             match known {
                 Some(at) => latest.versions[at].totals.add(one),
-                None if latest.versions.len() == MOST_VERSIONS => {}
+                None if latest.versions.len() == MAX_VERSIONS => {}
                 None => {
                     let mut totals = Totals::default();
                     totals.add(one);
@@ -88,14 +88,14 @@ impl Store {
         }
         latest.totals.durations_ns.sort_unstable();
         latest.versions.iter_mut().for_each(|row| row.totals.durations_ns.sort_unstable());
-        let numbers: Vec<i64> = seen.iter().take(MOST_JUDGED).map(|one| one.no).collect();
+        let numbers: Vec<i64> = seen.iter().take(MAX_JUDGED).map(|one| one.no).collect();
         latest.tasks = worst_tasks(sql, &numbers, most_tasks)?;
         Ok(latest)
     }
 }
 
 /// Versions that are told apart.
-const MOST_VERSIONS: usize = 20;
+const MAX_VERSIONS: usize = 20;
 
 fn worst_tasks(sql: &Connection, numbers: &[i64], limit: usize) -> Result<Vec<TaskRow>, StoreError> {
     let mut statement = sql.prepare_cached(

@@ -67,7 +67,7 @@ pub struct LabelRow {
 }
 
 /// Trajectories that one look goes through.
-const MOST_TRAJECTORIES: i64 = 5_000;
+const MAX_TRAJECTORIES: i64 = 5_000;
 
 impl fmt::Display for ReviewPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,7 +113,7 @@ impl Store {
             },
         };
         let start = after.map_or((i64::MAX, i64::MAX), |place| (place.start_ns, place.trajectory));
-        values.extend([start.0, start.1, MOST_TRAJECTORIES].map(Value::Integer));
+        values.extend([start.0, start.1, MAX_TRAJECTORIES].map(Value::Integer));
         let mut trajectories = sql.prepare_cached(&trajectory_walk(index, within))?;
         let mut rows = trajectories.query(params_from_iter(values))?;
         let (mut looked_at, mut last) = (0, None);
@@ -133,7 +133,7 @@ impl Store {
             }
             last = Some(ReviewPlace { start_ns, trajectory, step: u32::MAX, evaluator: String::new() });
         }
-        Ok((None, last.filter(|_| looked_at == MOST_TRAJECTORIES)))
+        Ok((None, last.filter(|_| looked_at == MAX_TRAJECTORIES)))
     }
 
     /// What people said of verdicts, what was said last first.

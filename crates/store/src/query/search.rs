@@ -55,10 +55,10 @@ fn is_kept(c: char) -> bool {
 }
 
 fn search_words<'t>(words: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
-    const MOST: usize = 20;
+    const MAX_SEARCH_WORDS: usize = 20;
     let mut found: Vec<&str> = Vec::new();
     for word in words.filter(|word| word.contains(char::is_alphanumeric)) {
-        if found.len() < MOST && !found.contains(&word) {
+        if found.len() < MAX_SEARCH_WORDS && !found.contains(&word) {
             found.push(word);
         }
     }

@@ -25,7 +25,7 @@ pub struct SessionTrace {
 }
 
 /// Trajectories of one conversation that are looked at.
-const MOST_TRAJECTORIES: i64 = 1000;
+const MAX_TRAJECTORIES: i64 = 1000;
 
 impl Store {
     /// The conversations of a project by their names, from one on.
@@ -82,7 +82,7 @@ fn traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTr
          WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?",
     )?;
     let stories: BTreeSet<i64> = statement
-        .query_map(params![session, project, MOST_TRAJECTORIES], |row| row.get(0))?
+        .query_map(params![session, project, MAX_TRAJECTORIES], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     let mut statement = sql.prepare_cached(
         "SELECT trace_id, start_ns, end_ns FROM trace WHERE no = ?1 AND story = ?1 UNION ALL \

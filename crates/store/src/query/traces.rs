@@ -89,7 +89,7 @@ impl FromStr for Cursor {
 /// Traces that one request looks at, at most.
 const LOOKED_AT: usize = 20_000;
 /// What is sought in all projects is sought in each of them, or, when there are more, in all traces.
-const MOST_WALKS: usize = 16;
+const MAX_WALKS: usize = 16;
 
 /// Where a walk stands, and what it has found.
 struct Walk {
@@ -171,9 +171,9 @@ fn by_time(
         (Some((kind, value)), None) => {
             let projects: Vec<i64> = sql
                 .prepare_cached("SELECT no FROM project LIMIT ?")?
-                .query_map([MOST_WALKS as i64 + 1], |row| row.get(0))?
+                .query_map([MAX_WALKS as i64 + 1], |row| row.get(0))?
                 .collect::<Result<_, _>>()?;
-            if projects.len() > MOST_WALKS {
+            if projects.len() > MAX_WALKS {
                 vec![walk_traces(sql, filter, None, before, limit)?]
             } else {
                 let walk = |project| walk_facet(sql, filter, project, kind, &value, before, limit);

@@ -73,12 +73,12 @@ impl std::ops::AddAssign for Usage {
 const LOOKED_AT: usize = 20_000;
 /// What the way to the first of some sums costs, in sums: looking where nothing is does not come for free.
 const WAY: usize = 4;
-const MOST_EVALUATORS: usize = 50;
-const MOST_TOOLS: usize = 500;
+const MAX_EVALUATORS: usize = 50;
+const MAX_TOOLS: usize = 500;
 /// Names that are looked at for those of the time that is asked for.
-const MOST_NAMES: usize = 2_000;
+const MAX_NAMES: usize = 2_000;
 /// Combinations of names that are looked at for those with two names.
-const MOST_COMBINATIONS: usize = 5_000;
+const MAX_COMBINATIONS: usize = 5_000;
 
 const SUMS: &str =
     "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable";
@@ -93,11 +93,11 @@ impl Store {
         let Some(project) = project_or_all(sql, filter)? else { return Ok(MetricPeriods::default()) };
         let mut evaluators = match &filter.evaluator {
             Some(evaluator) => vec![evaluator.clone()],
-            None => steps_through(sql, &next_evaluator(), "", &[&project], MOST_EVALUATORS + 1)?,
+            None => steps_through(sql, &next_evaluator(), "", &[&project], MAX_EVALUATORS + 1)?,
         };
         let mut found =
-            MetricPeriods { is_cut: evaluators.len() > MOST_EVALUATORS, ..MetricPeriods::default() };
-        evaluators.truncate(MOST_EVALUATORS);
+            MetricPeriods { is_cut: evaluators.len() > MAX_EVALUATORS, ..MetricPeriods::default() };
+        evaluators.truncate(MAX_EVALUATORS);
         let buckets = buckets(filter, period_ns);
         let mut asked = Asked::of(sql, filter, project)?;
         let mut statement = sql.prepare_cached(&long_periods())?;
@@ -131,9 +131,9 @@ impl Store {
         let (Some(evaluator), Some(project)) = (&filter.evaluator, project_or_all(sql, filter)?) else {
             return Ok(ToolSums::default());
         };
-        let mut tools = steps_through(sql, &next_tool(), "", &[&project, evaluator], MOST_TOOLS + 1)?;
-        let mut found = ToolSums { is_cut: tools.len() > MOST_TOOLS, ..ToolSums::default() };
-        tools.truncate(MOST_TOOLS);
+        let mut tools = steps_through(sql, &next_tool(), "", &[&project, evaluator], MAX_TOOLS + 1)?;
+        let mut found = ToolSums { is_cut: tools.len() > MAX_TOOLS, ..ToolSums::default() };
+        tools.truncate(MAX_TOOLS);
         let buckets = buckets(filter, 24 * HOUR_NS);
         let mut asked = Asked::of(sql, filter, project)?;
         let mut statement = sql.prepare_cached(&long_tool())?;
@@ -169,7 +169,7 @@ impl Store {
         let reader = self.readers.take()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(Vec::new()) };
-        let all = steps_through(sql, &next_name(), "", &[&project, &(kind as i64)], MOST_NAMES)?;
+        let all = steps_through(sql, &next_name(), "", &[&project, &(kind as i64)], MAX_NAMES)?;
         in_time(sql, filter, project, kind, all, limit)
     }
 
@@ -240,15 +240,15 @@ impl Asked {
             _ => String::new(),
         };
         let within: [&dyn rusqlite::ToSql; 2] = [&project, &(kind as i64)];
-        let mut found = steps_through(sql, &next_name(), &prefix, &within, MOST_COMBINATIONS + 1)?;
-        let is_cut = found.len() > MOST_COMBINATIONS;
-        found.truncate(MOST_COMBINATIONS);
+        let mut found = steps_through(sql, &next_name(), &prefix, &within, MAX_COMBINATIONS + 1)?;
+        let is_cut = found.len() > MAX_COMBINATIONS;
+        found.truncate(MAX_COMBINATIONS);
         found.retain(|text| {
             apart(text).is_some_and(|names| {
                 names.iter().zip(wanted).all(|(name, wanted)| wanted.is_none_or(|wanted| wanted == name))
             })
         });
-        let found = in_time(sql, filter, project, kind, found, MOST_COMBINATIONS)?;
+        let found = in_time(sql, filter, project, kind, found, MAX_COMBINATIONS)?;
         Ok(all(found.into_iter().map(|name| (kind, name)).collect(), is_cut))
     }
 
@@ -498,14 +498,14 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_told() {
-        let (_folder, store) = named(1, MOST_EVALUATORS + 1, MOST_TOOLS + 1);
+        let (_folder, store) = named(1, MAX_EVALUATORS + 1, MAX_TOOLS + 1);
         let all = MetricFilter::default();
         assert!(store.metric_periods(&all, HOUR_NS).unwrap().is_cut, "an evaluator was left out");
         let one = of_names(None, None, None);
         assert!(!store.metric_periods(&one, HOUR_NS).unwrap().is_cut);
         assert!(store.tool_sums(&one).unwrap().is_cut, "a tool was left out");
         let (folder, store) = named(1, 1, 1);
-        let versions: Vec<String> = (0..MOST_COMBINATIONS).map(|n| n.to_string()).collect();
+        let versions: Vec<String> = (0..MAX_COMBINATIONS).map(|n| n.to_string()).collect();
         let names: Vec<[&str; 3]> = versions.iter().map(|version| ["a", version, "m"]).collect();
         came(&folder, &names[..]);
         let is_cut = |filter: &MetricFilter| {

@@ -33,7 +33,7 @@ pub struct ExampleRow {
 }
 
 /// Trajectories that one look takes in, at most: the latest.
-const MOST: i64 = 20_000;
+const MAX_WATCHED_TRAJECTORIES: i64 = 20_000;
 
 impl Store {
     /// The names of all projects.
@@ -50,7 +50,7 @@ impl Store {
         Ok(reader
             .prepare_cached(&format!(
                 "SELECT count(*), coalesce(sum(is_error), 0) FROM (SELECT is_error FROM trajectory WHERE {terms} \
-                 ORDER BY start_ns DESC LIMIT {MOST})"
+                 ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES})"
             ))?
             .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?)
     }
@@ -60,7 +60,7 @@ impl Store {
         let reader = self.readers.take()?;
         let Some((terms, values)) = within(&reader, window)? else { return Ok(Vec::new()) };
         let mut statement = reader.prepare_cached(&format!(
-            "SELECT end_ns - start_ns FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}"
+            "SELECT end_ns - start_ns FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}"
         ))?;
         Ok(statement.query_map(params_from_iter(values), |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
@@ -83,7 +83,7 @@ impl Store {
             "SELECT trace.trace_id, t.trajectory_id, t.query, outcome.step, outcome.tool, outcome.label, outcome.score, \
              t.end_ns - t.start_ns, t.start_ns \
              FROM (SELECT no, trace, trajectory_id, query, start_ns, end_ns FROM trajectory WHERE {terms} \
-             ORDER BY start_ns DESC LIMIT {MOST}) t \
+             ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}) t \
              JOIN outcome ON outcome.trajectory = t.no JOIN trace ON trace.no = t.trace \
              WHERE outcome.kind = ? AND (? IS NULL OR outcome.evaluator = ?) \
              ORDER BY outcome.score, t.start_ns DESC LIMIT ?"
@@ -105,7 +105,7 @@ impl Store {
             if by_duration { ("1", "t.end_ns - t.start_ns") } else { ("t.is_error", "t.start_ns") };
         let mut statement = reader.prepare_cached(&format!(
             "SELECT trace.trace_id, t.trajectory_id, t.query, 0, '', NULL, NULL, t.end_ns - t.start_ns, t.start_ns \
-             FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}) t \
+             FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}) t \
              JOIN trace ON trace.no = t.trace WHERE {which} ORDER BY {order} DESC LIMIT ?"
         ))?;
         Ok(statement.query_map(params_from_iter(values), example)?.collect::<Result<_, _>>()?)
@@ -119,7 +119,7 @@ impl Store {
         let recent = Window { from_ns: recent_from, ..window.clone() };
         let Some((terms, values)) = within(&reader, &recent)? else { return Ok((Vec::new(), 0)) };
         let mut statement = reader.prepare_cached(&format!(
-            "SELECT project, tools, steps FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}"
+            "SELECT project, tools, steps FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}"
         ))?;
         let rows = statement
             .query_map(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
@@ -172,7 +172,7 @@ impl Store {
         let Some((terms, values)) = within(&reader, window)? else { return Ok(Vec::new()) };
         let mut statement = reader.prepare_cached(&format!(
             "SELECT trace.trace_id, t.trajectory_id, t.query, 0, t.tools, NULL, NULL, t.end_ns - t.start_ns, t.start_ns \
-             FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MOST}) t \
+             FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}) t \
              JOIN trace ON trace.no = t.trace"
         ))?;
         let mut found = Vec::new();

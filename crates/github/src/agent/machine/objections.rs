@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::super::nearest;
 use super::super::state::{Call, Stage};
-use super::{MOST_AT_ONCE, Machine};
+use super::{MAX_AT_ONCE, Machine};
 use crate::tools::{Effect, Observation};
 
 /// So much of a name that no tool has is shown to the model again.
-const LONGEST_SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 impl Machine<'_> {
     /// Why a call cannot be made, if it cannot.
@@ -28,7 +28,7 @@ impl Machine<'_> {
         }
         if call.is_surplus {
             return refused(json!({
-                "error": format!("not carried out: one reply may have {MOST_AT_ONCE} calls. Make it again if it is still needed")
+                "error": format!("not carried out: one reply may have {MAX_AT_ONCE} calls. Make it again if it is still needed")
             }));
         }
         // Tools that exist but may not be used are told apart from those that do not.
@@ -39,7 +39,7 @@ impl Machine<'_> {
                 return refused(json!({ "error": format!("not carried out: {reason}") }));
             }
             let near = nearest::nearest(&call.name, names());
-            let written: String = call.name.chars().take(LONGEST_SHOWN).collect();
+            let written: String = call.name.chars().take(MAX_SHOWN).collect();
             let error = format!("there is no tool {written:?}");
             return refused(if near.is_empty() {
                 json!({ "error": error, "tools": names().collect::<Vec<_>>() })

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::super::literal;
-use super::{MOST_CALLS, Reading, TextCall, TextCalls, action};
+use super::{MAX_CALLS, Reading, TextCall, TextCalls, action};
 
 /// What a reply without actions of its own comes to; `None` if it has nothing of all this.
 pub(super) fn read<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
@@ -25,7 +25,7 @@ fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>>
             break;
         }
         // What stands behind so many is not made, so it does not stay in the conversation either.
-        if calls.len() >= MOST_CALLS {
+        if calls.len() >= MAX_CALLS {
             break;
         }
         if calls.is_empty() {

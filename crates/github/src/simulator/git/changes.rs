@@ -8,9 +8,9 @@ use super::objects::Objects;
 use super::tree::Leaf;
 
 /// GitHub shows no more files of a commit.
-const MOST_FILES: usize = 3000;
+const MAX_FILES: usize = 3000;
 /// More files gone and come than this are not compared with each other.
-const MOST_RENAMES: usize = 100;
+const MAX_RENAMES: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
@@ -100,7 +100,7 @@ fn differing(objects: &Objects, old: ObjectId, new: ObjectId) -> Vec<(String, Op
         let names: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
         for name in names {
             budget = budget.saturating_sub(1);
-            if budget == 0 || found.len() >= MOST_FILES {
+            if budget == 0 || found.len() >= MAX_FILES {
                 return found;
             }
             let (before, after) = (old.get(name), new.get(name));
@@ -147,7 +147,7 @@ fn renames(
     }
     let left: Vec<_> = gone.iter().filter(|(path, _)| !from_taken.contains(*path)).collect();
     let right: Vec<_> = come.iter().filter(|(path, _)| !to_taken.contains(*path)).collect();
-    if left.len() * right.len() > MOST_RENAMES {
+    if left.len() * right.len() > MAX_RENAMES {
         return found;
     }
     let mut alike = Vec::new();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// With more changes than this the middle is told as one replacement: hostile texts must not cost their square.
-const MOST_EDITS: usize = 1500;
+const MAX_EDITS: usize = 1500;
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
@@ -67,7 +67,7 @@ fn edits(old: &[&str], new: &[&str]) -> Vec<Hunk> {
     if rows == 0 || columns == 0 {
         return whole();
     }
-    let most = MOST_EDITS.min(old.len() + new.len()) as isize;
+    let most = MAX_EDITS.min(old.len() + new.len()) as isize;
     let width = (2 * most + 3) as usize;
     let place = |diagonal: isize| (diagonal + most + 1) as usize;
     let mut furthest = vec![0_isize; width];

@@ -1,13 +1,13 @@
 //! Which paths a file in a repository can have.
 
 /// More segments than any real path has; bounds how deep trees get in one step.
-const MOST_SEGMENTS: usize = 64;
-const MOST_BYTES: usize = 4096;
+const MAX_SEGMENTS: usize = 64;
+const MAX_BYTES: usize = 4096;
 
 /// Whether git would take it: no empty, `.` or `..` segment, nothing in `.git`, no control characters.
 pub fn is_valid_path(path: &str) -> bool {
-    path.len() <= MOST_BYTES
-        && path.split('/').count() <= MOST_SEGMENTS
+    path.len() <= MAX_BYTES
+        && path.split('/').count() <= MAX_SEGMENTS
         && path.split('/').all(|segment| {
             !segment.is_empty()
                 && segment != "."

@@ -26,7 +26,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// No more than this, as on GitHub.
-pub(super) const MOST: usize = 10;
+pub(super) const MAX_ASSIGNEES: usize = 10;
 
 /// The accounts that the body names; who is unknown or cannot be assigned is passed over here.
 fn given(call: &Call<'_>, id: RepositoryId) -> Result<Vec<AccountId>, ApiError> {
@@ -45,7 +45,7 @@ fn change(
     let now = call.now();
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
         to(&mut issue.assignees);
-        issue.assignees.truncate(MOST);
+        issue.assignees.truncate(MAX_ASSIGNEES);
         issue.updated_at = now;
     }
     Ok(())

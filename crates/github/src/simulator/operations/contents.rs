@@ -50,7 +50,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// Above this GitHub gives no content at all.
-const MOST_BYTES: usize = 100 << 20;
+const MAX_BYTES: usize = 100 << 20;
 
 /// The tree at the wanted reference, and the reference's name.
 fn tree_at(call: &Call<'_>, id: RepositoryId) -> Result<(ObjectId, String), ApiError> {
@@ -85,7 +85,7 @@ fn show(call: &Call<'_>, id: RepositoryId, path: &str, entry: &TreeEntry, at: &s
         return Ok(Reply::ok(Value::Array(shown.collect())));
     }
     let bytes = objects.blob(entry.id).unwrap_or_default();
-    if bytes.len() > MOST_BYTES {
+    if bytes.len() > MAX_BYTES {
         return Err(ApiError::new(403, "This API returns blobs up to 100 MB in size."));
     }
     if call.media == Media::Raw {

@@ -53,7 +53,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// More entries than this are refused at once, as GitHub does.
-const MOST_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 fn not_empty(call: &Call<'_>, id: RepositoryId) -> Result<(), ApiError> {
     if call.repo(id)?.is_empty() { Err(ApiError::empty_repository()) } else { Ok(()) }
@@ -140,7 +140,7 @@ fn create_tree(call: &mut Call<'_>) -> Answer {
     let fields = call.fields()?;
     let items = fields.list("tree")?.ok_or_else(|| ApiError::missing("tree"))?;
     not_empty(call, id)?;
-    if items.len() > MOST_ENTRIES {
+    if items.len() > MAX_ENTRIES {
         return Err(ApiError::new(422, "The tree array has too many entries."));
     }
     let base = match fields.text("base_tree")? {

@@ -45,8 +45,8 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// A title's characters, and a body's.
-const MOST_TITLE: usize = 256;
-pub(super) const MOST_BODY: usize = 65_536;
+const MAX_TITLE: usize = 256;
+pub(super) const MAX_BODY: usize = 65_536;
 
 pub(super) fn enabled(repository: &Repository) -> Result<(), ApiError> {
     if repository.has_issues {
@@ -141,7 +141,7 @@ fn assignable(
             found.push(account);
         }
     }
-    found.truncate(assignees::MOST);
+    found.truncate(assignees::MAX_ASSIGNEES);
     Ok(found)
 }
 
@@ -149,7 +149,7 @@ pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, ApiErro
     if title.trim().is_empty() {
         return Err(ApiError::validation(resource, "title", "missing_field"));
     }
-    if title.chars().count() > MOST_TITLE {
+    if title.chars().count() > MAX_TITLE {
         return Err(ApiError::custom(
             resource,
             Some("title"),
@@ -160,7 +160,7 @@ pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, ApiErro
 }
 
 pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), ApiError> {
-    if body.chars().count() > MOST_BODY {
+    if body.chars().count() > MAX_BODY {
         return Err(ApiError::custom(
             resource,
             Some("body"),

@@ -43,7 +43,7 @@ pub(super) const ROUTES: &[Route] = &[
 
 /// What a label gets that was made by naming it on an issue.
 const COLOR: &str = "ededed";
-const MOST_CHARACTERS: usize = 50;
+const MAX_CHARACTERS: usize = 50;
 
 fn list(call: &mut Call<'_>) -> Answer {
     let id = call.repository(Need::Read)?;
@@ -57,7 +57,7 @@ fn valid_name(name: &str) -> Result<(), ApiError> {
     if name.trim().is_empty() {
         return Err(ApiError::validation("Label", "name", "missing_field"));
     }
-    if name.chars().count() > MOST_CHARACTERS || name.contains(char::is_control) {
+    if name.chars().count() > MAX_CHARACTERS || name.contains(char::is_control) {
         return Err(ApiError::validation("Label", "name", "invalid"));
     }
     Ok(())

@@ -27,15 +27,15 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// GitHub shows no more.
-const MOST_RESULTS: usize = 1000;
+const MAX_RESULTS: usize = 1000;
 /// Files above this are not looked into.
-const MOST_BYTES: usize = 384 << 10;
+const MAX_BYTES: usize = 384 << 10;
 
 fn search(call: &Call<'_>) -> Result<Search, ApiError> {
     let text = call.query.get("q").map(str::trim).filter(|text| !text.is_empty());
     let missing = || ApiError::validation("Search", "q", "missing");
     let search = Search::parse(text.ok_or_else(missing)?);
-    if Page::of(&call.query).start() >= MOST_RESULTS {
+    if Page::of(&call.query).start() >= MAX_RESULTS {
         return Err(ApiError::new(422, "Only the first 1000 search results are available"));
     }
     Ok(search)
@@ -43,7 +43,7 @@ fn search(call: &Call<'_>) -> Result<Search, ApiError> {
 
 fn results<T>(call: &Call<'_>, found: &[T], view: impl Fn(&View<'_>, &T) -> Value) -> Reply {
     let total = found.len();
-    let mut reply = call.list(&found[..total.min(MOST_RESULTS)], view);
+    let mut reply = call.list(&found[..total.min(MAX_RESULTS)], view);
     let items = match reply.body {
         Body::Json(items) => items,
         Body::None | Body::Bytes(..) => Value::Null,
@@ -262,7 +262,7 @@ fn code(call: &mut Call<'_>) -> Answer {
         let Some(head) = repository.head().and_then(|head| objects.commit(head)) else { continue };
         for (path, entry) in entries(objects, head.tree).0 {
             let bytes = objects.blob(entry.id).unwrap_or_default();
-            if !matches!(entry.mode, Mode::File | Mode::Executable) || bytes.len() > MOST_BYTES {
+            if !matches!(entry.mode, Mode::File | Mode::Executable) || bytes.len() > MAX_BYTES {
                 continue;
             }
             let text = std::str::from_utf8(bytes).unwrap_or_default();

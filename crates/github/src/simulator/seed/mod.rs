@@ -56,7 +56,7 @@ fn built_in_names() -> String {
 }
 
 /// Seeds that extend each other more often than this go in a circle.
-const MOST_LAYERS: usize = 16;
+const MAX_LAYERS: usize = 16;
 
 impl Seed {
     /// A world that comes with Gradus, or a file.
@@ -130,7 +130,7 @@ impl Seed {
         let mut above = self.extends.clone();
         let (mut origin, mut folder) = (self.origin.clone(), self.folder.clone());
         while let Some(name) = above {
-            if layers.len() >= MOST_LAYERS {
+            if layers.len() >= MAX_LAYERS {
                 return Err(SeedError::Circle { origin, name });
             }
             if sources == SeedSources::BuiltIn && !BUILT_IN.iter().any(|(known, _)| *known == name) {

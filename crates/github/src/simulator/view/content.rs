@@ -9,7 +9,7 @@ use crate::simulator::git::{Mode, TreeEntry};
 use crate::simulator::state::Repository;
 
 /// Above this, GitHub sends no content with the rest.
-const MOST_INLINE: usize = 1 << 20;
+const MAX_INLINE: usize = 1 << 20;
 /// As GitHub breaks its base64.
 const LINE: usize = 60;
 
@@ -82,7 +82,7 @@ impl View<'_> {
                 object["submodule_git_url"] = json!(format!("{}.git", self.repository_page(repository)));
             }
             Mode::Directory | Mode::File | Mode::Executable => {
-                let inline = bytes.len() <= MOST_INLINE;
+                let inline = bytes.len() <= MAX_INLINE;
                 object["content"] = json!(if inline { in_lines(bytes) } else { String::new() });
                 object["encoding"] = json!(if inline { "base64" } else { "none" });
             }

@@ -11,7 +11,7 @@ use super::Arguments;
 use crate::config::Environment;
 
 /// The longest request that is read from standard input.
-const LONGEST_REQUEST: u64 = 1 << 20;
+const MAX_REQUEST: u64 = 1 << 20;
 
 pub(super) struct Settings {
     pub(super) client: Client,
@@ -175,9 +175,9 @@ fn nothing(arguments: &Arguments) -> String {
 
 fn read_request() -> Result<String, String> {
     let mut text = String::new();
-    let read = std::io::stdin().take(LONGEST_REQUEST + 1).read_to_string(&mut text);
+    let read = std::io::stdin().take(MAX_REQUEST + 1).read_to_string(&mut text);
     read.map_err(|error| format!("standard input cannot be read: {error}"))?;
-    if text.len() as u64 > LONGEST_REQUEST {
+    if text.len() as u64 > MAX_REQUEST {
         return Err("the request on standard input is longer than 1 MB".to_owned());
     }
     Ok(text)

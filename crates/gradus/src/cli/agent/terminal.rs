@@ -10,7 +10,7 @@ use super::super::complain;
 use crate::output::{BOLD, DIM, RED, YELLOW, printable, printable_line};
 
 /// Longer texts are cut: the trace has them whole.
-const MOST_CHARS: usize = 600;
+const MAX_CHARS: usize = 600;
 
 /// Shows steps on standard error.
 #[derive(Debug, Default)]
@@ -171,7 +171,7 @@ fn indented(text: &str) -> String {
 }
 
 fn shorten(text: &str) -> String {
-    match text.char_indices().nth(MOST_CHARS) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{} … ({} more characters)", &text[..end], text[end..].chars().count()),
         None => text.to_owned(),
     }

@@ -22,10 +22,10 @@ use crate::cli::Exit;
 use crate::output::counted;
 
 /// So many trials in a row may find the model's endpoint away; then it is not asked any more.
-const MOST_AWAY: usize = 5;
+const MAX_AWAY: usize = 5;
 /// How long a program may take for one task, unless it is said.
 const TIMEOUT: f64 = 600.0;
-const LONGEST: f64 = 1e8;
+const MAX_TIMEOUT_S: f64 = 1e8;
 
 /// What was played, and why not all of it.
 pub(super) struct Played {
@@ -82,7 +82,9 @@ pub(super) fn play(
         Who::Command(command) => {
             foreign = ForeignAgent {
                 command: command.clone(),
-                timeout: Duration::from_secs_f64(arguments.agent_timeout.unwrap_or(TIMEOUT).min(LONGEST)),
+                timeout: Duration::from_secs_f64(
+                    arguments.agent_timeout.unwrap_or(TIMEOUT).min(MAX_TIMEOUT_S),
+                ),
                 passed_variables: arguments.agent_env.clone(),
                 replays: arguments.replay,
                 bench: bench.clone(),
@@ -103,7 +105,7 @@ pub(super) fn play(
             Err(BenchError::Endpoint(failure)) => {
                 (away, in_a_row) = (away + 1, in_a_row + 1);
                 last = Some(failure.clone());
-                if failure.error.is_fatal() || in_a_row >= MOST_AWAY {
+                if failure.error.is_fatal() || in_a_row >= MAX_AWAY {
                     return Err(BenchError::Endpoint(failure).into());
                 }
             }

@@ -182,7 +182,7 @@ struct Lane<T> {
     shortfall: Shortfall,
 }
 
-const MOST_WARNINGS: usize = 3;
+const MAX_WARNINGS: usize = 3;
 
 impl<T> Lane<T> {
     fn new(to: T, shortfall: Shortfall) -> Lane<T> {
@@ -274,7 +274,7 @@ impl Delivery {
             }
             Some(Ok(sent)) => {
                 lane.done += sent.taken as u64;
-                let room = MOST_WARNINGS.saturating_sub(lane.warnings.len());
+                let room = MAX_WARNINGS.saturating_sub(lane.warnings.len());
                 lane.warnings.extend(sent.warnings.into_iter().take(room));
                 lane.shortfall.reject(sent.rejected as u64, &sent.reasons)?;
             }

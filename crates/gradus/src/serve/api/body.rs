@@ -12,7 +12,7 @@ use crate::serve::memory::MemoryLease;
 use crate::serve::receive;
 use crate::serve::state::Server;
 
-const MOST_BYTES: usize = 2 << 20;
+const MAX_BYTES: usize = 2 << 20;
 
 /// Reads a body as JSON; the memory that it takes is held as long as the lease.
 pub(super) async fn json_body<T: DeserializeOwned + Send + 'static>(
@@ -26,5 +26,5 @@ pub(super) async fn json_body<T: DeserializeOwned + Send + 'static>(
         let message = format!("content type {kind:?} is not known here; send application/json");
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
-    receive::read_small_json(server, headers, body, MOST_BYTES).await
+    receive::read_small_json(server, headers, body, MAX_BYTES).await
 }

@@ -29,9 +29,9 @@ pub(super) struct Graders {
 const POLL: Duration = Duration::from_millis(200);
 const BATCH: usize = 32;
 /// Trajectories that are judged or wait for the store to take their verdicts. While it takes none, nobody is asked more.
-const MOST_AT_WORK: usize = 1_000;
-const SHORTEST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const MAX_AT_WORK: usize = 1_000;
+const MIN_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(300);
 const ROUTED_EVERY: Duration = Duration::from_secs(10);
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -117,36 +117,36 @@ impl Grader {
 
     async fn run(self: Arc<Self>) {
         let rule = self.rule().name.clone();
-        let mut pause = SHORTEST_PAUSE;
+        let mut pause = MIN_PAUSE;
         while !self.is_stopping() {
             // A task of its own: a panic in it ends this run, and not all judging.
             let grader = Arc::clone(&self);
             let run = tokio::spawn(async move { grader.run_once().await });
             match run.await.unwrap_or_else(|panic| Err(panic.into())) {
-                Ok(RunEnd::Finished) => pause = SHORTEST_PAUSE,
+                Ok(RunEnd::Finished) => pause = MIN_PAUSE,
                 Ok(RunEnd::Limit(reason)) => {
                     self.stands_still(Why::Budget, reason.clone());
                     tracing::warn!(rule, %reason, "judging rests; what waits is judged when there is money again");
-                    self.sleep(LONGEST_PAUSE).await;
+                    self.sleep(MAX_PAUSE).await;
                 }
                 Ok(RunEnd::Interrupted) => {}
                 Ok(RunEnd::Endpoint(failure)) => {
                     self.stands_still(Why::Judge, failure.to_string());
                     tracing::error!(rule, %failure, pause_s = pause.as_secs(), "the judge cannot be asked");
                     self.sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_PAUSE);
                 }
                 Ok(RunEnd::EndpointDied(reason)) => {
                     self.stands_still(Why::Judge, reason.clone());
                     tracing::error!(rule, %reason, pause_s = pause.as_secs(), "the judge stopped answering");
                     self.sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_PAUSE);
                 }
                 Err(error) => {
                     self.stands_still(Why::Judge, error.to_string());
                     tracing::error!(rule, %error, "judging failed");
                     self.sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_PAUSE);
                 }
             }
         }
@@ -249,7 +249,7 @@ impl Grader {
         let mut after = 0;
         let mut has_sent = false;
         while now_ns().div_euclid(DAY_NS) == today && !sender.is_closed() && !self.is_stopping() {
-            if at_work.len() >= MOST_AT_WORK {
+            if at_work.len() >= MAX_AT_WORK {
                 tokio::time::sleep(POLL).await;
                 continue;
             }

@@ -137,7 +137,7 @@ struct News {
 const AGAIN_AFTER_S: [i64; 3] = [60, 600, 3_600];
 /// How long a trajectory waits when there was nobody to answer: twice as long each time, up to an hour, without an end.
 const PUT_OFF_S: i64 = 60;
-const LONGEST_PUT_OFF_S: i64 = 3_600;
+const MAX_PUT_OFF_S: i64 = 3_600;
 /// How long a server that stops waits for a store that takes nothing.
 const LAST_WRITES: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(50);
@@ -168,7 +168,7 @@ impl Judging {
 
 /// It waits, and loses none of its attempts.
 pub(super) fn put_off(ungraded: &Ungraded) -> Left {
-    let seconds = (PUT_OFF_S << ungraded.delays.min(10)).min(LONGEST_PUT_OFF_S);
+    let seconds = (PUT_OFF_S << ungraded.delays.min(10)).min(MAX_PUT_OFF_S);
     Left::PutOff { ns: now_ns() + seconds * 1_000_000_000 }
 }
 

@@ -10,7 +10,7 @@ use crate::project_pattern;
 /// What counts as new for `unseen_tool`.
 pub(in crate::serve) const RECENT_NS: i64 = 600 * 1_000_000_000;
 /// Durations that a percentile is taken from, at most.
-const MOST_DURATIONS: usize = 200_000;
+const MAX_DURATIONS: usize = 200_000;
 
 /// The time that a rule looks back over, for each of its projects.
 pub(super) fn windows(store: &Store, rule: &AlertRule, now_ns: i64) -> Result<Vec<Window>, StoreError> {
@@ -67,7 +67,7 @@ pub(super) fn measure(
             let mut durations = Vec::new();
             for window in windows {
                 durations.extend(store.durations_ns(window)?);
-                if durations.len() > MOST_DURATIONS {
+                if durations.len() > MAX_DURATIONS {
                     break;
                 }
             }

@@ -13,7 +13,7 @@ use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 const QUERY_BYTES: usize = 300;
 const NAME_BYTES: usize = 200;
 /// Tools that a trajectory is found by.
-const MOST_TOOLS: usize = 500;
+const MAX_TOOLS: usize = 500;
 
 /// A trajectory as it is stored.
 pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
@@ -23,7 +23,7 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
     let mut tools: Vec<String> = trajectory.steps.iter().map(|step| name(&step.tool)).collect();
     tools.sort_unstable();
     tools.dedup();
-    tools.truncate(MOST_TOOLS);
+    tools.truncate(MAX_TOOLS);
     let trace_id = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
     let text = |value: &Option<String>| value.as_deref().map(name).unwrap_or_default();
     let query = trajectory.query.as_deref().unwrap_or_default();
@@ -63,11 +63,11 @@ fn nanoseconds(text: Option<&str>) -> i64 {
 
 /// What a trajectory is found by: what was asked, thought, called and answered, and the beginning of what came back.
 fn words(trajectory: &Trajectory) -> String {
-    const MOST_BYTES: usize = 8_000;
+    const MAX_BYTES: usize = 8_000;
     const OF_A_RESULT: usize = 300;
     let mut words = String::new();
     let mut add = |text: &str, most: usize| {
-        let room = MOST_BYTES.saturating_sub(words.len()).min(most);
+        let room = MAX_BYTES.saturating_sub(words.len()).min(most);
         words.push_str(&text[..text.floor_char_boundary(room)]);
         words.push('\n');
     };

@@ -28,11 +28,11 @@ use crate::serve::state::Server;
 /// Labels that are looked at beside a verdict, where the next one is waited for.
 pub(super) const FEW: usize = 2_000;
 /// Labels that are looked at, the latest.
-const MOST: usize = 10_000;
+const MAX_LABELS: usize = 10_000;
 /// Disagreements that are listed.
-const MOST_LISTED: usize = 50;
+const MAX_LISTED: usize = 50;
 /// Labels that no rubric knows and that have a row of their own: anybody can send any.
-const MOST_UNKNOWN: usize = 8;
+const MAX_UNKNOWN: usize = 8;
 /// Where the others stand.
 const OTHER: &str = "other";
 
@@ -97,9 +97,9 @@ pub(super) async fn page(
 }
 
 fn made(server: &Server, project: Option<&str>, headers: &HeaderMap) -> Result<Page, ApiError> {
-    let mut rows = server.store.labels(project, MOST + 1)?;
-    let is_cut = rows.len() > MOST;
-    rows.truncate(MOST);
+    let mut rows = server.store.labels(project, MAX_LABELS + 1)?;
+    let is_cut = rows.len() > MAX_LABELS;
+    rows.truncate(MAX_LABELS);
     let settings = server.reloadable();
     let dimensions = dimensions(&settings, &rows);
     let export = Address::of("/labels").with("project", project);
@@ -184,8 +184,8 @@ fn table(mut order: Vec<String>, pairs: &[Pair<'_>]) -> (Vec<String>, Vec<(Strin
     }
     let mut unknown: Vec<(&str, u64)> = unknown.into_iter().collect();
     unknown.sort_by_key(|(_, uses)| std::cmp::Reverse(*uses));
-    let has_rest = unknown.len() > MOST_UNKNOWN;
-    unknown.truncate(MOST_UNKNOWN);
+    let has_rest = unknown.len() > MAX_UNKNOWN;
+    unknown.truncate(MAX_UNKNOWN);
     unknown.sort_unstable();
     order.extend(unknown.into_iter().map(|(label, _)| label.to_owned()));
     let rows = order.len() + usize::from(has_rest);
@@ -233,7 +233,7 @@ fn disagreements(settings: &Reloadable, speakers: &Speakers, rows: &[LabelRow]) 
         note: row.note.as_deref().map(text::line),
         when: second(row.updated_ns),
     };
-    rows.iter().filter(differs).take(MOST_LISTED).map(shown).collect()
+    rows.iter().filter(differs).take(MAX_LISTED).map(shown).collect()
 }
 
 #[cfg(test)]
@@ -249,7 +249,7 @@ mod tests {
         pairs.extend([Pair { judge: "bad", person: "worse", trajectory: 2 }; 3]);
         pairs.push(Pair { judge: "good", person: "good", trajectory: 3 });
         let (labels, table) = table(own(), &pairs);
-        assert_eq!(labels.len(), 2 + MOST_UNKNOWN + 1);
+        assert_eq!(labels.len(), 2 + MAX_UNKNOWN + 1);
         assert!(labels[..2] == own() && labels.contains(&"worse".to_owned()) && labels[10] == OTHER);
         assert_eq!(
             table[0],

@@ -18,9 +18,9 @@ use crate::output::html::text;
 use crate::serve::live::{RECENT_NS, Reading};
 use crate::serve::state::Server;
 
-const MOST_EVENTS: usize = 100;
+const MAX_EVENTS: usize = 100;
 /// Names of tools in one row.
-const MOST_TOOLS: usize = 20;
+const MAX_TOOLS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "alerts.html")]
@@ -73,7 +73,7 @@ impl Now {
                 }
                 (false, false) => format!("of {}", counted(measured.count)),
             },
-            unseen: measured.unseen.iter().take(MOST_TOOLS).map(|name| text::line(name)).collect(),
+            unseen: measured.unseen.iter().take(MAX_TOOLS).map(|name| text::line(name)).collect(),
         }
     }
 }
@@ -110,7 +110,7 @@ pub(super) async fn page(
                 targets: if targets.is_empty() { "the log".to_owned() } else { targets.join(", ") },
             });
         }
-        let events = server.store.alert_events(i64::MAX, MOST_EVENTS)?;
+        let events = server.store.alert_events(i64::MAX, MAX_EVENTS)?;
         let events = events.iter().map(|event| {
             let notice: Json = serde_json::from_str(&event.body).unwrap_or_default();
             Event {
@@ -131,7 +131,7 @@ pub(super) async fn page(
 /// Tools that were not called before.
 fn unseen(notice: &Json) -> Vec<String> {
     let names = notice["unseen"].as_array().into_iter().flatten().filter_map(Json::as_str);
-    names.take(MOST_TOOLS).map(text::line).collect()
+    names.take(MAX_TOOLS).map(text::line).collect()
 }
 
 /// Where examples are, and what they are about.

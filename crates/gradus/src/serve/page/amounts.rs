@@ -8,7 +8,7 @@ use crate::output::html::charts::{Chart, Moment, Scale, round_step, timeline};
 use crate::output::html::number::{self, count};
 use crate::output::html::text;
 
-const MOST_VERSIONS: usize = 8;
+const MAX_VERSIONS: usize = 8;
 
 pub(super) struct Amounts {
     pub(super) facts: Vec<(&'static str, String)>,
@@ -57,7 +57,7 @@ impl Amounts {
                 .versions
                 .iter()
                 .filter(|_| latest.versions.iter().any(|row| !row.version.is_empty()))
-                .take(MOST_VERSIONS)
+                .take(MAX_VERSIONS)
                 .map(|row| Version {
                     name: match row.version.as_str() {
                         "" => "none given".to_owned(),

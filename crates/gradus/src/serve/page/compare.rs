@@ -235,7 +235,7 @@ fn window(choice: &Choice, id: &str, changes: &Changes) -> Option<Window> {
         }
         address.with("project", choice.project.as_deref()).at(format!("h-{id}")).to_string()
     };
-    let page = flips::MOST as u64;
+    let page = flips::MAX_FLIPS_PER_PAGE as u64;
     let end = skipped.saturating_add(shown);
     Some(Window {
         text: match shown {

@@ -3,7 +3,7 @@
 use super::pairing::{Judged, Pairing, Unit, mean_of, same_questions};
 
 /// Changes on one page, each way.
-pub(super) const MOST: usize = 50;
+pub(super) const MAX_FLIPS_PER_PAGE: usize = 50;
 
 /// What is another in the other run.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl Changes {
     }
 
     fn add(&mut self, change: impl FnOnce() -> Option<Change>) {
-        if self.count >= self.skipped && self.shown.len() < MOST {
+        if self.count >= self.skipped && self.shown.len() < MAX_FLIPS_PER_PAGE {
             self.shown.extend(change());
         }
         self.count += 1;
@@ -126,12 +126,15 @@ mod tests {
         let before = [judged("a", "x", &steps(1.0)), judged("b", "y", &[(0, 0, 0.0), (1, 0, 1.0)])];
         let after = [judged("a", "x", &steps(0.0)), judged("b", "y", &[(0, 0, 1.0), (1, 0, 1.0)])];
         let (worse, better) = find(&before, &after, &Pairing::of(&before, &after), (0, 0));
-        assert_eq!((worse.count, worse.shown.len(), better.count), (100, MOST, 1));
+        assert_eq!((worse.count, worse.shown.len(), better.count), (100, MAX_FLIPS_PER_PAGE, 1));
         let wanted = Change { evaluator: 0, step: None, places: (1, 1), what: What::Labels(0, 0) };
         assert_eq!(better.shown, [wanted]);
         assert_eq!(worse.shown[1].step, Some(2));
         let (worse, better) = find(&before, &after, &Pairing::of(&before, &after), (50, 50));
-        assert_eq!((worse.count, worse.shown.len(), worse.shown[0].step), (100, MOST, Some(51)));
+        assert_eq!(
+            (worse.count, worse.shown.len(), worse.shown[0].step),
+            (100, MAX_FLIPS_PER_PAGE, Some(51))
+        );
         assert_eq!((better.count, better.shown.len()), (1, 0));
     }
 

@@ -10,7 +10,7 @@ use crate::serve::receive;
 use crate::serve::state::Server;
 
 /// A rubric that is changed for a trial is the longest that people send.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// Reads the fields of a form.
 pub(super) async fn read<T: DeserializeOwned>(
@@ -25,7 +25,7 @@ pub(super) async fn read<T: DeserializeOwned>(
             "This is for forms of the page only.",
         ));
     }
-    let (bytes, _lease) = receive::read_small_body(server, headers, body, MOST_BYTES).await?;
+    let (bytes, _lease) = receive::read_small_body(server, headers, body, MAX_BYTES).await?;
     serde_urlencoded::from_bytes(&bytes).map_err(|error| {
         PageError::new(StatusCode::BAD_REQUEST, format!("The form cannot be read: {error}."))
     })

@@ -21,7 +21,7 @@ use crate::serve::live::{Standstill, Why};
 use crate::serve::state::{Server, today_ns};
 
 /// What waits for a rule is counted up to this.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 const MAX_QUARANTINED_SHOWN: usize = 100;
 
 #[derive(Template)]
@@ -158,7 +158,7 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
             standstill: server.standstills.of(&rule.name).as_ref().map(Still::of),
             waiting: match rule.asks_a_model() {
                 true => {
-                    let found = store.waiting_for(&rule.name, MOST_WAITING)?;
+                    let found = store.waiting_for(&rule.name, MAX_WAITING)?;
                     format!("{}{}", number::count(found.count), if found.is_cut { " or more" } else { "" })
                 }
                 false => String::new(),

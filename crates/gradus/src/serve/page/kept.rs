@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// What is made faster is made anew each time.
 const SLOW: Duration = Duration::from_millis(40);
 const KEPT_FOR: Duration = Duration::from_secs(10);
-const MOST: usize = 64;
+const MAX_CACHED_PAGES: usize = 64;
 
 /// What whoever waits for a page gets.
 type Turn = Arc<tokio::sync::Mutex<Option<String>>>;
@@ -60,7 +60,7 @@ impl Kept {
         }
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         pages.retain(|_, (at, _)| at.elapsed() < KEPT_FOR);
-        if pages.len() < MOST {
+        if pages.len() < MAX_CACHED_PAGES {
             pages.insert(asked, (Instant::now(), page.to_owned()));
         }
     }
@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn many_addresses_do_not_fill_the_memory() {
         let kept = Kept::default();
-        for number in 0..10 * MOST {
+        for number in 0..10 * MAX_CACHED_PAGES {
             kept.put(number.to_string(), "page", SLOW);
         }
-        assert_eq!(kept.pages.lock().unwrap().len(), MOST);
+        assert_eq!(kept.pages.lock().unwrap().len(), MAX_CACHED_PAGES);
     }
 
     #[tokio::test]

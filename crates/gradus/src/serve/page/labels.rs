@@ -26,7 +26,7 @@ use crate::serve::signature;
 use crate::serve::state::Server;
 
 const AUTHOR_COOKIE: &str = "gradus_author";
-const MOST_NAME: usize = 100;
+const MAX_NAME: usize = 100;
 
 /// Who looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Person {
     }
 
     fn named(given: &str, caller: &Caller) -> Person {
-        let given = given[..given.floor_char_boundary(MOST_NAME)].trim();
+        let given = given[..given.floor_char_boundary(MAX_NAME)].trim();
         let name = if given.is_empty() { &caller.name } else { given };
         let identifier = if caller.name.is_empty() { name } else { &caller.name };
         let may_label = caller.may_send("/labels");
@@ -171,7 +171,7 @@ impl Label {
         let score = match known.iter().find(|(known, _)| known == label) {
             Some((_, score)) => Some(*score),
             None if verdict.label.as_deref() == Some(label) => verdict.score,
-            None if known.is_empty() && (1..=MOST_NAME).contains(&label.len()) => None,
+            None if known.is_empty() && (1..=MAX_NAME).contains(&label.len()) => None,
             None if label.is_empty() => return Err(ApiError::bad("Say what the label should be.")),
             None => return Err(ApiError::bad(format!("{label:?} is no label of {}", self.evaluator))),
         };
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(of("ann", &key("eve")), own("eve", "ann"));
         assert_eq!(of("  ", &key("eve")), own("eve", "eve"));
         assert_eq!(of("", &key("")), own("", ""));
-        assert_eq!(of(&"é".repeat(200), &key("")).0.len(), MOST_NAME);
+        assert_eq!(of(&"é".repeat(200), &key("")).0.len(), MAX_NAME);
         // What is shown says whose key it was.
         let keys = Speakers(HashSet::from(["ann".to_owned(), "eve".to_owned()]));
         let (identifier, name) = of("ann", &key("eve"));

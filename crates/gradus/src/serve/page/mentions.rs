@@ -13,7 +13,7 @@ use super::verdict::{Verdict, place};
 use crate::serve::settings::Reloadable;
 
 /// Steps that one verdict is read for.
-const MOST: usize = 20;
+const MAX_MENTIONED_STEPS: usize = 20;
 /// Of an explanation.
 const LOOKED_AT: usize = 20_000;
 
@@ -40,10 +40,10 @@ impl Mentions {
                 .filter(|step| trajectory.steps.iter().any(|known| known.index == *step))
                 .collect();
             let title = title(settings, &line.evaluator);
-            for step in named.difference(&own).take(MOST) {
+            for step in named.difference(&own).take(MAX_MENTIONED_STEPS) {
                 found.by_step.entry(*step).or_default().push(title.clone());
             }
-            found.by_title.insert(title, named.into_iter().take(MOST).collect());
+            found.by_title.insert(title, named.into_iter().take(MAX_MENTIONED_STEPS).collect());
         }
         found
     }
@@ -87,12 +87,12 @@ fn steps_in(text: &str) -> Vec<u32> {
             ("to", _) if is_listed && !found.is_empty() => range_from = found.last().copied(),
             (_, Some([one])) if is_listed => {
                 let first = range_from.take().map_or(*one, |from: u32| from.saturating_add(1));
-                found.extend((first..=*one).take(MOST));
+                found.extend((first..=*one).take(MAX_MENTIONED_STEPS));
             }
-            (_, Some([first, last])) if is_listed => found.extend((*first..=*last).take(MOST)),
+            (_, Some([first, last])) if is_listed => found.extend((*first..=*last).take(MAX_MENTIONED_STEPS)),
             _ => is_listed = false,
         }
-        if found.len() >= 10 * MOST {
+        if found.len() >= 10 * MAX_MENTIONED_STEPS {
             break;
         }
     }
@@ -118,6 +118,6 @@ mod tests {
         ] {
             assert_eq!(steps_in(text), wanted, "{text}");
         }
-        assert!(steps_in("steps 1-4000000000").len() <= MOST);
+        assert!(steps_in("steps 1-4000000000").len() <= MAX_MENTIONED_STEPS);
     }
 }

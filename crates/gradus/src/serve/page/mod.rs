@@ -168,11 +168,11 @@ struct Choosable {
 }
 
 fn choosable(projects: Vec<String>, chosen: Option<&str>) -> Vec<Choosable> {
-    const MOST: usize = 500;
+    const MAX_LISTED_PROJECTS: usize = 500;
     let is_chosen = |name: &String| Some(name.as_str()) == chosen;
     let mut all: Vec<Choosable> = projects
         .into_iter()
-        .take(MOST)
+        .take(MAX_LISTED_PROJECTS)
         .map(|name| Choosable { is_chosen: is_chosen(&name), title: text::line(&name), name })
         .collect();
     if let Some(name) = chosen.filter(|_| !all.iter().any(|one| one.is_chosen)) {

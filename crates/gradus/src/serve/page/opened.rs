@@ -46,7 +46,7 @@ pub(super) struct Other {
 }
 
 /// What people said of one trace that is looked at.
-const MOST_SAID: usize = 2_000;
+const MAX_SAID: usize = 2_000;
 
 pub(super) fn trace_id(text: &str) -> Option<TraceId> {
     u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32).map(TraceId)
@@ -94,7 +94,7 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
     let filter = AnnotationFilter {
         trace_id: Some(id.0),
         annotator: Some("HUMAN".to_owned()),
-        limit: MOST_SAID,
+        limit: MAX_SAID,
         ..AnnotationFilter::default()
     };
     let mut said = server.store.annotations(&filter)?;

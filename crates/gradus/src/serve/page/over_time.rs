@@ -13,7 +13,7 @@ use crate::project_pattern;
 use crate::serve::settings::Reloadable;
 
 /// Periods that are drawn, at most: where there are more, they are longer.
-const MOST_PERIODS: i64 = 40;
+const MAX_PERIODS: i64 = 40;
 const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;
 
@@ -189,7 +189,7 @@ pub(super) fn few<T: Copy + Default + std::ops::AddAssign>(
         return (period_ns, Vec::new());
     };
     let count = (last - first) / period_ns + 1;
-    let longer = period_ns * count.div_euclid(MOST_PERIODS + 1).saturating_add(1);
+    let longer = period_ns * count.div_euclid(MAX_PERIODS + 1).saturating_add(1);
     let mut sums: BTreeMap<i64, T> = BTreeMap::new();
     for (at, sum) in rows {
         *sums.entry(at.div_euclid(longer) * longer).or_default() += *sum;
@@ -311,7 +311,7 @@ pub(super) fn words(ns: i64, period: i64) -> String {
 
 /// Places on the axis, of round times: full hours, midnights, or first days of months.
 fn ticks(from: i64, to: i64) -> Vec<(f64, String)> {
-    const MOST: i64 = 5;
+    const MAX_TICKS: i64 = 5;
     const MINUTE_NS: i64 = HOUR_NS / 60;
     const STEPS: [i64; 12] = [
         5 * MINUTE_NS,
@@ -332,7 +332,7 @@ fn ticks(from: i64, to: i64) -> Vec<(f64, String)> {
         let time = jiff::Timestamp::from_nanosecond(i128::from(at)).ok()?;
         Some(((at - from) as f64 / length as f64, time.strftime(form).to_string()))
     };
-    let Some(step) = STEPS.into_iter().find(|step| length / step < MOST) else {
+    let Some(step) = STEPS.into_iter().find(|step| length / step < MAX_TICKS) else {
         return months(from, to).into_iter().filter_map(|at| tick(at, "%b %Y")).collect();
     };
     let first = from.div_euclid(step).saturating_add(i64::from(from.rem_euclid(step) > 0));
@@ -340,7 +340,7 @@ fn ticks(from: i64, to: i64) -> Vec<(f64, String)> {
     // A midnight among hours says which day it is.
     let form = |at: i64| if at.rem_euclid(DAY_NS) == 0 { "%b %-d" } else { "%H:%M" };
     let found: Vec<(f64, String)> =
-        places.take(1 + MOST as usize).filter_map(|at| tick(at, form(at))).collect();
+        places.take(1 + MAX_TICKS as usize).filter_map(|at| tick(at, form(at))).collect();
     if found.is_empty() { tick(from, "%H:%M").into_iter().collect() } else { found }
 }
 

@@ -29,13 +29,13 @@ use crate::serve::queries;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns};
 
-const MOST_TASKS: usize = 8;
+const MAX_TASKS: usize = 8;
 /// Traces from the future that are counted.
-const MOST_AHEAD: usize = 1_000;
+const MAX_AHEAD: usize = 1_000;
 /// Trajectories that wait for a model and are counted.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 /// Names that can be chosen among.
-const MOST_NAMES: usize = 200;
+const MAX_NAMES: usize = 200;
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
@@ -171,7 +171,7 @@ fn made(
     // Of who asks for the future nothing is left out.
     let ahead = match time.is_ahead() {
         true => 0,
-        false => store.traces_since(choice.project.as_deref(), time.ahead_ns, MOST_AHEAD)?,
+        false => store.traces_since(choice.project.as_deref(), time.ahead_ns, MAX_AHEAD)?,
     };
     let traces = choice.traces(time, ahead > 0);
     let cards = current
@@ -186,7 +186,7 @@ fn made(
         time,
         now,
     );
-    let latest = store.latest(&filter, MOST_TASKS)?;
+    let latest = store.latest(&filter, MAX_TASKS)?;
     let usage = store.usage_periods(&filter, time.period_ns)?;
     let is_up_to_now = time.to_ns.is_none();
     let spent = Some(time.from_ns.unwrap_or(0))
@@ -199,7 +199,7 @@ fn made(
         ("model", "Model", NameKind::Model, &choice.model),
     ];
     let select = |(name, title, kind, chosen): (_, _, NameKind, &Option<String>)| {
-        let names = store.names(&filter, kind, MOST_NAMES)?;
+        let names = store.names(&filter, kind, MAX_NAMES)?;
         Ok::<_, ApiError>(Select { name, title, options: choosable(names, chosen.as_deref()) })
     };
     Ok(Page {
@@ -221,7 +221,7 @@ fn made(
         series,
         is_cut: periods.is_cut || usage.is_cut,
         ahead: Ahead::of(ahead, &choice, time),
-        waiting: waiting(store.waiting(choice.project.as_deref(), MOST_WAITING)?, choice.project.is_some()),
+        waiting: waiting(store.waiting(choice.project.as_deref(), MAX_WAITING)?, choice.project.is_some()),
         stands_still: settings.rules.iter().any(|rule| {
             let fits = choice.project.as_deref().is_none_or(|project| rule.fits(project));
             fits && server.standstills.of(&rule.name).is_some()
@@ -330,7 +330,7 @@ fn waiting(found: Waiting, is_of_project: bool) -> Option<String> {
 
 impl Ahead {
     fn of(count: u64, choice: &Choice, time: &Time) -> Option<Ahead> {
-        let more = if count >= MOST_AHEAD as u64 { " or more" } else { "" };
+        let more = if count >= MAX_AHEAD as u64 { " or more" } else { "" };
         (count > 0).then(|| Ahead {
             words: format!("{}{more}", number::counted(count, "trace", "traces")),
             href: Address::of("/traces")

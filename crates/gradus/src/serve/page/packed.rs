@@ -17,7 +17,7 @@ use crate::serve::queries::QueryKind;
 use crate::serve::state::Server;
 
 /// What is smaller gains nothing.
-const LEAST_BYTES: usize = 1_000;
+const MIN_BYTES: usize = 1_000;
 
 /// Packs the answer to whoever can unpack it.
 pub(super) async fn packed(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
@@ -39,7 +39,7 @@ pub(super) async fn packed(State(server): State<Arc<Server>>, request: Request, 
     let Ok(text) = to_bytes(body, usize::MAX).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    if text.len() < LEAST_BYTES {
+    if text.len() < MIN_BYTES {
         return Response::from_parts(parts, Body::from(text));
     }
     // As much of a reader's work as making the page was.

@@ -13,8 +13,8 @@ use gradus_github::bench::TrialLine;
 use crate::output::html::text;
 
 /// Trajectories and verdicts of a run that are compared; those behind are left out, with a word.
-pub(super) const MOST_TRAJECTORIES: usize = 50_000;
-pub(super) const MOST_VERDICTS: usize = 500_000;
+pub(super) const MAX_TRAJECTORIES: usize = 50_000;
+pub(super) const MAX_VERDICTS: usize = 500_000;
 
 /// Names and labels as numbers, the same for both runs: there are few, and each is in many verdicts.
 #[derive(Default)]
@@ -147,7 +147,7 @@ impl Run {
             if gradus_store::check_query().is_err() {
                 return ControlFlow::Break(());
             }
-            if run.judged.len() == MOST_TRAJECTORIES || verdicts + outcomes.len() > MOST_VERDICTS {
+            if run.judged.len() == MAX_TRAJECTORIES || verdicts + outcomes.len() > MAX_VERDICTS {
                 run.is_cut = true;
                 return ControlFlow::Break(());
             }

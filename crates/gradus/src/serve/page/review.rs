@@ -27,7 +27,7 @@ use crate::serve::auth::Caller;
 use crate::serve::state::Server;
 
 /// Steps that are listed where the whole trajectory is judged.
-const MOST_LISTED: usize = 40;
+const MAX_LISTED: usize = 40;
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
@@ -172,7 +172,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Resul
 }
 
 /// Verdicts that are passed over because their trace changes at this moment.
-const MOST_PASSED: usize = 20;
+const MAX_PASSED: usize = 20;
 
 /// The next verdict that can be shown, or where to look further.
 fn next(
@@ -181,7 +181,7 @@ fn next(
     filter: &ReviewFilter,
     mut after: Option<ReviewPlace>,
 ) -> Result<(Option<Item>, Option<ReviewPlace>), ApiError> {
-    for _ in 0..MOST_PASSED {
+    for _ in 0..MAX_PASSED {
         let (found, further) = server.store.next_verdict(filter, after.as_ref())?;
         let Some(found) = found else { return Ok((None, further)) };
         match Item::of(server, choice, &found) {
@@ -223,7 +223,7 @@ impl Item {
             answer: fold(&trajectory.final_answer, "answer"),
             step: step.and_then(|number| shown_step(&opened, trajectory, number, &here, server)),
             steps: if step.is_none() { lines(trajectory) } else { Vec::new() },
-            of_steps: (step.is_none() && trajectory.steps.len() > MOST_LISTED)
+            of_steps: (step.is_none() && trajectory.steps.len() > MAX_LISTED)
                 .then(|| count(trajectory.steps.len() as u64)),
             trace: opened::step_address(&trace, Some(&found.trajectory_id), step),
             skip: choice.address().with("after", Some(&found.place.to_string())).to_string(),
@@ -255,5 +255,5 @@ fn lines(trajectory: &Trajectory) -> Vec<Line> {
         observation: text::line(step.observation.as_deref().unwrap_or_default()),
         is_error: step.is_error,
     };
-    trajectory.steps.iter().take(MOST_LISTED).map(line).collect()
+    trajectory.steps.iter().take(MAX_LISTED).map(line).collect()
 }

@@ -23,7 +23,7 @@ use crate::serve::state::Server;
 use crate::serve::summaries::{self, Brief, Gates, failed};
 
 /// Runs of one page.
-const MOST: usize = 100;
+const MAX_RUNS_PER_PAGE: usize = 100;
 /// How long one request sums up runs for the list: what is left comes with the next.
 const SUMS_FOR: Duration = Duration::from_millis(250);
 
@@ -86,8 +86,8 @@ pub(super) async fn page(
         // The latest come first.
         let mut ids = folder.runs();
         ids.retain(|id| before.as_ref().is_none_or(|before| id < before));
-        let has_more = ids.len() > MOST;
-        ids.truncate(MOST);
+        let has_more = ids.len() > MAX_RUNS_PER_PAGE;
+        ids.truncate(MAX_RUNS_PER_PAGE);
         let last = ids.last().filter(|_| has_more);
         let settings = server.reloadable();
         Ok(Page {

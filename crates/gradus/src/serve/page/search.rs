@@ -6,7 +6,7 @@ use super::address::Address;
 use crate::output::html::text;
 
 /// Places that are told.
-const MOST_HITS: usize = 50;
+const MAX_HITS: usize = 50;
 
 /// A place in which a text was found.
 pub(super) struct Hit {
@@ -35,7 +35,7 @@ pub(super) fn find(
         ];
         for (part, given) in parts {
             let Some(found) = given.and_then(|given| first_place(given, &low)) else { continue };
-            if hits.len() == MOST_HITS {
+            if hits.len() == MAX_HITS {
                 return (hits, true);
             }
             let given = given.unwrap_or_default();
@@ -115,7 +115,7 @@ mod tests {
         );
         assert!(hits[0].href.starts_with("/traces/t?step=250&q="));
         assert!(hits[0].href.ends_with("#step-250-observation"));
-        assert_eq!(find(&trajectory, "the", at).0.len(), MOST_HITS);
+        assert_eq!(find(&trajectory, "the", at).0.len(), MAX_HITS);
         assert!(find(&trajectory, "the", at).1 && find(&trajectory, "nowhere", at).0.is_empty());
         for given in ["ẞ", "aİb", "ΑΣ ΟΔΟΣ", "ὈΔΥΣΣΕΎΣ"] {
             let step = Step { index: 1, thought: Some(format!("x {given} y")), ..Step::default() };

@@ -21,13 +21,13 @@ use crate::serve::api::{ApiError, visit_spans};
 use crate::serve::state::Server;
 
 /// Spans of one page.
-const MOST_ROWS: usize = 1_000;
+const MAX_ROWS: usize = 1_000;
 /// Deeper spans are not moved in any further.
-const DEEPEST: usize = 12;
+const MAX_INDENT: usize = 12;
 /// Of one attribute's value.
-const MOST_VALUE: usize = 20_000;
-const MOST_ATTRIBUTES: usize = 500;
-const MOST_EVENTS: usize = 100;
+const MAX_VALUE: usize = 20_000;
+const MAX_ATTRIBUTES: usize = 500;
+const MAX_EVENTS: usize = 100;
 
 struct Row {
     href: String,
@@ -209,7 +209,7 @@ impl Tree {
         let length = (to - from).max(1) as f64;
         let rows: Vec<Row> = order(&spans)
             .into_iter()
-            .take(MOST_ROWS)
+            .take(MAX_ROWS)
             .map(|(at, depth)| {
                 let span = &spans[at];
                 let share = |ns: u64| (ns - from) as f64 / length;
@@ -218,7 +218,7 @@ impl Tree {
                 Row {
                     href: format!("/traces/{trace}/spans/{}", span.id),
                     id: span.id.to_string(),
-                    depth: depth.min(DEEPEST),
+                    depth: depth.min(MAX_INDENT),
                     name: span.name.clone(),
                     kind: span.kind.clone(),
                     bar: bar(share(span.start_ns), share(span.end_ns), span, &began, &took),
@@ -227,7 +227,7 @@ impl Tree {
                 }
             })
             .collect();
-        let more = spans.len().saturating_sub(MOST_ROWS);
+        let more = spans.len().saturating_sub(MAX_ROWS);
         Tree { rows, omitted: (more > 0).then(|| count(more as u64)), whole: duration((to - from) as i64) }
     }
 }
@@ -292,9 +292,9 @@ impl Detail {
             scope: text::line(&span.scope),
             status: if message.is_empty() { status.to_owned() } else { format!("{status}: {message}") },
             attributes: attributes(span.attributes.iter()),
-            more_attributes: left_out(span.attributes.iter().count(), MOST_ATTRIBUTES),
-            events: span.events.iter().take(MOST_EVENTS).map(event).collect(),
-            more_events: left_out(span.events.len(), MOST_EVENTS),
+            more_attributes: left_out(span.attributes.iter().count(), MAX_ATTRIBUTES),
+            events: span.events.iter().take(MAX_EVENTS).map(event).collect(),
+            more_events: left_out(span.events.len(), MAX_EVENTS),
             resource: attributes(span.resource.attributes.iter()),
         }
     }
@@ -307,7 +307,7 @@ fn left_out(all: usize, most: usize) -> Option<String> {
 
 fn attributes<'a, 's: 'a>(all: impl Iterator<Item = (&'a str, &'a Value<'s>)>) -> Vec<Attribute> {
     let mut shown: Vec<Attribute> =
-        all.take(MOST_ATTRIBUTES).map(|(name, value)| attribute(name, value)).collect();
+        all.take(MAX_ATTRIBUTES).map(|(name, value)| attribute(name, value)).collect();
     shown.sort_by(|a, b| a.name.cmp(&b.name));
     shown
 }
@@ -319,7 +319,7 @@ fn attribute(name: &str, value: &Value<'_>) -> Attribute {
         other => other.to_json().to_string(),
     };
     let shown = text::whole_json(&whole).unwrap_or_else(|| whole.clone());
-    let end = shown.floor_char_boundary(MOST_VALUE);
+    let end = shown.floor_char_boundary(MAX_VALUE);
     Attribute {
         name: text::line(name),
         note: (end < shown.len()).then(|| format!("Cut: the whole value has {}.", size(whole.len()))),
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(Tree::of(TraceId(1), circle).rows.len(), 3);
         let chain: Vec<Seen> = (1..=50_000).map(|id| seen(id, id - 1, id)).collect();
         let tree = Tree::of(TraceId(1), chain);
-        assert_eq!((tree.rows.len(), tree.omitted.as_deref()), (MOST_ROWS, Some("49,000")));
-        assert!(tree.rows.iter().all(|row| row.depth <= DEEPEST));
+        assert_eq!((tree.rows.len(), tree.omitted.as_deref()), (MAX_ROWS, Some("49,000")));
+        assert!(tree.rows.iter().all(|row| row.depth <= MAX_INDENT));
     }
 }

@@ -14,7 +14,7 @@ use crate::output::html::number::{self, count};
 use crate::output::html::text;
 use crate::serve::settings::Reloadable;
 
-const MOST_TOOLS: usize = 12;
+const MAX_TOOLS: usize = 12;
 
 pub(super) struct Tools {
     pub(super) rows: Vec<Tool>,
@@ -78,8 +78,8 @@ impl Tools {
             let wrong = known.surely_wrong(settings);
             (std::cmp::Reverse((wrong * 1e9) as u64), std::cmp::Reverse(known.calls()), known.name.clone())
         });
-        let left = all.len().saturating_sub(MOST_TOOLS) as u64;
-        all.truncate(MOST_TOOLS);
+        let left = all.len().saturating_sub(MAX_TOOLS) as u64;
+        all.truncate(MAX_TOOLS);
         let more = match (left, is_cut) {
             (0, false) => None,
             (_, true) => Some("There are more tools or calls than were looked at.".to_owned()),

@@ -30,9 +30,9 @@ use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
 
 /// Links to what was found wrong.
-const MOST_CHIPS: usize = 50;
-const MOST_DEFECTS: usize = 50;
-const MOST_OTHERS: usize = 50;
+const MAX_CHIPS: usize = 50;
+const MAX_DEFECTS: usize = 50;
+const MAX_OTHERS: usize = 50;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -184,7 +184,7 @@ impl Page {
             defects: trajectory
                 .defects
                 .iter()
-                .take(MOST_DEFECTS)
+                .take(MAX_DEFECTS)
                 .map(|defect| Defect {
                     kind: defect.kind.name().replace('_', " "),
                     detail: text::line(&defect.detail),
@@ -249,7 +249,7 @@ pub(super) fn failing(
     for Given { line, .. } in outcomes.iter().filter(|given| given.is_wrong) {
         let title =
             titles.entry(&line.evaluator).or_insert_with(|| evaluators::title(settings, &line.evaluator));
-        if failing.len() == MOST_CHIPS {
+        if failing.len() == MAX_CHIPS {
             more += 1;
             continue;
         }
@@ -309,7 +309,7 @@ fn tabs(opened: &Opened, trace_id: &str, chosen: &str) -> Vec<Tab> {
         is_here: other.id == chosen,
         is_failing: other.is_failing,
     };
-    opened.others.iter().enumerate().take(MOST_OTHERS).map(tab).collect()
+    opened.others.iter().enumerate().take(MAX_OTHERS).map(tab).collect()
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ const ROWS: usize = 50;
 /// Traces that are tried together when spans have to be read for it.
 const TRIED_AT_ONCE: usize = 10;
 /// Traces that one request tries, and how long it goes on: then the page is short, and the next one goes on from there.
-const MOST_TRIED: usize = 1_000;
+const MAX_TRIED: usize = 1_000;
 const TRIES_FOR: Duration = Duration::from_millis(50);
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -408,12 +408,12 @@ fn list_where(
             }
             // One trace can be large: the time is looked at behind each. Words are found in an order of their own, in
             // which a trace is no place to go on from.
-            let is_enough = found.len() >= ROWS || tried >= MOST_TRIED || started.elapsed() > TRIES_FOR;
+            let is_enough = found.len() >= ROWS || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
             if is_enough && filter.text.is_none() && at + 1 < last {
                 return Ok((found, Some(place)));
             }
         }
-        let is_enough = found.len() >= ROWS || tried >= MOST_TRIED || started.elapsed() > TRIES_FOR;
+        let is_enough = found.len() >= ROWS || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
         if page.next.is_none() || is_enough {
             return Ok((found, page.next));
         }

@@ -22,7 +22,7 @@ use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns, today_ns};
 
 /// Of a prompt; a page is not the place for a window full of text.
-const MOST_PROMPT: usize = 60_000;
+const MAX_PROMPT: usize = 60_000;
 /// Without a model there is no window to fit.
 const WINDOW_TOKENS: usize = 32_000;
 
@@ -55,7 +55,7 @@ pub(in crate::serve) struct Trials {
 }
 
 impl Trials {
-    const MOST: usize = 50;
+    const MAX_TRIALS: usize = 50;
 
     pub(super) fn get(&self, name: &str) -> Option<Trial> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ impl Trials {
     pub(super) fn put(&self, trial: Trial) -> String {
         let name = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.truncate(Self::MOST - 1);
+        kept.truncate(Self::MAX_TRIALS - 1);
         kept.push_front((name.clone(), trial));
         name
     }
@@ -188,7 +188,7 @@ impl Subjected {
             _ => PromptWindow::of_tokens(WINDOW_TOKENS),
         };
         let prompt = self.rendered(rubric, window);
-        let is_cut = [&*prompt.system, &*prompt.user].iter().any(|part| part.len() > MOST_PROMPT);
+        let is_cut = [&*prompt.system, &*prompt.user].iter().any(|part| part.len() > MAX_PROMPT);
         Ok(Shown {
             system: cut(&prompt.system),
             user: cut(&prompt.user),
@@ -307,7 +307,7 @@ fn rule_of<'r>(settings: &'r Reloadable, project: &str) -> Option<&'r GradingRul
 
 /// As much of a text as a page shows.
 pub(super) fn cut(whole: &str) -> String {
-    printable(&whole[..whole.floor_char_boundary(MOST_PROMPT)]).into_owned()
+    printable(&whole[..whole.floor_char_boundary(MAX_PROMPT)]).into_owned()
 }
 
 #[cfg(test)]
@@ -318,10 +318,10 @@ mod tests {
     fn trials_are_found_again_and_do_not_fill_the_memory() {
         let trials = Trials::default();
         let trial = || Trial { text: Some("x".to_owned()), ..Trial::default() };
-        let names: Vec<String> = (0..2 * Trials::MOST).map(|_| trials.put(trial())).collect();
+        let names: Vec<String> = (0..2 * Trials::MAX_TRIALS).map(|_| trials.put(trial())).collect();
         assert!(trials.get(&names[0]).is_none() && trials.get("nonsense").is_none());
         let last = trials.get(names.last().unwrap()).unwrap();
         assert_eq!(last.text.as_deref(), Some("x"));
-        assert_eq!(trials.kept.lock().unwrap().len(), Trials::MOST);
+        assert_eq!(trials.kept.lock().unwrap().len(), Trials::MAX_TRIALS);
     }
 }

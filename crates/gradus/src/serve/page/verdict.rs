@@ -15,7 +15,7 @@ use crate::output::html::text::{self, Block};
 use crate::serve::settings::Reloadable;
 
 /// More evidence than this is left out.
-const MOST_EVIDENCE: usize = 20;
+const MAX_EVIDENCE: usize = 20;
 
 pub(super) struct Verdict {
     /// `pass`, `fail`, `unsure` or `na`: the class and the icon's name.
@@ -65,7 +65,7 @@ pub(super) struct Labelling {
 }
 
 /// Keys that are numbers.
-const MOST_NUMBERS: usize = 9;
+const MAX_NUMBERS: usize = 9;
 
 impl Labelling {
     /// Whether there is more than one label to choose from, beside what the judge says: then each has a number as its key.
@@ -76,14 +76,14 @@ impl Labelling {
     /// The other labels with their keys.
     pub(super) fn keyed(&self) -> Vec<(&str, Option<String>)> {
         let key = |at: usize| match self.has_numbers() {
-            true => (at < MOST_NUMBERS).then(|| (at + 1).to_string()),
+            true => (at < MAX_NUMBERS).then(|| (at + 1).to_string()),
             false => (at == 0).then(|| "x".to_owned()),
         };
         self.others.iter().enumerate().map(|(at, label)| (label.as_str(), key(at))).collect()
     }
 
     pub(super) fn last_number(&self) -> usize {
-        self.others.len().min(MOST_NUMBERS)
+        self.others.len().min(MAX_NUMBERS)
     }
 }
 
@@ -124,7 +124,7 @@ impl Verdict {
             title: title(settings, &line.evaluator),
             label,
             explanation: words.filter(|words| !words.is_empty()).map(text::block),
-            evidence: line.evidence.iter().take(MOST_EVIDENCE).map(|piece| text::block(piece)).collect(),
+            evidence: line.evidence.iter().take(MAX_EVIDENCE).map(|piece| text::block(piece)).collect(),
             by: if is_rules { "rules".to_owned() } else { text::line(&line.judge) },
             cost: match (line.cost_usd, line.cached) {
                 (_, true) => Some("from the cache".to_owned()),

@@ -18,7 +18,7 @@ use crate::serve::signature;
 use crate::serve::state::Server;
 
 /// Ids and identifiers in one request.
-const MOST_IDS: usize = 1000;
+const MAX_IDS: usize = 1000;
 
 pub(super) async fn of_spans(
     server: State<Arc<Server>>,
@@ -55,8 +55,8 @@ async fn list(
         let values: HashSet<String> =
             params.all(name).into_iter().filter(|value| !value.is_empty()).collect();
         match values.len() {
-            0..=MOST_IDS => Ok(values.into_iter().collect::<Vec<String>>()),
-            many => Err(PhoenixError::invalid(format!("Too many {name} supplied: {many} (max {MOST_IDS})"))),
+            0..=MAX_IDS => Ok(values.into_iter().collect::<Vec<String>>()),
+            many => Err(PhoenixError::invalid(format!("Too many {name} supplied: {many} (max {MAX_IDS})"))),
         }
     };
     let (wanted, identifiers) = (distinct(&format!("{field}s"))?, distinct("identifier")?);

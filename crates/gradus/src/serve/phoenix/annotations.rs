@@ -28,10 +28,10 @@ use crate::serve::receive::{Refusal, parse_body};
 use crate::serve::state::Server;
 
 /// Annotations that may wait for their targets, all together.
-const MOST_WAITING: u64 = 100_000;
+const MAX_WAITING: u64 = 100_000;
 
 /// Annotations in one request.
-pub(super) const MOST_ROWS: usize = 100_000;
+pub(super) const MAX_ROWS: usize = 100_000;
 
 /// What one annotation takes in memory beside its texts, about.
 pub(super) const ROW_BYTES: usize = 500;
@@ -182,7 +182,7 @@ async fn annotate(
     let by = caller.clone();
     let (said, _lease) = parse_body(server, headers, body, move |text, lease| {
         let mut said = Vec::new();
-        visit_data_list(&text, MOST_ROWS, &mut |index, item| {
+        visit_data_list(&text, MAX_ROWS, &mut |index, item| {
             // Texts are copied out of it.
             lease.grow(ROW_BYTES + item.get().len()).map_err(Refusal::from)?;
             let one: AnnotationData<'_> = serde_json::from_str(item.get()).map_err(|error| {
@@ -298,11 +298,11 @@ pub(super) async fn put(
         }
         let is_missing = |one: &&Said| homes.get(&one.id).is_some_and(Option::is_none);
         let more = said.iter().filter(is_missing).count() as u64;
-        if more > 0 && server.store.waiting_annotations()? + more > MOST_WAITING {
+        if more > 0 && server.store.waiting_annotations()? + more > MAX_WAITING {
             return Err(PhoenixError::new(
                 StatusCode::INSUFFICIENT_STORAGE,
                 format!(
-                    "at most {MOST_WAITING} annotations wait for spans that have not come; send the spans first"
+                    "at most {MAX_WAITING} annotations wait for spans that have not come; send the spans first"
                 ),
             ));
         }

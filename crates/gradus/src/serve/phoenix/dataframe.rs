@@ -22,7 +22,7 @@ use crate::serve::stream;
 
 const DEFAULT_LIMIT: i64 = 1000;
 /// Queries in one request.
-const MOST_QUERIES: usize = 100;
+const MAX_QUERIES: usize = 100;
 /// Text of them.
 const MAX_QUERY_BYTES: usize = 1 << 20;
 
@@ -63,8 +63,8 @@ fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<
         return Err(Refusal::TooLarge { limit: MAX_QUERY_BYTES }.into());
     }
     let body: QueryBody = parse_json(text, lease)?;
-    if body.queries.len() > MOST_QUERIES {
-        return Err(PhoenixError::invalid(format!("at most {MOST_QUERIES} queries at once")));
+    if body.queries.len() > MAX_QUERIES {
+        return Err(PhoenixError::invalid(format!("at most {MAX_QUERIES} queries at once")));
     }
     let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, String>>();
     let queries = queries.map_err(|reason| PhoenixError::invalid(format!("Invalid query: {reason}")))?;

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use gradus_store::NewAnnotation;
 use serde::Deserialize;
 
-use super::annotations::{MOST_ROWS, ROW_BYTES, Said, Subject, put};
+use super::annotations::{MAX_ROWS, ROW_BYTES, Said, Subject, put};
 use super::arrow::{self, Columns, Values};
 use super::error::PhoenixError;
 use crate::serve::auth::Caller;
@@ -44,7 +44,7 @@ pub(super) async fn log(
         // Texts are copied out of it.
         lease.grow(bytes.len()).map_err(Refusal::from)?;
         let table =
-            arrow::read(&bytes, MOST_ROWS).map_err(|error| PhoenixError::invalid(error.to_string()))?;
+            arrow::read(&bytes, MAX_ROWS).map_err(|error| PhoenixError::invalid(error.to_string()))?;
         drop(bytes);
         lease.grow(table.rows * ROW_BYTES).map_err(Refusal::from)?;
         read(&table, &by).map_err(PhoenixError::invalid)

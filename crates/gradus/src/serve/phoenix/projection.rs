@@ -38,7 +38,7 @@ enum Key {
 }
 
 /// Longer than any path that means something.
-const MOST_BYTES: usize = 1000;
+const MAX_BYTES: usize = 1000;
 
 impl Projection {
     /// Reads `name`, `a.dotted.path`, `attributes['a']['b'][0]` or `metadata['key']`.
@@ -52,7 +52,7 @@ impl Projection {
             let shown: String = text.chars().take(80).collect();
             format!("{shown:?} cannot be selected; write a name, a.dotted.path or attributes['a']['b'][0]")
         };
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_BYTES {
             return Err(wrong());
         }
         let what = match key.trim() {

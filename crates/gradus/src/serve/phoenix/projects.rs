@@ -15,7 +15,7 @@ use super::ids;
 use super::request::{self, DEFAULT_PROJECT, Params};
 use crate::serve::state::{Server, now_ns};
 
-const MOST_NAME_BYTES: usize = 300;
+const MAX_NAME_BYTES: usize = 300;
 
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
@@ -63,8 +63,8 @@ pub(super) async fn add(
     let redaction = &server.reloadable().redaction;
     redaction.apply_to(&mut new.name);
     new.description.iter_mut().for_each(|description| redaction.apply_to(description));
-    if new.name.trim().is_empty() || new.name.len() > MOST_NAME_BYTES {
-        let advice = format!("a project's name has from 1 to {MOST_NAME_BYTES} bytes");
+    if new.name.trim().is_empty() || new.name.len() > MAX_NAME_BYTES {
+        let advice = format!("a project's name has from 1 to {MAX_NAME_BYTES} bytes");
         return Err(PhoenixError::invalid_body(&["name".into()], &advice));
     }
     let name = new.name.clone();

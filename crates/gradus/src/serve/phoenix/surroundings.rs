@@ -19,7 +19,7 @@ pub(super) struct Around<'a> {
 }
 
 /// Annotations of one name on one target that are looked at.
-const MOST_NOTES: usize = 100;
+const MAX_NOTES: usize = 100;
 
 impl<'a> Around<'a> {
     pub(super) fn new(server: &'a Server, trace: &'a TraceView<'a>, index: usize) -> Around<'a> {
@@ -69,7 +69,7 @@ impl Surroundings for Around<'_> {
         let filter = AnnotationFilter {
             target: Some(target.clone()),
             name: Some(name.to_owned()),
-            limit: MOST_NOTES,
+            limit: MAX_NOTES,
             ..AnnotationFilter::default()
         };
         let rows = self.look_up(self.server.store.annotations(&filter)).unwrap_or_default();

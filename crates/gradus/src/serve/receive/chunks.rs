@@ -19,9 +19,9 @@ use crate::source::MAX_LINKED_ON_ARRIVAL;
 
 /// Where spans go that do not say.
 const DEFAULT_PROJECT: &str = "default";
-const MOST_NAME_BYTES: usize = 300;
+const MAX_NAME_BYTES: usize = 300;
 /// What the records of a small request may need beside their bytes.
-const MOST_BESIDE: usize = 8 << 20;
+const MAX_BESIDE: usize = 8 << 20;
 
 /// Bytes that a request may have repeated: every trace is stored with the resources and scopes of its records.
 const MAX_REPEATED: usize = 128 << 20;
@@ -53,7 +53,7 @@ pub(super) fn prepare(
         (bytes, Rejected::default())
     };
     // Beside its bytes, a request may need a few times as much again: then its records are no spans that anyone means.
-    let most = MOST_BESIDE.max(4 * bytes.len());
+    let most = MAX_BESIDE.max(4 * bytes.len());
     let (mut taken, mut refused) = (0, None);
     let mut take = |bytes: usize| {
         taken += bytes;
@@ -161,7 +161,7 @@ fn chunk(
     });
     // A name of dots only is no name in an address.
     let project = if project.bytes().all(|byte| byte == b'.') { DEFAULT_PROJECT.into() } else { project };
-    let project = if project.len() > MOST_NAME_BYTES { short(&project).into() } else { project };
+    let project = if project.len() > MAX_NAME_BYTES { short(&project).into() } else { project };
     let block = match signal {
         Signal::Span => BlockSignal::Spans,
         Signal::Log => BlockSignal::Logs,
@@ -203,7 +203,7 @@ fn chunk(
 }
 
 fn short(text: &str) -> String {
-    text[..text.floor_char_boundary(MOST_NAME_BYTES)].to_owned()
+    text[..text.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
 }
 
 /// Takes out what must not be stored. What changes is copied, and its copy charged.

@@ -8,7 +8,7 @@ const HEIGHT: f64 = 10.0;
 /// Between pieces.
 const GAP: f64 = 1.5;
 /// What is there is seen, however little it is.
-const LEAST: f64 = 2.0;
+const MIN_WIDTH: f64 = 2.0;
 
 /// The pieces one after the other, together as wide as there is room.
 pub(crate) fn strip(parts: &[Part], label: &str) -> Svg {
@@ -19,10 +19,10 @@ pub(crate) fn strip(parts: &[Part], label: &str) -> Svg {
         return svg.end();
     }
     let whole: f64 = there.iter().map(|part| part.value).sum();
-    let room = WIDTH - GAP * (there.len() - 1) as f64 - LEAST * there.len() as f64;
+    let room = WIDTH - GAP * (there.len() - 1) as f64 - MIN_WIDTH * there.len() as f64;
     let mut x = 0.0;
     for part in there {
-        let width = LEAST + room * (part.value / whole);
+        let width = MIN_WIDTH + room * (part.value / whole);
         svg.rect(part.fill.class(), x, 0.0, width, HEIGHT);
         x += width + GAP;
     }

@@ -81,10 +81,10 @@ struct Field {
     children: Vec<Field>,
 }
 
-const MOST_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
 /// An evaluation has three columns and an index; a bit a row becomes sixteen bytes.
-const MOST_FIELDS: usize = 100;
-const LONGEST_NAME: usize = 4096;
+const MAX_FIELDS: usize = 100;
+const MAX_NAME: usize = 4096;
 const SCHEMA: u8 = 1;
 const BATCH: u8 = 3;
 
@@ -140,7 +140,7 @@ fn schema(header: &Table<'_>) -> Result<Vec<Field>, ArrowError> {
     if header.i16(0) != 0 {
         return Err(ArrowError::Unsupported("numbers with their bytes turned round"));
     }
-    let mut left = MOST_FIELDS;
+    let mut left = MAX_FIELDS;
     fields(header, 1, 0, &mut left)
 }
 
@@ -152,7 +152,7 @@ fn fields(
 ) -> Result<Vec<Field>, ArrowError> {
     let tables = table.tables(number).ok_or(ArrowError::Broken("columns cannot be read"))?;
     *left = left.checked_sub(tables.len()).ok_or(ArrowError::Unsupported("too many columns"))?;
-    if depth > MOST_DEPTH {
+    if depth > MAX_DEPTH {
         return Err(ArrowError::Unsupported("columns that are nested too deep"));
     }
     let mut read = Vec::with_capacity(tables.len());
@@ -163,7 +163,7 @@ fn fields(
         let kind = kind(&field)?;
         let children = fields(&field, 5, depth + 1, left)?;
         let name = field.text(0).unwrap_or_default();
-        if name.len() > LONGEST_NAME {
+        if name.len() > MAX_NAME {
             return Err(ArrowError::Broken("a column's name is too long"));
         }
         read.push(Field { name: name.to_owned(), kind, children });
@@ -198,15 +198,15 @@ fn empty(kind: Kind) -> Values {
 }
 
 fn metadata(header: &Table<'_>) -> Vec<(String, String)> {
-    const MOST: usize = 100;
-    const LONGEST: usize = 64 << 10;
+    const MAX_METADATA_ENTRIES: usize = 100;
+    const MAX_METADATA_BYTES: usize = 64 << 10;
     let pairs = header.tables(2).unwrap_or_default();
     let texts = |pair: &Table<'_>| {
         let (key, value) = (pair.text(0).unwrap_or_default(), pair.text(1).unwrap_or_default());
         // What describes a wide frame to pandas is long, and not looked at here.
-        (key.len().max(value.len()) <= LONGEST).then(|| (key.to_owned(), value.to_owned()))
+        (key.len().max(value.len()) <= MAX_METADATA_BYTES).then(|| (key.to_owned(), value.to_owned()))
     };
-    pairs.iter().take(MOST).filter_map(texts).collect()
+    pairs.iter().take(MAX_METADATA_ENTRIES).filter_map(texts).collect()
 }
 
 /// The parts of a batch, taken one behind the other.

@@ -97,11 +97,11 @@ fn columns_are_few_and_have_short_names() {
         let columns: Vec<_> = names.iter().map(|name| (name.clone(), Type::Float)).collect();
         [write::schema(&columns, &[]), write::END.to_vec()].concat()
     };
-    let many: Vec<String> = (0..MOST_FIELDS).map(|number| number.to_string()).collect();
-    assert_eq!(read(&stream(&many), 10).unwrap().columns.len(), MOST_FIELDS);
+    let many: Vec<String> = (0..MAX_FIELDS).map(|number| number.to_string()).collect();
+    assert_eq!(read(&stream(&many), 10).unwrap().columns.len(), MAX_FIELDS);
     assert!(read(&stream(&[many, vec!["more".to_owned()]].concat()), 10).is_err());
-    assert!(read(&stream(&["x".repeat(LONGEST_NAME)]), 10).is_ok());
-    assert!(read(&stream(&["x".repeat(LONGEST_NAME + 1)]), 10).is_err());
+    assert!(read(&stream(&["x".repeat(MAX_NAME)]), 10).is_ok());
+    assert!(read(&stream(&["x".repeat(MAX_NAME + 1)]), 10).is_err());
 }
 
 #[test]

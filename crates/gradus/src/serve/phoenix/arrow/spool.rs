@@ -22,7 +22,7 @@ pub(super) struct Spool {
 }
 
 /// Nobody reads a table like that, and the disk is for spans.
-const MOST_BYTES: u64 = 8 << 30;
+const MAX_BYTES: u64 = 8 << 30;
 const BUFFER: usize = 1 << 18;
 
 impl Spool {
@@ -42,7 +42,7 @@ impl Spool {
             put_cell(cell, &mut self.row);
         }
         self.bytes += self.row.len() as u64;
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MAX_BYTES {
             return Err(io::Error::other("a table is over 8 GB; ask for fewer spans with limit"));
         }
         self.file.write_all(&(self.row.len() as u64).to_le_bytes())?;

@@ -21,9 +21,9 @@ pub(super) enum Type {
 }
 
 /// Readers of Arrow refuse what is nested deeper than a few times this.
-const MOST_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
 /// Fields of one object.
-const MOST_FIELDS: usize = 1000;
+const MAX_FIELDS: usize = 1000;
 
 impl Type {
     pub(super) fn widen(&mut self, cell: &Cell) {
@@ -41,8 +41,8 @@ impl Type {
             Value::Number(number) if number.is_f64() || number.as_i64().is_none() => Type::Float,
             Value::Number(_) => Type::Int,
             Value::String(_) => Type::Text,
-            Value::Array(_) if depth < MOST_DEPTH => Type::List(Box::default()),
-            Value::Object(_) if depth < MOST_DEPTH => Type::Struct(Vec::new()),
+            Value::Array(_) if depth < MAX_DEPTH => Type::List(Box::default()),
+            Value::Object(_) if depth < MAX_DEPTH => Type::Struct(Vec::new()),
             Value::Array(_) | Value::Object(_) => Type::Mixed,
         };
         match (&mut *self, kind) {
@@ -64,7 +64,7 @@ impl Type {
                     let known = fields.len();
                     match fields.iter_mut().find(|(known, _)| known == name) {
                         Some((_, field)) => field.widen_by(value, depth + 1),
-                        None if known >= MOST_FIELDS => {
+                        None if known >= MAX_FIELDS => {
                             is_wide = true;
                             break;
                         }
@@ -120,8 +120,8 @@ mod tests {
         assert_eq!(of(&[json!({"a": 1}), json!({"b": "x"})]), Type::Struct(wanted));
         assert_eq!(of(&[json!({"a": 1}), json!([1])]), Type::Mixed);
         let object = |fields: usize| (0..fields).map(|number| (number.to_string(), json!(1))).collect();
-        assert!(matches!(of(&[Value::Object(object(MOST_FIELDS))]), Type::Struct(_)));
-        assert_eq!(of(&[Value::Object(object(MOST_FIELDS + 1))]), Type::Mixed);
+        assert!(matches!(of(&[Value::Object(object(MAX_FIELDS))]), Type::Struct(_)));
+        assert_eq!(of(&[Value::Object(object(MAX_FIELDS + 1))]), Type::Mixed);
         let mut deep = json!(1);
         for _ in 0..40 {
             deep = json!([deep]);
@@ -131,6 +131,6 @@ mod tests {
         while let Type::List(below) = kind {
             (kind, depth) = (below, depth + 1);
         }
-        assert_eq!((kind, depth), (&Type::Mixed, MOST_DEPTH));
+        assert_eq!((kind, depth), (&Type::Mixed, MAX_DEPTH));
     }
 }
