@@ -4,7 +4,6 @@
 
 pub mod agent;
 pub mod bench;
-pub mod child_environment;
 pub mod mcp;
 mod number;
 mod occurrences;
@@ -16,5 +15,4 @@ pub mod simulator;
 pub mod suite;
 pub mod tools;
 pub mod trace;
-pub mod web_request;
 mod written;

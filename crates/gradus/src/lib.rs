@@ -6,7 +6,6 @@ mod bench;
 mod carrier;
 pub mod cli;
 mod config;
-mod file_limit;
 mod http;
 mod judging;
 mod output;

@@ -10,7 +10,7 @@ use tokio::process::{ChildStderr, Command};
 
 use super::McpServer;
 use super::content::one_line;
-use crate::child_environment::child_variables;
+use gradus_host::child_environment::child_variables;
 
 const MAX_KEPT: usize = 4096;
 

@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::CONTROL;
 use super::http::{Method, Request, Response};
 use super::world::World;
-use crate::web_request;
+use gradus_host::cross_site;
 
 /// The largest body that is taken; a file of 25 MB fits in.
 const MAX_BODY: usize = 40 << 20;
@@ -123,20 +123,20 @@ fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option
         let body = serde_json::json!({"message": message, "status": status.to_string()});
         Some(Response { status, headers: Vec::new(), body: body.to_string().into_bytes(), delay_ms: 0 })
     };
-    if !web_request::is_addressed_to_loopback(&head.headers, &head.uri) {
+    if !cross_site::is_addressed_to_loopback(&head.headers, &head.uri) {
         return refuse(403, "wrong host: the simulator answers to localhost only");
     }
-    if !web_request::is_state_changing(&head.method) {
+    if !cross_site::is_state_changing(&head.method) {
         return None;
     }
     const NO_ORIGINS: [&str; 0] = [];
-    if web_request::find_cross_site_page(&head.headers, &head.uri, &NO_ORIGINS).is_some() {
+    if cross_site::find_cross_site_page(&head.headers, &head.uri, &NO_ORIGINS).is_some() {
         return refuse(
             403,
             "cross-site request: web pages of other sites cannot change the simulator's state",
         );
     }
-    let is_simple = web_request::find_simple_content_type(&head.headers).is_some() && !body.is_end_stream();
+    let is_simple = cross_site::find_simple_content_type(&head.headers).is_some() && !body.is_end_stream();
     if is_simple && head.uri.path().starts_with(CONTROL) {
         return refuse(415, "wrong content type: send the body as application/json");
     }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use gradus_github::child_environment::find_invalid_name;
+use gradus_host::child_environment::find_invalid_name;
 use serde::Deserialize;
 
 use super::condition::{Bar, Condition};

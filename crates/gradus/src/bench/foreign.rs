@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
 use gradus_github::bench::{Arena, BenchError, Finished, Job, Player, Spending, TrialLine, assess, replayed};
-use gradus_github::child_environment::child_variables;
+use gradus_host::child_environment::child_variables;
 use gradus_github::record::{End, RunRecord, Step};
 use gradus_github::rules::Spent;
 use gradus_github::tools::BoxFuture;

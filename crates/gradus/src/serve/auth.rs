@@ -13,7 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use gradus_github::web_request;
+use gradus_host::cross_site;
 use gradus_store::KeyScopes;
 use http_body::Body as _;
 
@@ -234,19 +234,19 @@ impl Guard {
     /// Refuses what a web page of another site can have a browser send: anything that changes state and that such a page
     /// caused, and bodies that it can send without asking first (CORS preflight). `GET` changes no state on any route.
     fn refuse_other_sites(&self, request: &Parts, has_body: bool) -> Result<(), Refused> {
-        if !web_request::is_state_changing(&request.method) {
+        if !cross_site::is_state_changing(&request.method) {
             return Ok(());
         }
         let settings = &self.server.settings;
-        let own = web_request::origin_part(&settings.public_url);
+        let own = cross_site::origin_part(&settings.public_url);
         let trusted: Vec<&str> = settings.cors_origins.iter().map(String::as_str).chain([own]).collect();
-        let page = web_request::find_cross_site_page(&request.headers, &request.uri, &trusted);
+        let page = cross_site::find_cross_site_page(&request.headers, &request.uri, &trusted);
         let refused = if page.is_some() {
             let message = "cross-site request: a web page of another site sent it; hint: add its origin to serve.cors_origins if it may";
             Refused::new(StatusCode::FORBIDDEN, 7, message)
         } else if has_body
             && !page::is_form(request.uri.path())
-            && let Some(kind) = web_request::find_simple_content_type(&request.headers)
+            && let Some(kind) = cross_site::find_simple_content_type(&request.headers)
         {
             let message = format!(
                 "content type {kind:?} is not accepted here; hint: send application/json, or application/x-protobuf for OTLP"
@@ -389,7 +389,7 @@ fn given_key(headers: &HeaderMap) -> Option<&str> {
 
 /// Without keys, only this machine may ask: a page from elsewhere that has its name point here may not.
 fn check_host(request: &Parts) -> Result<(), Refused> {
-    if web_request::is_addressed_to_loopback(&request.headers, &request.uri) {
+    if cross_site::is_addressed_to_loopback(&request.headers, &request.uri) {
         return Ok(());
     }
     Err(Refused::new(

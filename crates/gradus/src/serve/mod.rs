@@ -59,7 +59,9 @@ pub(crate) fn run(given: &Given, format: LogFormat) -> Result<(), String> {
             settings.data.display()
         ));
     }
-    crate::file_limit::raise(settings.connections.total);
+    if let Err(error) = gradus_host::raise_open_file_limit(settings.connections.total) {
+        tracing::warn!(%error, "not every connection that the settings allow can be opened");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))

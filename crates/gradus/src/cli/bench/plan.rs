@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gradus_github::bench::{BenchFolder, Earlier, Job, Plan, TrialLine};
-use gradus_github::child_environment::find_invalid_name;
+use gradus_host::child_environment::find_invalid_name;
 use gradus_github::policy::{self, Flaw, Policy};
 use gradus_github::simulator::World;
 use gradus_github::suite::{Suite, Task};

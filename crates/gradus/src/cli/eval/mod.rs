@@ -240,8 +240,10 @@ fn judge_all(
         limits: settings.limits,
         ignore_cache: arguments.grading.fresh,
     };
-    if settings.judge.is_some() {
-        crate::file_limit::raise(settings.limits.concurrency);
+    if settings.judge.is_some()
+        && let Err(error) = gradus_host::raise_open_file_limit(settings.limits.concurrency)
+    {
+        complain(&error.to_string());
     }
     let mut watcher = progress::Bar::new(arguments.grading.quiet, settings.judge.is_some());
     // One thread: a call to a judge is all waiting, and handing it between threads costs more than it gains.

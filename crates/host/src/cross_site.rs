@@ -4,9 +4,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use hyper::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN, REFERER};
-use hyper::http::uri::Authority;
-use hyper::{HeaderMap, Method, Uri};
+use http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN, REFERER};
+use http::uri::Authority;
+use http::{HeaderMap, Method, Uri};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
