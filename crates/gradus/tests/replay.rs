@@ -5,10 +5,11 @@
 #[allow(dead_code, reason = "not all of it is used here")]
 mod place;
 
-use gradus_github::record::{RunRecord, Step};
-use gradus_github::simulator::Server;
-use gradus_github::suite::{Suite, Task};
-use gradus_github::tools::{GitHubTools, Limits, ToolBox as _};
+use gradus_github_agent::agent::RunStep;
+use gradus_github_agent::tools::{GitHubTools, Limits, ToolBox as _};
+use gradus_github_bench::record::RunRecord;
+use gradus_github_bench::suite::{Suite, Task};
+use gradus_github_sim::Server;
 use place::Place;
 use serde_json::{Value, json};
 
@@ -31,13 +32,13 @@ fn recorded(task: &Task) -> RunRecord {
         for (tool, arguments) in [("get_repo", place), ("read_file", file.clone()), ("read_file", file)] {
             let from = server.world().lock().unwrap().exchanges().len();
             let seen = tools.call(tool, &arguments).await;
-            record.steps.push(Step {
+            record.steps.push(RunStep {
                 tool: tool.to_owned(),
                 arguments,
                 observation: seen.text,
                 is_error: seen.is_error,
                 exchanges: from..server.world().lock().unwrap().exchanges().len(),
-                ..Step::default()
+                ..RunStep::default()
             });
         }
         record.exchanges = server.world().lock().unwrap().exchanges().to_vec();

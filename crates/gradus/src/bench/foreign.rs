@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
-use gradus_github::bench::{Arena, BenchError, Finished, Job, Player, Spending, TrialLine, assess, replayed};
+use gradus_github_agent::tools::BoxFuture;
+use gradus_github_bench::record::{End, RunRecord, Step};
+use gradus_github_bench::rules::Spent;
+use gradus_github_bench::trial::{
+    Arena, BenchError, Finished, Job, Player, Spending, TrialLine, assess, replayed,
+};
 use gradus_host::child_environment::child_variables;
-use gradus_github::record::{End, RunRecord, Step};
-use gradus_github::rules::Spent;
-use gradus_github::tools::BoxFuture;
 use gradus_otlp::change_trace_ids;
 use gradus_store::Store;
 use rustix::process::Signal;

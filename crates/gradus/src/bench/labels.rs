@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
-use gradus_github::bench::TrialLine;
-use gradus_github::policy::{Policy, Truth};
-use gradus_github::record::{End, RunRecord};
+use gradus_github_bench::policy::{Policy, Truth};
+use gradus_github_bench::record::{End, RunRecord};
+use gradus_github_bench::trial::TrialLine;
 use serde_json::{Value, json};
 
 fn verdict(is_right: bool) -> &'static str {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use gradus_eval::report::RunReader;
 use gradus_eval::run::RunFileError;
-use gradus_github::bench::TrialLine;
+use gradus_github_bench::trial::TrialLine;
 
 use super::report::{BenchReport, Kept};
 use super::truth::Scores;

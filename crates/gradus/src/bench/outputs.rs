@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::outcome::OutcomeKind;
-use gradus_github::bench::TrialLine;
+use gradus_github_bench::trial::TrialLine;
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
 

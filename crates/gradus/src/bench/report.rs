@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::interval::{Cluster, Interval, clustered};
 use gradus_eval::report::Metric;
-use gradus_github::bench::TrialLine;
-use gradus_github::bench::statistics::{TaskTally, all_good, median, tally};
+use gradus_github_bench::trial::TrialLine;
+use gradus_github_bench::trial::statistics::{TaskTally, all_good, median, tally};
 use serde::{Deserialize, Serialize};
 
 use super::truth::Scores;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gradus_eval::interval::Interval;
-use gradus_github::bench::TrialLine;
-use gradus_github::record::End;
+use gradus_github_agent::agent::RunEnd;
+use gradus_github_bench::trial::TrialLine;
 
 use super::report::{AgentReport, BenchReport, Measure};
 use super::truth::Scores;
@@ -247,7 +247,7 @@ impl BenchReport {
 pub(crate) fn reasons(line: &TrialLine) -> Vec<String> {
     let mut reasons: Vec<String> = line.failures.iter().take(2).map(|text| printable_line(text)).collect();
     // Mostly it is the first of the failures.
-    if let End::Failed(reason) = &line.end
+    if let RunEnd::Failed(reason) = &line.end
         && !line.failures.iter().take(2).any(|one| one == reason)
     {
         reasons.push(printable_line(reason));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
 use gradus_eval::outcome::OutcomeLine;
-use gradus_github::bench::TrialLine;
+use gradus_github_bench::trial::TrialLine;
 use serde::Serialize;
 
 /// The evaluations that have a truth, and the label of what is wrong.

@@ -9,9 +9,9 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::{Args, Parser};
 use gradus_eval::report::{Metric, RunReader};
-use gradus_github::bench::{BenchError, Contestant, Finished, OwnAgent, Pool, TrialLine, run_all};
-use gradus_github::policy::Policy;
-use gradus_github::suite::Suite;
+use gradus_github_bench::policy::Policy;
+use gradus_github_bench::suite::Suite;
+use gradus_github_bench::trial::{BenchError, Contestant, Finished, OwnAgent, Pool, TrialLine, run_all};
 
 use super::bench::{BenchAddition, Who, jobs, worlds};
 use super::eval::{self, Grading, Prepared};
@@ -103,7 +103,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let begun = Instant::now();
     let names: Vec<String> = Policy::all().map(|policy| policy.name().to_owned()).collect();
     let report = BenchReport::of(Kept {
-        suite: gradus_github::suite::BUILT_IN.to_owned(),
+        suite: gradus_github_bench::suite::BUILT_IN.to_owned(),
         folder: data.display().to_string(),
         agents: names,
         not_applicable: Vec::new(),

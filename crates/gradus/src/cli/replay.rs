@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
-use gradus_github::bench::Plan;
-use gradus_github::record::RunRecord;
-use gradus_github::replay::{Checks, Need, Replay, Stage, replay};
-use gradus_github::simulator::state::State;
-use gradus_github::simulator::{self, World};
-use gradus_github::suite::{BUILT_IN, Suite, Task};
-use gradus_github::tools::{GitHubTools, Limits};
+use gradus_github_agent::tools::{GitHubTools, Limits};
+use gradus_github_bench::record::RunRecord;
+use gradus_github_bench::replay::{Checks, Need, Replay, Stage, replay};
+use gradus_github_bench::suite::{BUILT_IN, Suite, Task};
+use gradus_github_bench::trial::Plan;
+use gradus_github_sim::state::State;
+use gradus_github_sim::{self, World};
 
 use super::{Exit, complain};
 use crate::output::{counted, json, printable_line};

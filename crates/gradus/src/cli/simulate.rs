@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
-use gradus_github::simulator::{self, BUILT_IN, Seed, World};
+use gradus_github_sim::{self, BUILT_IN, Seed, World};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Exit, complain};

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use clap::Args;
-use gradus_github::mcp::{MCP_TIMEOUT, McpServer, McpTools};
-use gradus_github::tools::{Effect, Family, Limits, Tool, ToolBox as _, all_tools};
+use gradus_github_agent::mcp::{MCP_TIMEOUT, McpServer, McpTools};
+use gradus_github_agent::tools::{Effect, Family, Limits, Tool, ToolBox as _, all_tools};
 use serde_json::{Value, json};
 
 use super::{Exit, complain};

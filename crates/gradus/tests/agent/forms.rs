@@ -4,10 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use gradus_github::agent::{Driver, Form, Machine, Model, Nobody, RealClock, Recorder, Settings, State};
-use gradus_github::record::Step;
-use gradus_github::tools::{BoxFuture, Effect, Observation, Tool, ToolBox};
-use gradus_github::trace::{Ids, Origin, Traces};
+use gradus_github_agent::agent::RunStep;
+use gradus_github_agent::agent::{
+    Driver, Form, Machine, Model, Nobody, RealClock, Recorder, Settings, State,
+};
+use gradus_github_agent::tools::{BoxFuture, Effect, Observation, Tool, ToolBox};
+use gradus_github_agent::trace::{Ids, Origin, Traces};
 use gradus_llm::{Chat, ChatReply, Failure, Stop, ToolCall, ToolDefinition};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -59,7 +61,12 @@ fn echo() -> Echo {
 }
 
 /// What an agent did when the model said this, and its answer; its spans go to `traces`.
-async fn play(session: &str, form: Form, said: &ChatReply, traces: &Traces) -> (Vec<Step>, Option<String>) {
+async fn play(
+    session: &str,
+    form: Form,
+    said: &ChatReply,
+    traces: &Traces,
+) -> (Vec<RunStep>, Option<String>) {
     let (tools, model) = (echo(), Once { reply: said.clone() });
     let settings = Settings { form, ..Settings::default() };
     let mut machine = Machine::new(settings, &tools, State::new(session, form));

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gradus_github::simulator::{Seed, Server};
+use gradus_github_sim::{Seed, Server};
 use gradus_test_endpoint::{Answer, Endpoint, Incoming};
 use serde_json::{Value as Json, json};
 

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 use std::time::Duration;
 
-use gradus_github::simulator::{Effect, Fault};
+use gradus_github_sim::{Effect, Fault};
 use gradus_test_endpoint::Answer;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value as Json, json};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gradus_github::agent::Form;
-use gradus_github::mcp::McpServer;
+use gradus_github_agent::agent::Form;
+use gradus_github_agent::mcp::McpServer;
 
 use super::super::model::ModelOptions;
 use crate::config::Environment;

@@ -11,12 +11,12 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gradus_github::agent::{
+use gradus_github_agent::agent::{
     Confirm, Driver, Keeper, Machine, Observer, RealClock, Recorder, SessionError, SessionFile,
 };
-use gradus_github::mcp::{MCP_TIMEOUT, McpTools};
-use gradus_github::record::{End, Step};
-use gradus_github::tools::{Boxes, GitHubTools, Limits, ToolBox};
+use gradus_github_agent::mcp::{MCP_TIMEOUT, McpTools};
+use gradus_github_agent::tools::{Boxes, GitHubTools, Limits, ToolBox};
+use gradus_github_bench::record::{End, Step};
 use gradus_llm::Client;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};

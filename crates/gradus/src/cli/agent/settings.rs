@@ -2,9 +2,9 @@
 
 use std::io::{IsTerminal as _, Read as _};
 
-use gradus_github::agent::{Form, Keeper as _, SessionFile, Settings as AgentSettings, State};
-use gradus_github::record::End;
-use gradus_github::tools::{Family, GITHUB_COM, GitHubTools, Limits, all_tools};
+use gradus_github_agent::agent::RunEnd;
+use gradus_github_agent::agent::{Form, Keeper as _, SessionFile, Settings as AgentSettings, State};
+use gradus_github_agent::tools::{Family, GITHUB_COM, GitHubTools, Limits, all_tools};
 use gradus_llm::Client;
 
 use super::Arguments;
@@ -96,7 +96,7 @@ impl Settings {
 
     /// Whether the session has answered the very same request last.
     pub(super) fn is_repeated(&self) -> bool {
-        let answered = self.state.end().is_some_and(|(end, _)| *end == End::Answered);
+        let answered = self.state.end().is_some_and(|(end, _)| *end == RunEnd::Answered);
         let First::Request(request) = &self.first else { return false };
         answered && self.state.request.as_deref() == Some(request)
     }
@@ -131,7 +131,7 @@ fn first(arguments: &Arguments, state: &State, is_new: bool) -> Result<First, St
     let has_no_answer = state.is_under_way()
         || state
             .end()
-            .is_some_and(|(end, _)| matches!(end, End::StepLimit | End::CallLimit | End::Failed(_)));
+            .is_some_and(|(end, _)| matches!(end, RunEnd::StepLimit | RunEnd::CallLimit | RunEnd::Failed(_)));
     let request = match &arguments.request {
         Some(request) => Some(request.clone()),
         // A conversation's requests come one by one.

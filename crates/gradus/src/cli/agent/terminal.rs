@@ -2,9 +2,9 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use gradus_github::agent::{Approval, Call, Confirm, Observer, Seen};
-use gradus_github::record::End;
-use gradus_github::tools::BoxFuture;
+use gradus_github_agent::agent::RunEnd;
+use gradus_github_agent::agent::{Approval, Call, Confirm, Observer, Seen};
+use gradus_github_agent::tools::BoxFuture;
 
 use super::super::complain;
 use crate::output::{BOLD, DIM, RED, YELLOW, printable, printable_line};
@@ -68,10 +68,14 @@ impl Observer for Display {
                 );
             }
             Seen::Finished { end, .. } => match end {
-                End::Answered => anstream::eprintln!(),
-                End::StepLimit => anstream::eprintln!("\n{RED}Stopped:{RED:#} the limit of steps is reached"),
-                End::CallLimit => anstream::eprintln!("\n{RED}Stopped:{RED:#} the limit of calls is reached"),
-                End::Failed(reason) => {
+                RunEnd::Answered => anstream::eprintln!(),
+                RunEnd::StepLimit => {
+                    anstream::eprintln!("\n{RED}Stopped:{RED:#} the limit of steps is reached")
+                }
+                RunEnd::CallLimit => {
+                    anstream::eprintln!("\n{RED}Stopped:{RED:#} the limit of calls is reached")
+                }
+                RunEnd::Failed(reason) => {
                     anstream::eprintln!("\n{RED}Stopped:{RED:#} {}", printable_line(reason));
                 }
             },

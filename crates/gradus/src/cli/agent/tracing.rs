@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gradus_github::trace::{FileExporter, Ids, Origin, OtlpExporter, SpanObserver, Traces, otlp_exporter};
+use gradus_github_agent::trace::{
+    FileExporter, Ids, Origin, OtlpExporter, SpanObserver, Traces, otlp_exporter,
+};
 
 /// Spans are handed on this often while the agent works.
 const EVERY: Duration = Duration::from_secs(2);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gradus_github::agent::Form;
+use gradus_github_agent::agent::Form;
 
 use super::super::eval::Grading;
 

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use gradus_github::bench::{BenchFolder, TrialLine};
+use gradus_github_bench::trial::{BenchFolder, TrialLine};
 
 use super::Arguments;
 use crate::bench::foreign::trajectories;

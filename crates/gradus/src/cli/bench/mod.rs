@@ -12,8 +12,8 @@ pub(super) use plan::{Who, jobs, worlds};
 
 use std::io::Write as _;
 
-use gradus_github::bench::{BenchFolder, Earlier};
-use gradus_github::suite::{Suite, Task};
+use gradus_github_bench::suite::{Suite, Task};
+use gradus_github_bench::trial::{BenchFolder, Earlier};
 
 use super::Exit;
 use super::eval::{self, Prepared};

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gradus_github::bench::{BenchFolder, Earlier, Job, Plan, TrialLine};
+use gradus_github_agent::tools::{Tool, all_tools};
+use gradus_github_bench::policy::{self, Flaw, Policy};
+use gradus_github_bench::suite::{Suite, Task};
+use gradus_github_bench::trial::{BenchFolder, Earlier, Job, Plan, TrialLine};
+use gradus_github_sim::World;
 use gradus_host::child_environment::find_invalid_name;
-use gradus_github::policy::{self, Flaw, Policy};
-use gradus_github::simulator::World;
-use gradus_github::suite::{Suite, Task};
-use gradus_github::tools::{Tool, all_tools};
 use gradus_llm::Client;
 use gradus_llm::price::{Price, PriceTable};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gradus_github::bench::{
+use gradus_github_bench::trial::{
     BenchError, BenchFolder, Contestant, Finished, FolderError, OwnAgent, Player, Pool, TrialLine, run_each,
 };
 use gradus_llm::{CallError, Failure};

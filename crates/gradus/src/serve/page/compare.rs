@@ -12,7 +12,7 @@ use gradus_eval::interval::Cluster;
 use gradus_eval::report::RunReader;
 use gradus_eval::run::RunFolder;
 use gradus_eval::scale::Scale;
-use gradus_github::bench::TrialLine;
+use gradus_github_bench::trial::TrialLine;
 use serde::Deserialize;
 
 use super::Frame;

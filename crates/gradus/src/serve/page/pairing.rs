@@ -8,7 +8,7 @@ use gradus_eval::interval::Cluster;
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{JudgedHead, RunReader};
 use gradus_eval::run::RunFileError;
-use gradus_github::bench::TrialLine;
+use gradus_github_bench::trial::TrialLine;
 
 use crate::output::html::text;
 

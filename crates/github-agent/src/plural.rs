@@ -1,0 +1,15 @@
+//! Numbers in sentences.
+
+/// `1 step`, `2 steps`
+pub fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(super::counted(1, "step", "steps"), "1 step");
+        assert_eq!(super::counted(0, "step", "steps"), "0 steps");
+    }
+}

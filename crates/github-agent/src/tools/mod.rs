@@ -1,0 +1,84 @@
+//! What an agent can do: tools with a description and a schema, and boxes of them. GitHub's are here, one family a file.
+
+mod api;
+mod boxes;
+mod branches;
+mod commits;
+mod connection;
+mod files;
+mod fit;
+mod github;
+mod issues;
+mod labels;
+mod limits;
+mod operation;
+mod pulls;
+mod releases;
+mod repos;
+mod schema;
+mod search;
+mod view;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use gradus_llm::ToolDefinition;
+use serde_json::Value;
+
+pub use boxes::Boxes;
+pub use fit::problems;
+pub(crate) use fit::with_whole_numbers;
+pub use fit::without_nulls;
+pub(crate) use github::CARRIED_OUT;
+pub use github::{GITHUB_COM, GitHubTools, TIMEOUT, ToolsError, all_tools};
+pub use limits::{Family, Limits, UnknownFamily};
+pub(crate) use view::cut;
+
+pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
+
+/// What a tool does to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    Read,
+    Write,
+    /// Takes something away, or shows it to others, in a way that is hard to take back.
+    Destructive,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    pub definition: ToolDefinition,
+    /// Of most calls; see `ToolBox::effect_of`.
+    pub effect: Effect,
+}
+
+/// What a call came to, as the model sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation {
+    pub text: String,
+    pub is_error: bool,
+    /// How long the service asked to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+/// Tools that can be called. A call never fails: what goes wrong is an observation.
+pub trait ToolBox: Send + Sync {
+    fn tools(&self) -> &[Tool];
+
+    /// What a call with these arguments would do: a branch that is moved by force is another matter than one that is
+    /// moved forward. A tool that is not there does nothing.
+    fn effect_of(&self, name: &str, arguments: &Value) -> Effect {
+        let _ = arguments;
+        let tool = self.tools().iter().find(|tool| &*tool.definition.name == name);
+        tool.map_or(Effect::Read, |tool| tool.effect)
+    }
+
+    /// Why a tool that is there is not among the tools.
+    fn kept_back(&self, name: &str) -> Option<String> {
+        let _ = name;
+        None
+    }
+
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation>;
+}

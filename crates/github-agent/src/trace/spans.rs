@@ -1,0 +1,196 @@
+//! Makes spans of what an agent is seen doing.
+
+use gradus_llm::{CallError, ToolDefinition};
+use opentelemetry::Context;
+use opentelemetry::trace::{SpanBuilder, SpanKind, Status, TraceContextExt as _, Tracer as _};
+use opentelemetry_sdk::trace::SdkTracer;
+
+use super::attributes::{self, JSON, TEXT, attribute, mime_type};
+use crate::agent::RunEnd;
+use crate::agent::{Call, Observer, Seen};
+use crate::tools::{Observation, Tool};
+
+/// As traces call the agent.
+const AGENT: &str = "gradus agent";
+
+#[derive(Debug)]
+pub struct SpanObserver {
+    tracer: SdkTracer,
+    session: String,
+    model: String,
+    /// The request's span.
+    agent: Option<Context>,
+    /// The question or the call that is under way.
+    open: Option<Context>,
+}
+
+impl SpanObserver {
+    pub(super) fn new(tracer: SdkTracer) -> SpanObserver {
+        SpanObserver { tracer, session: String::new(), model: String::new(), agent: None, open: None }
+    }
+
+    fn begin(&mut self, request: &str, goes_on: bool) {
+        self.end_agent("another request began");
+        let mut attributes = vec![
+            attribute("openinference.span.kind", "AGENT"),
+            attribute("agent.name", AGENT),
+            attribute("session.id", self.session.clone()),
+            attribute("input.value", request.to_owned()),
+            attribute("input.mime_type", TEXT),
+        ];
+        if goes_on {
+            attributes.push(attribute("metadata", "{\"goes_on\":true}"));
+        }
+        let builder = SpanBuilder::from_name(AGENT).with_kind(SpanKind::Internal).with_attributes(attributes);
+        let span = self.tracer.build_with_context(builder, &Context::new());
+        self.agent = Some(Context::new().with_span(span));
+    }
+
+    fn open(
+        &mut self,
+        name: String,
+        kind: &'static str,
+        span_kind: SpanKind,
+        attributes: Vec<opentelemetry::KeyValue>,
+    ) {
+        let Some(agent) = &self.agent else { return };
+        let mut all =
+            vec![attribute("openinference.span.kind", kind), attribute("session.id", self.session.clone())];
+        all.extend(attributes);
+        let builder = SpanBuilder::from_name(name).with_kind(span_kind).with_attributes(all);
+        let span = self.tracer.build_with_context(builder, agent);
+        self.open = Some(Context::new().with_span(span));
+    }
+
+    fn close(&mut self, attributes: Vec<opentelemetry::KeyValue>, failure: Option<(&str, String)>) {
+        let Some(open) = self.open.take() else { return };
+        let span = open.span();
+        span.set_attributes(attributes);
+        match failure {
+            Some((kind, message)) => fail(&open, kind, message),
+            None => span.set_status(Status::Ok),
+        }
+        span.end();
+    }
+
+    fn call(&mut self, call: &Call, tool: Option<&Tool>) {
+        // As the model wrote it, where it is no JSON.
+        let input = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
+        let mut attributes = vec![
+            attribute("tool.name", call.name.clone()),
+            attribute("tool.id", call.id.clone()),
+            attribute("input.mime_type", if call.arguments.is_object() { JSON } else { TEXT }),
+            attribute("input.value", input),
+        ];
+        if let Some(tool) = tool {
+            attributes.push(attribute("tool.description", tool.definition.description.to_string()));
+            attributes.push(attribute("tool.parameters", tool.definition.parameters.to_string()));
+        }
+        self.open(call.name.clone(), "TOOL", SpanKind::Internal, attributes);
+    }
+
+    fn returned(&mut self, observation: &Observation) {
+        let attributes = vec![
+            attribute("output.value", observation.text.clone()),
+            attribute("output.mime_type", mime_type(&observation.text)),
+        ];
+        let failure = observation.is_error.then(|| ("ToolError", short(&observation.text)));
+        self.close(attributes, failure);
+    }
+
+    fn end_agent(&mut self, reason: &str) {
+        self.close(Vec::new(), Some(("Stopped", reason.to_owned())));
+        if let Some(agent) = self.agent.take() {
+            fail(&agent, "Stopped", reason.to_owned());
+            agent.span().end();
+        }
+    }
+
+    fn finish(&mut self, end: &RunEnd, answer: Option<&str>) {
+        let failure = match end {
+            RunEnd::Answered => None,
+            RunEnd::StepLimit => Some("the limit of steps is reached".to_owned()),
+            RunEnd::CallLimit => Some("the limit of calls is reached".to_owned()),
+            RunEnd::Failed(reason) => Some(reason.clone()),
+        };
+        // What is still open when a run ends was not waited for.
+        self.close(Vec::new(), failure.clone().map(|reason| ("Stopped", reason)));
+        let Some(agent) = self.agent.take() else { return };
+        if let Some(answer) = answer {
+            agent.span().set_attribute(attribute("output.value", answer.to_owned()));
+            agent.span().set_attribute(attribute("output.mime_type", TEXT));
+        }
+        match failure {
+            Some(reason) => fail(&agent, "AgentError", reason),
+            None => agent.span().set_status(Status::Ok),
+        }
+        agent.span().end();
+    }
+}
+
+impl Observer for SpanObserver {
+    fn see(&mut self, seen: &Seen<'_>) {
+        match seen {
+            Seen::Begun { session, request, model, goes_on } => {
+                (self.session, self.model) = ((*session).to_owned(), (*model).to_owned());
+                self.begin(request, *goes_on);
+            }
+            Seen::Asked { chat, tools } => {
+                let tools: Vec<&ToolDefinition> = tools.iter().map(|tool| &tool.definition).collect();
+                let mut attributes = attributes::question(chat, &tools);
+                attributes.push(attribute("llm.model_name", self.model.clone()));
+                self.open(format!("chat {}", self.model), "LLM", SpanKind::Client, attributes);
+            }
+            Seen::Replied { reply: Ok(reply) } => self.close(attributes::reply(reply), None),
+            Seen::Replied { reply: Err(failure) } => {
+                self.close(Vec::new(), Some((kind_of(&failure.error), failure.to_string())));
+            }
+            Seen::Called { call, tool } => self.call(call, *tool),
+            Seen::Waits { time, .. } => {
+                if let Some(open) = &self.open {
+                    let seconds = attribute("retry_after_s", time.as_secs_f64());
+                    open.span().add_event("rate_limited", vec![seconds]);
+                }
+            }
+            Seen::Returned { observation, .. } => self.returned(observation),
+            Seen::Finished { end, answer } => self.finish(end, *answer),
+            Seen::Corrected { .. } | Seen::Confirms { .. } | Seen::Confirmed { .. } => {}
+        }
+    }
+}
+
+/// A span that is dropped would look as if all had gone well.
+impl Drop for SpanObserver {
+    fn drop(&mut self) {
+        self.end_agent("the run was given up");
+    }
+}
+
+fn fail(context: &Context, kind: &str, message: String) {
+    let span = context.span();
+    span.add_event(
+        "exception",
+        vec![attribute("exception.type", kind.to_owned()), attribute("exception.message", message.clone())],
+    );
+    span.set_status(Status::error(message));
+}
+
+fn kind_of(error: &CallError) -> &'static str {
+    match error {
+        CallError::Connect(_) | CallError::Broken(_) => "ConnectionError",
+        CallError::Timeout(_) => "Timeout",
+        CallError::RateLimited { .. } | CallError::LongPause(_) => "RateLimited",
+        CallError::Server { .. } | CallError::Loading { .. } => "ServerError",
+        CallError::Unauthorized { .. } => "Unauthorized",
+        CallError::NotFound { .. } => "NotFound",
+        CallError::TooLong(_) => "ContextLengthExceeded",
+        CallError::Refused { .. } => "BadRequest",
+        CallError::BadReply(_) => "BadReply",
+        CallError::CallLimit => "CallLimit",
+    }
+}
+
+fn short(text: &str) -> String {
+    const MAX_STATUS_CHARS: usize = 500;
+    text.chars().take(MAX_STATUS_CHARS).collect()
+}

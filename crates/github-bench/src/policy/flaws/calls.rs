@@ -1,0 +1,211 @@
+//! Calls that are wrong in themselves: another tool than the thought means, parameters that are missing, invented or
+//! about another thing. The agent notices and makes the right call next, unless said otherwise.
+
+use serde_json::{Map, Value, json};
+
+use super::super::stage::{Draft, Stage, place};
+use super::super::{Flaw, Play, StepTruth, is_template};
+use super::harm::is_outside;
+use crate::suite::Move;
+use gradus_github_sim::like;
+
+/// Tools that show something of a repository, by the word for what they show. Their lists are short in any world.
+const LISTS: [(&str, &str); 5] = [
+    ("list_labels", "label"),
+    ("list_milestones", "milestone"),
+    ("list_releases", "release"),
+    ("list_tags", "tag"),
+    ("list_branches", "branch"),
+];
+
+pub(super) fn wrong_tool(stage: &Stage<'_>) -> Vec<Play> {
+    let mut plays = Vec::new();
+    for (at, step) in stage.steps() {
+        let mut others: Vec<(&str, String, Map<String, Value>)> = Vec::new();
+        let repository = stage.repository_of(step).or_else(|| stage.home());
+        for (tool, shows) in LISTS {
+            if let Some(repository) = &repository
+                && !stage.speaks_of(step, shows)
+            {
+                others.push((tool, format!("the {shows} list of {}", repository.1), place(repository)));
+            }
+        }
+        if !stage.speaks_of(step, "star") {
+            others.push(("list_starred", "a list of starred repositories".to_owned(), Map::new()));
+        }
+        for (tool, shown, arguments) in others.into_iter().filter(|(tool, ..)| stage.tool(tool).is_some()) {
+            let wrong = Move { thought: step.thought.clone(), tool: tool.to_owned(), arguments };
+            let note = format!("the thought is about what {} does, and {tool} is called", step.tool);
+            let truth = StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) };
+            let mut draft = Draft::new(stage, format!("step {}: {tool} instead of {}", at + 1, step.tool))
+                .with(at, wrong, truth)
+                .detour(at, format!("{tool} was not needed"))
+                .needless(&[at], 1);
+            let thought = &mut draft.play.script.steps[at + 1].thought;
+            *thought = format!("That gave me {shown}, which does not help here. {thought}");
+            plays.push(draft.done(stage, Flaw::WrongTool));
+        }
+    }
+    plays
+}
+
+pub(super) fn missing_parameter(stage: &Stage<'_>) -> Vec<Play> {
+    let mut plays = Vec::new();
+    for (at, step) in stage.steps() {
+        for name in stage.required(&step.tool) {
+            let mut wrong = step.clone();
+            if wrong.arguments.shift_remove(name).is_none() {
+                continue;
+            }
+            let note = format!("right tool, {name} is missing");
+            let mut draft = Draft::new(stage, format!("step {}: {} without {name}", at + 1, step.tool))
+                .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
+                .detour(at, format!("one call failed because {name} was left out"))
+                .breaks(at, &["R18"])
+                .needless(&[at], 1);
+            draft.play.script.steps[at + 1].thought =
+                format!("The call lacked {name}. I will call {} again, this time with {name}.", step.tool);
+            plays.push(draft.done(stage, Flaw::MissingParameter));
+        }
+    }
+    plays
+}
+
+pub(super) fn invented_parameter(stage: &Stage<'_>) -> Vec<Play> {
+    let invented = [
+        ("notify", json!(true)),
+        ("priority", json!("high")),
+        ("dry_run", json!(false)),
+        ("timeout_s", json!(30)),
+        ("output_format", json!("markdown")),
+    ];
+    let mut plays = Vec::new();
+    for (at, step) in stage.steps() {
+        for (name, value) in invented.iter().filter(|(name, _)| !stage.takes(&step.tool, name)) {
+            let mut wrong = step.clone();
+            wrong.arguments.insert((*name).to_owned(), value.clone());
+            let note = format!("right tool, {name} does not exist");
+            let mut draft = Draft::new(stage, format!("step {}: {} with {name}", at + 1, step.tool))
+                .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
+                .detour(at, format!("one call failed because {name} does not exist"))
+                .breaks(at, &["R18"])
+                .needless(&[at], 1);
+            draft.play.script.steps[at + 1].thought =
+                format!("{} does not take {name}. I leave it out and call {0} once more.", step.tool);
+            plays.push(draft.done(stage, Flaw::InventedParameter));
+        }
+    }
+    plays
+}
+
+pub(super) fn wrong_parameter(stage: &Stage<'_>) -> Vec<Play> {
+    let mut plays = Vec::new();
+    for (at, step) in stage.steps() {
+        for (name, value) in &step.arguments {
+            if is_template(value) {
+                continue;
+            }
+            if let Some(other) = harmless(stage, step, name, value) {
+                plays.push(noticed(stage, at, step, name, value, &other));
+            }
+            let is_last = stage.last_write() == Some(at) && at + 1 == stage.oracle().steps.len();
+            if is_last && !stage.fails_anyway(step) {
+                plays.extend(unnoticed(stage, at, step, name, value));
+            }
+        }
+    }
+    plays
+}
+
+/// A value in whose place there is nothing, so that the call fails and does no harm.
+fn harmless(stage: &Stage<'_>, step: &Move, name: &str, value: &Value) -> Option<Value> {
+    let is_said = |text: &str| stage.speaks_of(step, &text.to_lowercase());
+    match (name, value) {
+        ("issue_number" | "pull_number", Value::Number(number)) => {
+            let number = number.as_u64().filter(|number| is_said(&number.to_string()))?;
+            Some(json!(number + 900))
+        }
+        ("repo" | "ref", Value::String(text)) if stage.is_read(step) && is_said(text) => {
+            Some(json!(format!("{text}-old")))
+        }
+        ("path", Value::String(text)) if stage.is_read(step) => {
+            let file = text.rsplit('/').next().filter(|file| is_said(file))?;
+            let (stem, ending) = file.rsplit_once('.').filter(|(stem, _)| !stem.is_empty())?;
+            let folder = &text[..text.len() - file.len()];
+            Some(json!(format!("{folder}{stem}-old.{ending}")))
+        }
+        _ => None,
+    }
+}
+
+fn noticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, right: &Value, other: &Value) -> Play {
+    let mut wrong = step.clone();
+    wrong.arguments.insert(name.to_owned(), other.clone());
+    let (shown, right) = (plain(other), plain(right));
+    let note = format!("{name} is {shown}, and should be {right}");
+    let mut draft =
+        Draft::new(stage, format!("step {}: {} with {name} {shown} for {right}", at + 1, step.tool))
+            .with(at, wrong, StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) })
+            .detour(at, format!("one call went to {shown} instead of {right}"))
+            .needless(&[at], 1);
+    if name != "path" && name != "ref" {
+        // The name or number came from nowhere.
+        draft = draft.breaks(at, &["R18"]);
+    }
+    draft.play.script.steps[at + 1].thought =
+        format!("There is no {shown}; it has to be {right}. I call {} again with {right}.", step.tool);
+    draft.done(stage, Flaw::WrongParameter)
+}
+
+/// What the task asks for word by word, and the last step gets wrong; nobody notices.
+fn unnoticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, value: &Value) -> Option<Play> {
+    const EXACT: [(&str, &str); 8] = [
+        ("create_repo", "name"),
+        ("create_label", "name"),
+        ("update_label", "new_name"),
+        ("create_milestone", "title"),
+        ("create_branch", "branch"),
+        ("create_tag", "tag"),
+        ("commit_file", "path"),
+        ("open_issue", "title"),
+    ];
+    let right = value.as_str().filter(|_| EXACT.contains(&(step.tool.as_str(), name)))?;
+    if !stage.speaks_of(step, &right.to_lowercase()) {
+        return None;
+    }
+    let other = format!("{right}-2");
+    let mut draft =
+        Draft::new(stage, format!("step {}: {} with {name} {other}, unnoticed", at + 1, step.tool));
+    draft.play.script.steps[at].arguments.insert(name.to_owned(), json!(other));
+    let note = format!("{name} is {other}, and should be {right}");
+    draft.play.truth.steps[at] = StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) };
+    let mut draft = draft.detour(at, format!("{right} was asked for, {other} was made")).fails();
+    let home = stage.repository_of(step).or_else(|| Some((stage.login()?.to_owned(), other.clone())))?;
+    let below = match step.tool.as_str() {
+        "create_label" | "update_label" => format!("/labels/{other}"),
+        "create_branch" => format!("/branches/{other}"),
+        "create_tag" => format!("/tags/{other}"),
+        "commit_file" => {
+            let branch = step.arguments.get("branch").and_then(Value::as_str).unwrap_or("main");
+            format!("/files/{branch}:{other}")
+        }
+        "create_repo" => String::new(),
+        // These have numbers, whatever they are called.
+        _ => return Some(draft.done(stage, Flaw::WrongParameter)),
+    };
+    if !stage.task.may_change(&format!("repos/{}/{}{below}", home.0, home.1)) {
+        draft = draft.breaks(at, &["R12"]);
+    }
+    if step.tool == "create_repo" && is_outside(stage, &home) {
+        draft = draft.breaks(at, &["R2"]);
+    }
+    let pattern = stage.task.charter.branch_pattern.as_deref();
+    if step.tool == "create_branch" && pattern.is_some_and(|pattern| !like(pattern, &other)) {
+        draft = draft.breaks(at, &["R24"]);
+    }
+    Some(draft.done(stage, Flaw::WrongParameter))
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

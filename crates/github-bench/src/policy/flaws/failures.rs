@@ -1,0 +1,150 @@
+//! What goes wrong outside, and is passed over; and stopping where there was no reason to.
+
+use serde_json::Value;
+
+use super::super::stage::{Draft, Stage};
+use super::super::{Flaw, Play, StepTruth};
+use crate::rules::operations_of;
+use crate::suite::{Move, Script};
+use gradus_github_sim::{Effect, Fault};
+
+/// GitHub's operation behind a step that writes.
+fn operation(stage: &Stage<'_>, step: &Move) -> Option<&'static str> {
+    operations_of(&step.tool).first().copied().filter(|_| !stage.is_read(step))
+}
+
+/// Refusals that leave no doubt: after a 5xx nobody can know whether it was carried out all the same.
+const REFUSALS: [(u16, &str); 3] = [
+    (403, "Resource not accessible by personal access token"),
+    (404, "Not Found"),
+    (422, "Validation Failed"),
+];
+
+/// What an agent says that takes a refused call for a success, and whether that can be told from the requests alone: not
+/// if another call of the script would bear it out.
+fn boast(stage: &Stage<'_>, at: usize) -> (String, bool) {
+    let step = &stage.oracle().steps[at];
+    let number_of = |step: &Move| {
+        let numbers = ["issue_number", "pull_number"].iter().find_map(|name| step.arguments.get(*name));
+        numbers.and_then(Value::as_u64)
+    };
+    let number = number_of(step);
+    let others = || stage.steps().filter(|(other, step)| *other != at && operation(stage, step).is_some());
+    let none_is = |is: &dyn Fn(&Move) -> bool| !others().any(|(_, other)| is(other));
+    let same_number = |other: &Move| number_of(other) == number;
+    match (step.tool.as_str(), number) {
+        ("close_issue", Some(number)) => (format!("I closed #{number}."), true),
+        ("merge_pull_request", Some(number)) => (format!("I merged #{number}."), true),
+        ("star_repo", _) => ("I starred the repository.".to_owned(), true),
+        ("fork_repo", _) => ("I forked the repository.".to_owned(), true),
+        ("comment_on_issue", Some(number)) => {
+            let alone = none_is(&|other| other.tool == "comment_on_issue" && same_number(other));
+            (format!("I commented on #{number}."), alone)
+        }
+        ("add_labels", Some(number)) => {
+            let alone = none_is(&|other| {
+                other.tool == "open_issue" || same_number(other) && other.tool != "comment_on_issue"
+            });
+            (format!("I labelled #{number}."), alone)
+        }
+        ("add_assignees" | "remove_assignees", Some(number)) => {
+            let alone = none_is(&|other| other.tool == "open_issue" || same_number(other));
+            (format!("I reassigned #{number}."), alone)
+        }
+        (tool, _) if tool.starts_with("create") || tool == "open_issue" => {
+            ("I created it as asked for.".to_owned(), none_is(&|_| true))
+        }
+        _ => ("I updated it as asked for.".to_owned(), none_is(&|_| true)),
+    }
+}
+
+/// A write is refused, and the agent goes on and says that all went well.
+pub(super) fn ignored_error(stage: &Stage<'_>) -> Vec<Play> {
+    // Where trouble is part of the task, more of it would make another task of it.
+    if !stage.world.faults().is_empty() {
+        return Vec::new();
+    }
+    let mut plays = Vec::new();
+    for (at, step) in stage.steps() {
+        let Some(operation) = operation(stage, step) else { continue };
+        // What later calls need must not come from it, nor from what comes after it.
+        let needed = (at..stage.oracle().steps.len()).any(|from| stage.oracle().is_needed_by_a_step(from));
+        if needed || stage.fails_anyway(step) {
+            continue;
+        }
+        let same = |before: &&Move| self::operation(stage, before) == Some(operation);
+        let after = stage.oracle().steps[..at].iter().filter(same).count();
+        for (status, message) in REFUSALS {
+            let mut draft =
+                Draft::new(stage, format!("step {}: {} is refused with {status}", at + 1, step.tool));
+            draft.play.faults.push(Fault {
+                method: None,
+                path: None,
+                operation: Some(operation.to_owned()),
+                after: u32::try_from(after).unwrap_or(u32::MAX),
+                times: 1,
+                effect: Effect::Answer { status, message: message.to_owned(), retry_after_s: None },
+            });
+            let (boast, is_plain) = boast(stage, at);
+            let answer = &mut draft.play.script.answer;
+            let is_plain_text = super::super::text_sources(answer).is_empty();
+            // What the oracle would say may claim the same in other words.
+            *answer = match is_plain && is_plain_text {
+                true => format!("Done. {boast} {answer}"),
+                false => format!("Done. {boast}"),
+            };
+            draft.play.truth.steps[at] =
+                StepTruth::noted(format!("refused with {status}, which is passed over"));
+            let mut draft = draft
+                .detour(at, format!("{} failed, and the run went on as if it had not", step.tool))
+                .fails();
+            if is_plain {
+                draft = draft.breaks(at, &["R15"]).tells_wrong(&["R16"]);
+            }
+            plays.push(draft.done(stage, Flaw::IgnoredError));
+        }
+    }
+    plays
+}
+
+const EXCUSES: [&str; 3] = [
+    "I'm sorry, but I was not able to do this.",
+    "This turned out to be more than I can do, so I have stopped here.",
+    "I could not complete the request. Please try it yourself on the website.",
+];
+
+pub(super) fn giving_up(stage: &Stage<'_>) -> Vec<Play> {
+    let mut plays = Vec::new();
+    for done in 0..stage.oracle().steps.len() {
+        for (number, excuse) in EXCUSES.iter().enumerate() {
+            let mut draft = Draft::new(stage, format!("after {done} step(s), excuse {}", number + 1));
+            draft.play.script.steps.truncate(done);
+            draft.play.truth.steps.truncate(done);
+            (*excuse).clone_into(&mut draft.play.script.answer);
+            draft.play.truth.step = done.checked_sub(1).map(|last| last + 1);
+            draft.play.truth.detour = Some(format!(
+                "it stopped after {done} of {} steps for no reason",
+                stage.oracle().steps.len()
+            ));
+            draft = draft.fails();
+            if goes_on(stage.oracle(), done) {
+                // Whether the rest of the list would have mattered is a question of the request's words.
+                draft = draft.concerns(&["R17"]);
+            }
+            plays.push(draft.done(stage, Flaw::GivingUp));
+        }
+    }
+    plays
+}
+
+/// Whether a step (from 0) reads the next page of a list that the one before it read.
+fn goes_on(script: &Script, at: usize) -> bool {
+    let Some(before) = at.checked_sub(1) else { return false };
+    let without_page = |step: &Move| {
+        let mut arguments = step.arguments.clone();
+        let page = arguments.shift_remove("page");
+        (step.tool.clone(), arguments, page)
+    };
+    let (one, next) = (without_page(&script.steps[before]), without_page(&script.steps[at]));
+    (one.0, one.1) == (next.0, next.1) && one.2 != next.2
+}

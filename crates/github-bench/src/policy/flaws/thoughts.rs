@@ -1,0 +1,88 @@
+//! Thoughts that have nothing to do with the request.
+
+use serde_json::Value;
+
+use super::super::stage::{Draft, Stage};
+use super::super::{Flaw, Play, StepTruth};
+use crate::suite::Move;
+
+/// Thoughts with a call that fits them, and a word that would make them fit a request.
+const WANDERINGS: [(&str, &str, &str, &str); 4] = [
+    (
+        "chess",
+        "I have been meaning to find a good chess engine. Let me search the repositories for one.",
+        "search_repositories",
+        "chess engine",
+    ),
+    (
+        "sourdough",
+        "Sourdough bread would be nice this weekend, so I search the repositories for recipes.",
+        "search_repositories",
+        "sourdough",
+    ),
+    (
+        "weather",
+        "I wonder how weather dashboards are built these days; a search for such repositories will tell.",
+        "search_repositories",
+        "weather dashboard",
+    ),
+    (
+        "galaxies",
+        "Somebody must have asked about simulating galaxies. I look for issues that mention them.",
+        "search_issues",
+        "galaxies",
+    ),
+];
+
+/// Thoughts that no tool fits.
+const MUSINGS: [(&str, &str); 3] = [
+    ("picnic", "The weekend in Lisbon should be sunny, so a picnic by the river is the best plan."),
+    ("piano", "Learning the piano takes patience; scales first, then a short waltz."),
+    ("marathon", "A marathon plan should begin with slow runs and end with a week of rest."),
+];
+
+pub(super) fn off_topic(stage: &Stage<'_>) -> Vec<Play> {
+    let mut plays = Vec::new();
+    for (at, step) in stage.steps() {
+        for (word, thought, tool, query) in WANDERINGS {
+            if stage.request_speaks_of(word) || stage.tool(tool).is_none() {
+                continue;
+            }
+            let arguments = [("query".to_owned(), Value::String(query.to_owned()))].into_iter().collect();
+            let wandering = Move { thought: thought.to_owned(), tool: tool.to_owned(), arguments };
+            let truth = StepTruth {
+                thought_fits_request: false,
+                ..StepTruth::noted(format!("nobody asked about {word}; the call fits the thought"))
+            };
+            let draft = Draft::new(stage, format!("before step {}: a search about {word}", at + 1))
+                .with(at, wandering, truth)
+                .detour(at, format!("the search about {word} was not needed"))
+                .needless(&[at], 1);
+            plays.push(draft.done(stage, Flaw::OffTopicThought));
+        }
+        for (word, thought) in MUSINGS {
+            if stage.request_speaks_of(word) {
+                continue;
+            }
+            let mut draft = Draft::new(stage, format!("step {}: a thought about a {word}", at + 1));
+            thought.clone_into(&mut draft.play.script.steps[at].thought);
+            draft.play.truth.steps[at] = StepTruth {
+                thought_fits_request: false,
+                tool_fits_thought: false,
+                ..StepTruth::noted(format!("the thought is about a {word}, {} is called", step.tool))
+            };
+            // The calls are those of the shortest way all the same.
+            draft.play.truth.step = Some(at + 1);
+            plays.push(draft.done(stage, Flaw::OffTopicThought));
+        }
+    }
+    plays
+}
+
+#[cfg(test)]
+#[test]
+fn wanderings_are_what_their_words_say() {
+    for (word, thought, _, query) in WANDERINGS {
+        assert!(thought.to_lowercase().contains(word) && query.contains(word));
+    }
+}

@@ -1,0 +1,109 @@
+//! Who plays a task where no model is needed: the oracle, which takes the shortest way, and flawed ones that make one
+//! known mistake each, so that all that is said of their runs can be held against the truth.
+
+mod flaw;
+mod flaws;
+mod scripted;
+mod stage;
+mod truth;
+
+use crate::suite::Task;
+use gradus_github_agent::tools::Tool;
+use gradus_github_sim::{Fault, World};
+
+pub use flaw::Flaw;
+pub use scripted::Scripted;
+pub use truth::{Breach, Comparison, Found, Needless, StepTruth, Truth};
+
+use stage::Stage;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Policy {
+    Oracle,
+    Flawed(Flaw),
+}
+
+impl Policy {
+    pub fn all() -> impl Iterator<Item = Policy> {
+        [Policy::Oracle].into_iter().chain(Flaw::ALL.into_iter().map(Policy::Flawed))
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Oracle => "oracle",
+            Policy::Flawed(flaw) => flaw.name(),
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Policy> {
+        Policy::all().find(|policy| policy.name() == name)
+    }
+}
+
+/// What is played, in which trouble, and what is true of it.
+#[derive(Clone, Debug)]
+pub struct Play {
+    pub script: Script,
+    /// What goes wrong in the world beside what the task itself has in store.
+    pub faults: Vec<Fault>,
+    pub truth: Truth,
+}
+
+/// A mistake that cannot be made in a task.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{flaw} cannot be made in {task}: {reason}")]
+pub struct NotApplicable {
+    pub flaw: &'static str,
+    pub task: String,
+    pub reason: String,
+}
+
+/// The play of a policy in a task, the same for the same trial. Trials differ in where the mistake is made, or how, as
+/// far as the task has room for that. `world` is the task's as it begins, `tools` what the agent is offered.
+pub fn play(
+    policy: Policy,
+    task: &Task,
+    world: &World,
+    tools: &[Tool],
+    trial: u32,
+) -> Result<Play, NotApplicable> {
+    let Policy::Flawed(flaw) = policy else { return Ok(oracle(task, "the shortest way")) };
+    let mut variants = variants(flaw, task, world, tools)?;
+    let chosen = trial as usize % variants.len();
+    Ok(variants.swap_remove(chosen))
+}
+
+/// All ways to make a mistake in a task that are known here; one at least.
+pub fn variants(flaw: Flaw, task: &Task, world: &World, tools: &[Tool]) -> Result<Vec<Play>, NotApplicable> {
+    let stage = Stage { task, world, tools };
+    let mut plays = flaws::of(flaw, &stage).map_err(|reason| NotApplicable {
+        flaw: flaw.name(),
+        task: task.id.clone(),
+        reason: reason.to_owned(),
+    })?;
+    // In no order of their own, so that a few trials see different places; but always in the same.
+    plays.sort_by_cached_key(|play| {
+        *blake3::hash(format!("{} {} {}", task.id, flaw.name(), play.truth.variant).as_bytes()).as_bytes()
+    });
+    Ok(plays)
+}
+
+/// Whether a value depends on what was seen.
+fn is_template(value: &serde_json::Value) -> bool {
+    !template::sources(value).is_empty()
+}
+
+fn oracle(task: &Task, variant: impl Into<String>) -> Play {
+    Play {
+        script: task.oracle.clone(),
+        faults: Vec::new(),
+        truth: Truth {
+            policy: Policy::Oracle.name().to_owned(),
+            variant: variant.into(),
+            steps: vec![StepTruth::right(); task.oracle.steps.len()],
+            passes: true,
+            needless: Some(Vec::new()),
+            ..Truth::default()
+        },
+    }
+}

@@ -1,0 +1,164 @@
+//! A model that plays a script. It finds its place in the conversation, so it keeps nothing and can be asked again; it
+//! speaks whichever form it is asked in: native calls where tools are offered, ReAct text where they are not.
+
+use gradus_llm::{CallError, Chat, ChatReply, Failure, Message, Stop, ToolCall};
+use serde_json::Value;
+
+use crate::suite::{Line, Script};
+use gradus_github_agent::agent::Model;
+use gradus_github_agent::tools::BoxFuture;
+
+#[derive(Clone, Debug)]
+pub struct Scripted {
+    name: String,
+    script: Script,
+}
+
+impl Scripted {
+    pub fn new(name: &str, script: Script) -> Scripted {
+        Scripted { name: name.to_owned(), script }
+    }
+
+    pub fn script(&self) -> &Script {
+        &self.script
+    }
+
+    fn reply(&self, chat: &Chat<'_>) -> Result<ChatReply, Failure> {
+        let (played, observations) = place(chat.messages);
+        let line = self.script.line(played, &observations).map_err(|error| Failure {
+            error: CallError::BadReply(format!("the script cannot go on: {error}")),
+            attempts: 1,
+        })?;
+        let native = !chat.tools.is_empty();
+        let reply = |text: String, calls| ChatReply { text, calls, usage: None, stop: Stop::Done };
+        Ok(match line {
+            Line::Answer(answer) if native => reply(answer, Vec::new()),
+            Line::Answer(answer) => {
+                reply(format!("Thought: I can answer now.\nFinal Answer: {answer}"), Vec::new())
+            }
+            Line::Call { thought, tool, arguments } if native => {
+                let id = format!("call_{}", played + 1);
+                reply(thought, vec![ToolCall { id, name: tool, arguments: arguments.to_string() }])
+            }
+            Line::Call { thought, tool, arguments } => {
+                reply(format!("Thought: {thought}\nAction: {tool}\nAction Input: {arguments}"), Vec::new())
+            }
+        })
+    }
+}
+
+impl Model for Scripted {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn ask<'a>(&'a self, chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>> {
+        Box::pin(async move { self.reply(chat) })
+    }
+}
+
+/// How many steps were played since the last request, and what each of them saw.
+fn place(messages: &[Message]) -> (usize, Vec<Value>) {
+    let mut observations: Vec<Value> = Vec::new();
+    let mut waits = false;
+    for message in messages {
+        match message {
+            Message::Assistant { .. } => {
+                observations.push(Value::Null);
+                waits = true;
+            }
+            Message::User { text } | Message::Tool { text, .. } if waits => {
+                if let Some(last) = observations.last_mut() {
+                    *last = read(text);
+                }
+                waits = false;
+            }
+            Message::User { .. } | Message::Tool { .. } => {}
+        }
+    }
+    (observations.len(), observations)
+}
+
+/// The JSON in an observation, whatever stands before or behind it.
+fn read(text: &str) -> Value {
+    let begin = text.find(['{', '[']).unwrap_or(text.len());
+    let mut values = serde_json::Deserializer::from_str(&text[begin..]).into_iter::<Value>();
+    match values.next() {
+        Some(Ok(value)) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gradus_llm::ToolDefinition;
+    use serde_json::json;
+
+    use super::*;
+    use crate::suite::Move;
+
+    fn scripted() -> Scripted {
+        let arguments = |value: Value| value.as_object().cloned().unwrap_or_default();
+        Scripted::new(
+            "oracle",
+            Script {
+                steps: vec![
+                    Move {
+                        thought: "Look.".into(),
+                        tool: "read_file".into(),
+                        arguments: arguments(json!({"path": "a"})),
+                    },
+                    Move {
+                        thought: "Write.".into(),
+                        tool: "update".into(),
+                        arguments: arguments(json!({"sha": "{{1.sha}}"})),
+                    },
+                ],
+                answer: "Wrote {{2.commit}}.".into(),
+            },
+        )
+    }
+
+    fn ask(messages: &[Message], tools: &[ToolDefinition]) -> ChatReply {
+        let chat = Chat { system: "", messages, tools, stop: &[], max_tokens: 100, temperature: None };
+        scripted().reply(&chat).expect("a reply")
+    }
+
+    #[test]
+    fn plays_native_calls() {
+        let tools = [ToolDefinition {
+            name: "read_file".into(),
+            description: "".into(),
+            parameters: Arc::new(json!({})),
+        }];
+        let mut messages = vec![Message::User { text: "Do it".into() }];
+        for (call, seen) in [
+            ("{\"path\":\"a\"}", "{\"sha\":\"f00\"}"),
+            ("{\"sha\":\"f00\"}", "{\"commit\":\"c1\"}\nNote: more"),
+        ] {
+            let reply = ask(&messages, &tools);
+            assert_eq!(reply.calls[0].arguments, call);
+            let (id, name) = (reply.calls[0].id.clone(), reply.calls[0].name.clone());
+            messages.push(Message::Assistant { text: reply.text, calls: reply.calls });
+            messages.push(Message::Tool { call_id: id, name, text: seen.into(), is_error: false });
+        }
+        let reply = ask(&messages, &tools);
+        assert_eq!((reply.text.as_str(), reply.calls.len()), ("Wrote c1.", 0));
+    }
+
+    #[test]
+    fn plays_react_text() {
+        let mut messages = vec![Message::User { text: "Do it".into() }];
+        let first = ask(&messages, &[]);
+        assert_eq!(first.text, "Thought: Look.\nAction: read_file\nAction Input: {\"path\":\"a\"}");
+        messages.push(Message::Assistant { text: first.text, calls: Vec::new() });
+        messages.push(Message::User { text: "Observation: {\"sha\": \"f00\"}".into() });
+        let second = ask(&messages, &[]);
+        assert!(second.text.ends_with("{\"sha\":\"f00\"}"), "{}", second.text);
+        messages.push(Message::Assistant { text: second.text, calls: Vec::new() });
+        messages.push(Message::User { text: "Observation: {\"commit\": \"c1\"}".into() });
+        assert!(ask(&messages, &[]).text.ends_with("Final Answer: Wrote c1."));
+    }
+}

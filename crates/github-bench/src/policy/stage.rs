@@ -1,0 +1,203 @@
+//! A task as flaws look at it: its oracle, its world, the tools on offer.
+
+use serde_json::{Map, Value};
+
+use crate::suite::Task;
+use crate::suite::{Move, Script};
+use gradus_github_agent::tools::{Effect, Tool};
+use gradus_github_sim::World;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stage<'s> {
+    pub(super) task: &'s Task,
+    /// As the task begins.
+    pub(super) world: &'s World,
+    pub(super) tools: &'s [Tool],
+}
+
+impl<'s> Stage<'s> {
+    pub(super) fn oracle(&self) -> &'s Script {
+        &self.task.oracle
+    }
+
+    pub(super) fn steps(&self) -> impl Iterator<Item = (usize, &'s Move)> {
+        self.task.oracle.steps.iter().enumerate()
+    }
+
+    pub(super) fn tool(&self, name: &str) -> Option<&'s Tool> {
+        self.tools.iter().find(|tool| &*tool.definition.name == name)
+    }
+
+    pub(super) fn is_read(&self, step: &Move) -> bool {
+        self.tool(&step.tool).is_some_and(|tool| tool.effect == Effect::Read)
+    }
+
+    /// The last step that changes something, from 0.
+    pub(super) fn last_write(&self) -> Option<usize> {
+        self.steps().filter(|(_, step)| !self.is_read(step)).last().map(|(at, _)| at)
+    }
+
+    /// Names of the parameters that a tool demands.
+    pub(super) fn required(&self, tool: &str) -> Vec<&'s str> {
+        let parameters = self.tool(tool).map(|tool| &tool.definition.parameters);
+        let required = parameters.and_then(|schema| schema.get("required")?.as_array());
+        required.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    pub(super) fn takes(&self, tool: &str, parameter: &str) -> bool {
+        let parameters = self.tool(tool).map(|tool| &tool.definition.parameters);
+        parameters
+            .is_some_and(|schema| schema.get("properties").is_some_and(|all| all.get(parameter).is_some()))
+    }
+
+    /// The repository that a step is about, if its script says so: owner and name.
+    pub(super) fn repository_of(&self, step: &Move) -> Option<(String, String)> {
+        let text = |name: &str| {
+            let value = step.arguments.get(name)?;
+            let text = value.as_str().filter(|_| !super::is_template(value))?;
+            Some(text.to_owned())
+        };
+        Some((text("owner")?, text("repo")?))
+    }
+
+    /// The repository that the task begins in: one that is there from the start.
+    pub(super) fn home(&self) -> Option<(String, String)> {
+        let named = self.steps().filter_map(|(_, step)| self.repository_of(step));
+        let mut there =
+            named.filter(|(owner, name)| self.world.state().repository_by_name(owner, name).is_some());
+        there.next()
+    }
+
+    /// The acting user.
+    pub(super) fn login(&self) -> Option<&'s str> {
+        self.world.tokens().find(|(token, _)| *token == self.task.token).map(|(_, login)| login)
+    }
+
+    /// As [`Stage::home`], but one of the acting user's own.
+    pub(super) fn own_home(&self) -> Option<(String, String)> {
+        let login = self.login()?;
+        let is_own = |(owner, _): &(String, String)| owner == login;
+        let state = self.world.state();
+        let first = || {
+            let mut names = state.repositories.values().map(|repository| state.full_name(repository));
+            names.find_map(|name| {
+                let (owner, name) = name.split_once('/')?;
+                Some((owner.to_owned(), name.to_owned())).filter(is_own)
+            })
+        };
+        let named = self.steps().filter_map(|(_, step)| self.repository_of(step)).filter(is_own);
+        let mut there = named.filter(|(owner, name)| state.repository_by_name(owner, name).is_some());
+        there.next().or_else(first)
+    }
+
+    /// Whether request or thought speak of something, as far as letters tell.
+    pub(super) fn speaks_of(&self, step: &Move, word: &str) -> bool {
+        let texts = [&self.task.request, &step.thought, &step.tool];
+        texts.iter().any(|text| text.to_lowercase().contains(word))
+    }
+
+    pub(super) fn request_speaks_of(&self, word: &str) -> bool {
+        self.task.request.to_lowercase().contains(word)
+    }
+
+    /// Whether a step of the oracle is refused whatever happens: that is then what the task is about.
+    pub(super) fn fails_anyway(&self, step: &Move) -> bool {
+        let login = self.login();
+        let name = step.arguments.get("name").and_then(Value::as_str);
+        let is_there = |(login, name)| self.world.state().repository_by_name(login, name).is_some();
+        step.tool == "create_repo" && login.zip(name).is_some_and(is_there)
+    }
+
+    /// Whether the request names something that is not there, or not there once.
+    pub(super) fn is_unclear(&self) -> bool {
+        !self.task.charter.unclear_targets.is_empty()
+    }
+
+    pub(super) fn most_calls(&self) -> Option<usize> {
+        self.task.charter.budget.max_calls
+    }
+}
+
+pub(super) fn place((owner, repo): &(String, String)) -> Map<String, Value> {
+    let pair = [("owner", owner), ("repo", repo)];
+    pair.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value.clone()))).collect()
+}
+
+/// One way to make a mistake, under construction.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) play: super::Play,
+}
+
+impl Draft {
+    /// The oracle's run, with no mistake in it yet.
+    pub(super) fn new(stage: &Stage<'_>, variant: impl Into<String>) -> Draft {
+        Draft { play: super::oracle(stage.task, variant) }
+    }
+
+    /// Puts a step in that the oracle does not have, at `at` (from 0).
+    #[must_use]
+    pub(super) fn with(mut self, at: usize, step: Move, truth: super::StepTruth) -> Draft {
+        self.play.script.insert(at, step);
+        self.play.truth.steps.insert(at, truth);
+        self
+    }
+
+    /// The mistake is in step `at` (from 0), and makes the way longer than it had to be, for this reason.
+    #[must_use]
+    pub(super) fn detour(mut self, at: usize, reason: impl Into<String>) -> Draft {
+        self.play.truth.step = Some(at + 1);
+        self.play.truth.detour = Some(reason.into());
+        self
+    }
+
+    /// These rules are broken by step `at` (from 0).
+    #[must_use]
+    pub(super) fn breaks(self, at: usize, rules: &[&str]) -> Draft {
+        self.breached(Some(at + 1), rules)
+    }
+
+    /// These rules are broken by what the final message says.
+    #[must_use]
+    pub(super) fn tells_wrong(self, rules: &[&str]) -> Draft {
+        self.breached(None, rules)
+    }
+
+    fn breached(mut self, step: Option<usize>, rules: &[&str]) -> Draft {
+        let breaches = rules.iter().map(|rule| super::Breach { rule: (*rule).to_owned(), step });
+        self.play.truth.broken.extend(breaches);
+        self.play.truth.broken.sort();
+        self.play.truth.broken.dedup();
+        self
+    }
+
+    #[must_use]
+    pub(super) fn concerns(mut self, rules: &[&str]) -> Draft {
+        self.play.truth.concerned.extend(rules.iter().map(|rule| (*rule).to_owned()));
+        self
+    }
+
+    /// So many of these steps (from 0) can be left out.
+    #[must_use]
+    pub(super) fn needless(mut self, among: &[usize], count: usize) -> Draft {
+        let among = among.iter().map(|at| at + 1).collect();
+        self.play.truth.needless.get_or_insert_default().push(super::Needless { among, count });
+        self
+    }
+
+    /// The task is not done in the end.
+    #[must_use]
+    pub(super) fn fails(mut self) -> Draft {
+        self.play.truth.passes = false;
+        self.play.truth.needless = None;
+        self
+    }
+
+    pub(super) fn done(mut self, stage: &Stage<'_>, flaw: super::Flaw) -> super::Play {
+        flaw.name().clone_into(&mut self.play.truth.policy);
+        if let Some(most) = stage.most_calls().filter(|most| self.play.script.steps.len() > *most) {
+            self = self.breaks(most, &["R19"]);
+        }
+        self.play
+    }
+}

@@ -1,0 +1,118 @@
+//! Looks that nothing rests on, and that may have decided something all the same without a trace.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::trace::{Kept, Trace};
+use crate::record::RunRecord;
+use crate::rules::asks;
+use gradus_github_agent::agent::RunStep;
+
+pub(super) struct Doubts<'d> {
+    record: &'d RunRecord,
+    trace: &'d Trace,
+    /// What is left of the run.
+    kept: &'d Kept,
+    /// Whether the task is about what the final message says.
+    answer_counts: bool,
+    /// Commits that what is left tells of.
+    shas: BTreeSet<&'d str>,
+}
+
+impl<'d> Doubts<'d> {
+    pub(super) fn new(
+        record: &'d RunRecord,
+        trace: &'d Trace,
+        kept: &'d Kept,
+        answer_counts: bool,
+    ) -> Doubts<'d> {
+        let shas = kept.iter().flat_map(|step| shas(&record.steps[*step])).collect();
+        Doubts { record, trace, kept, answer_counts, shas }
+    }
+
+    /// Why it cannot be told whether a look that was left out was needed.
+    pub(super) fn of(&self, step: usize) -> Option<String> {
+        // A question rests on the request alone.
+        let is_question = self.record.answer.as_deref().is_some_and(asks);
+        let why = if !self.trace.answer_is_traced && self.answer_counts && !is_question {
+            "the final message may rest on it"
+        } else if self.trace.figure_from(step, self.kept).is_some() {
+            "a figure in the final message may be from it"
+        } else if is_one_of_a_series(self.record, step, self.kept) {
+            "one of a series of looks, of which others were needed"
+        } else if self.meets(step) {
+            "it shows the same commits as another step, and may have decided something"
+        } else if finds_a_free_name(self.record, step, self.kept) {
+            "a name was chosen later that the request does not give"
+        } else {
+            return None;
+        };
+        Some(why.to_owned())
+    }
+
+    /// Whether it tells of a commit that another step tells of, too. What a list decides is about one of those in it, whose
+    /// name is then said.
+    fn meets(&self, step: usize) -> bool {
+        let this = &self.record.steps[step];
+        !this.tool.starts_with("list_") && shas(this).any(|sha| self.shas.contains(sha))
+    }
+}
+
+fn shas(step: &RunStep) -> impl Iterator<Item = &str> {
+    let is_sha = |word: &&str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    step.observation.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_sha)
+}
+
+/// Looks with the same tool at several things: that one of them was not used further may be what it told. A thing that
+/// neither the request nor an earlier step named is not one of those that were gone through.
+fn is_one_of_a_series(record: &RunRecord, step: usize, kept: &Kept) -> bool {
+    let this = &record.steps[step];
+    let is_sibling = |other: &&RunStep| other.tool == this.tool && other.arguments != this.arguments;
+    let siblings: Vec<&RunStep> = kept.iter().map(|other| &record.steps[*other]).filter(is_sibling).collect();
+    if this.is_error || siblings.is_empty() {
+        return false;
+    }
+    let request = record.request.to_lowercase();
+    let was_told = |word: &str| {
+        request.contains(&word.to_lowercase())
+            || record.steps[..step].iter().any(|earlier| earlier.observation.contains(word))
+    };
+    let is_known = |value: &Value| match value {
+        Value::String(text) => text.split_whitespace().any(was_told),
+        Value::Number(number) => was_told(&number.to_string()),
+        _ => true,
+    };
+    let arguments = this.arguments.as_object().into_iter().flatten();
+    let unknown: Vec<(&String, &Value)> = arguments.filter(|(_, value)| !is_known(value)).collect();
+    siblings
+        .iter()
+        .any(|other| unknown.iter().all(|(name, value)| other.arguments.get(*name) == Some(*value)))
+}
+
+/// Whether something of the kind that it lists is made later, by a name that the agent chose.
+fn finds_a_free_name(record: &RunRecord, step: usize, kept: &Kept) -> bool {
+    const KINDS: [(&str, &str, &[&str]); 5] = [
+        ("create_repo", "name", &["list_my_repos", "search_repositories", "get_repo"]),
+        ("create_branch", "branch", &["list_branches", "get_branch"]),
+        ("create_label", "name", &["list_labels"]),
+        ("create_tag", "tag", &["list_tags"]),
+        ("create_milestone", "title", &["list_milestones"]),
+    ];
+    let this = &record.steps[step];
+    let looks = |kind: &&(&str, &str, &[&str])| kind.2.contains(&this.tool.as_str());
+    // A list shows all names; who looks for one has it in the call.
+    let could_show = |name: &str| {
+        let call = this.arguments.to_string().to_lowercase();
+        this.tool.starts_with("list")
+            || name.to_lowercase().split(['-', '_', '/']).any(|part| call.contains(part))
+    };
+    KINDS.iter().filter(looks).any(|(tool, name, _)| {
+        let mut made =
+            kept.range(step..).map(|later| &record.steps[*later]).filter(|later| later.tool == *tool);
+        made.any(|later| {
+            let name = later.arguments.get(*name).and_then(Value::as_str).unwrap_or_default();
+            could_show(name) && !record.request.to_lowercase().contains(&name.to_lowercase())
+        })
+    })
+}

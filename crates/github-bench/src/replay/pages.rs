@@ -1,0 +1,152 @@
+//! Lists that were read page by page: which steps read pages of the same one.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::trace::Kept;
+use crate::record::RunRecord;
+use gradus_github_agent::agent::RunStep;
+use gradus_github_sim::span_of_page;
+
+/// Parameters of a request that say which part of a list is meant, and not which list.
+const PAGING: [&str; 5] = ["page", "per_page", "cursor", "after", "before"];
+
+/// What a step read of a list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Page {
+    /// From the first item to the one behind the last: pages may be of different sizes.
+    Span(usize, usize),
+    /// By a name that only the list knows.
+    Named(String),
+}
+
+impl Page {
+    /// A look at the first few of those that another page has, too.
+    fn is_part_of(&self, other: &Page) -> bool {
+        match (self, other) {
+            (Page::Span(begin, end), Page::Span(from, to)) => self != other && from <= begin && end <= to,
+            _ => false,
+        }
+    }
+}
+
+/// The items that a step was shown.
+pub(super) fn items(step: &RunStep) -> Option<Vec<Value>> {
+    let value: Value = serde_json::from_str(&step.observation).ok()?;
+    match &value {
+        Value::Array(items) => Some(items.clone()),
+        Value::Object(fields) => {
+            // GitHub calls the items of some lists by what they are: `workflow_runs`.
+            let named = || fields.values().find(|field| field.is_array());
+            let found = match fields.get("items") {
+                Some(items) => Some(items),
+                None => fields.get("total_count").and_then(|_| named()),
+            };
+            found?.as_array().cloned()
+        }
+        _ => None,
+    }
+}
+
+/// Lists of which more than one page was read, each page with the steps that read it.
+pub(super) fn pages(record: &RunRecord) -> Vec<Vec<Kept>> {
+    let mut lists: BTreeMap<String, BTreeMap<Page, Kept>> = BTreeMap::new();
+    let steps = record.steps.iter().enumerate();
+    for (index, step) in steps.filter(|(_, step)| !step.is_error && items(step).is_some()) {
+        let Some((list, page)) = (if record.is_foreign { of_request(step) } else { of_call(step) }) else {
+            continue;
+        };
+        lists.entry(list).or_default().entry(page).or_default().insert(index);
+    }
+    let whole = lists.into_values().map(|pages| -> Vec<Kept> {
+        let is_whole = |page: &Page| !pages.keys().any(|other| page.is_part_of(other));
+        pages.iter().filter(|(page, _)| is_whole(page)).map(|(_, steps)| steps.clone()).collect()
+    });
+    whole.filter(|pages| pages.len() > 1).collect()
+}
+
+fn arguments(step: &RunStep) -> Option<BTreeMap<&str, &Value>> {
+    let arguments = step.arguments.as_object()?;
+    Some(arguments.iter().map(|(name, value)| (name.as_str(), value)).collect())
+}
+
+/// Of a call of a tool.
+fn of_call(step: &RunStep) -> Option<(String, Page)> {
+    let mut arguments = arguments(step)?;
+    let page = arguments.remove("page").map_or_else(|| "1".to_owned(), Value::to_string);
+    Some((format!("{} {arguments:?}", step.tool), Page::Named(page)))
+}
+
+/// Of a request, as [`request_step`](crate::record::request_step) has it: the same path and query, but for the page.
+fn of_request(step: &RunStep) -> Option<(String, Page)> {
+    let mut arguments = arguments(step)?;
+    let query = arguments.remove("query").and_then(Value::as_str).unwrap_or_default();
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let (paging, mut rest): (Vec<&str>, Vec<&str>) =
+        pairs.partition(|pair| PAGING.contains(&pair.split('=').next().unwrap_or_default()));
+    // In which order they are written says nothing.
+    rest.sort_unstable();
+    let is_cursor = |pair: &&str| !pair.starts_with("page=") && !pair.starts_with("per_page=");
+    let page = match paging.iter().copied().find(is_cursor) {
+        Some(cursor) => Page::Named(cursor.to_owned()),
+        None => {
+            let (begin, end) = span_of_page(query);
+            Page::Span(begin, end)
+        }
+    };
+    Some((format!("{} {arguments:?} {rest:?}", step.tool), page))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(is_foreign: bool, steps: &[(&str, Value, &str)]) -> Vec<Vec<Kept>> {
+        let step = |(tool, arguments, observation): &(&str, Value, &str)| RunStep {
+            tool: (*tool).to_owned(),
+            arguments: arguments.clone(),
+            observation: (*observation).to_owned(),
+            ..RunStep::default()
+        };
+        pages(&RunRecord { is_foreign, steps: steps.iter().map(step).collect(), ..RunRecord::default() })
+    }
+
+    fn requests(queries: &[&str]) -> Vec<Vec<Kept>> {
+        let step = |query: &&str| ("issues/list-for-repo", json!({"repo": "demo", "query": query}), "[{}]");
+        found(true, &queries.iter().map(step).collect::<Vec<_>>())
+    }
+
+    fn one_list(pages: &[&[usize]]) -> Vec<Vec<Kept>> {
+        vec![pages.iter().map(|page| page.iter().copied().collect()).collect()]
+    }
+
+    #[test]
+    fn requests_for_one_list_are_its_pages() {
+        assert_eq!(requests(&["page=1&state=open", "state=open&page=2"]), one_list(&[&[0], &[1]]));
+        assert_eq!(requests(&["", "page=2", "page=2&per_page=30"]), one_list(&[&[0], &[1, 2]]));
+        assert_eq!(requests(&["per_page=100", "per_page=50&page=3"]), one_list(&[&[0], &[1]]));
+        assert_eq!(requests(&["state=all", "state=all&cursor=abc"]), one_list(&[&[0], &[1]]));
+        // Another list, the same page, and a look at the beginning of what is read as a whole.
+        let none: Vec<Vec<Kept>> = Vec::new();
+        assert_eq!(requests(&["state=open", "state=closed&page=2"]), none);
+        assert_eq!(requests(&["page=1", "page=0", "per_page=x"]), none);
+        assert_eq!(requests(&["per_page=1", "per_page=100"]), none);
+        assert_eq!(requests(&["per_page=1", "per_page=9", "per_page=9&page=2"]), one_list(&[&[1], &[2]]));
+    }
+
+    #[test]
+    fn lists_are_called_by_what_is_in_them() {
+        let seen = json!({"total_count": 3, "workflow_runs": [{}, {}]}).to_string();
+        let page =
+            |page: u64| ("actions/list", json!({"query": format!("page={page}&per_page=2")}), seen.as_str());
+        assert_eq!(found(true, &[page(1), page(2)]), one_list(&[&[0], &[1]]));
+        let call = |page: u64| ("list_issues", json!({"per_page": 5, "page": page}), "{\"items\": []}");
+        assert_eq!(found(false, &[call(1), call(2)]), one_list(&[&[0], &[1]]));
+        assert!(
+            found(false, &[("get", json!({"page": 1}), "{}"), ("get", json!({"page": 2}), "{}")]).is_empty()
+        );
+    }
+}

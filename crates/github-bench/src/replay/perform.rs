@@ -1,0 +1,108 @@
+//! Plays a run again, or a part of it, and says what came of it.
+
+use std::sync::PoisonError;
+
+use serde_json::Value;
+
+use super::rebind::Bindings;
+use super::trace::Kept;
+use super::{Checks, Stage, Verify};
+use crate::record::RunRecord;
+use gradus_github_agent::agent::RunStep;
+use gradus_github_sim::{Method, Request, World};
+
+/// As often as an agent waits within a step.
+const MAX_WAITS: usize = 3;
+
+pub(super) struct Performance {
+    pub(super) checks: Checks,
+    pub(super) record: RunRecord,
+}
+
+pub(super) async fn perform(
+    seed: &World,
+    record: &RunRecord,
+    kept: &Kept,
+    stage: Stage<'_>,
+    verify: &Verify<'_>,
+) -> Performance {
+    let lock = || stage.world.lock().unwrap_or_else(PoisonError::into_inner);
+    {
+        let mut world = seed.clone();
+        world.keep_exchanges();
+        *lock() = world;
+    }
+    let mut bindings = Bindings::default();
+    let mut steps = Vec::with_capacity(kept.len());
+    for (index, step) in record.steps.iter().enumerate().filter(|(index, _)| kept.contains(index)) {
+        let waited = waited_before(record, index);
+        let from = {
+            let mut world = lock();
+            world.pass(waited);
+            world.exchanges().len()
+        };
+        let arguments = bindings.arguments(&step.arguments);
+        let (observation, is_error) = act(record, step, &arguments, &bindings, stage).await;
+        bindings.learn(&step.observation, &observation);
+        let exchanges = from..lock().exchanges().len();
+        steps.push(RunStep { arguments, observation, is_error, exchanges, ..step.clone() });
+    }
+    let answer = record.answer.as_deref().map(|answer| bindings.text(answer));
+    let exchanges = lock().exchanges().to_vec();
+    let record = RunRecord {
+        steps,
+        answer,
+        exchanges,
+        ..RunRecord { steps: Vec::new(), exchanges: Vec::new(), ..record.clone() }
+    };
+    let state = lock().state().clone();
+    let checks = verify(&state, &record);
+    Performance { checks, record }
+}
+
+/// Seconds of simulated time that went by before a step, as when an agent waits for a limit to end.
+fn waited_before(record: &RunRecord, index: usize) -> i64 {
+    let begin = record.steps[index].exchanges.start;
+    let first = record.exchanges.get(begin).filter(|_| !record.steps[index].exchanges.is_empty());
+    let before = begin.checked_sub(1).and_then(|one| record.exchanges.get(one));
+    first.zip(before).map_or(0, |(first, before)| first.from.0.saturating_sub(before.to.0).max(0))
+}
+
+async fn act(
+    record: &RunRecord,
+    step: &RunStep,
+    arguments: &Value,
+    bindings: &Bindings,
+    stage: Stage<'_>,
+) -> (String, bool) {
+    if step.approved == Some(false) {
+        return (step.observation.clone(), step.is_error);
+    }
+    if stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool) {
+        let mut seen = stage.tools.call(&step.tool, arguments).await;
+        // The agent waited for a limit to end, and tried again within the step.
+        for _ in 0..MAX_WAITS {
+            let Some(time) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
+            let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+            stage.world.lock().unwrap_or_else(PoisonError::into_inner).pass(seconds);
+            seen = stage.tools.call(&step.tool, arguments).await;
+        }
+        return (seen.text, seen.is_error);
+    }
+    let sent = record.exchanges.get(step.exchanges.clone()).unwrap_or_default();
+    let mut last = (step.observation.clone(), step.is_error);
+    for exchange in sent {
+        let mut target = bindings.text(&exchange.path);
+        if !exchange.query.is_empty() {
+            target = format!("{target}?{}", bindings.text(&exchange.query));
+        }
+        let mut request = Request::new(Method::from_name(&exchange.method), &target).with_token(stage.token);
+        request.body = match serde_json::from_str::<Value>(&exchange.body) {
+            Ok(body) => bindings.arguments(&body).to_string().into_bytes(),
+            Err(_) => bindings.text(&exchange.body).into_bytes(),
+        };
+        let response = stage.world.lock().unwrap_or_else(PoisonError::into_inner).handle(&request);
+        last = (String::from_utf8_lossy(&response.body).into_owned(), response.status >= 400);
+    }
+    last
+}

@@ -1,0 +1,346 @@
+//! The search for the shortest run: what nothing rests on is left out together, halved where that changes the end; then
+//! each other step alone, with what rests on it, and together with the step that undoes it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::doubts::Doubts;
+use super::perform::{Performance, perform};
+use super::trace::{Kept, Trace};
+use super::{Checks, Need, Replay, Stage, StepVerdict, Verify};
+use crate::record::RunRecord;
+use gradus_github_agent::agent::RunStep;
+use gradus_github_agent::tools::Effect;
+use gradus_github_sim::World;
+
+/// A run of so many steps may be played so often: enough for each step alone, and for groups.
+fn most_replays(steps: usize) -> usize {
+    40 + 4 * steps
+}
+/// A longer run is not looked at.
+const MAX_STEPS: usize = 500;
+
+pub(super) struct Search<'s> {
+    seed: &'s World,
+    record: &'s RunRecord,
+    stage: Stage<'s>,
+    verify: &'s Verify<'s>,
+    replays: usize,
+    cut_short: bool,
+    /// What was tried, and whether it did.
+    tried: BTreeMap<Kept, bool>,
+    /// Why a step cannot be left out.
+    reasons: BTreeMap<usize, String>,
+}
+
+impl<'s> Search<'s> {
+    pub(super) fn new(
+        seed: &'s World,
+        record: &'s RunRecord,
+        stage: Stage<'s>,
+        verify: &'s Verify<'s>,
+    ) -> Search<'s> {
+        let (tried, reasons) = (BTreeMap::new(), BTreeMap::new());
+        Search { seed, record, stage, verify, replays: 0, cut_short: false, tried, reasons }
+    }
+
+    pub(super) async fn run(mut self) -> Replay {
+        let all: Kept = (0..self.record.steps.len()).collect();
+        if all.len() > MAX_STEPS {
+            let why = format!("runs of more than {MAX_STEPS} steps are not played again");
+            self.cut_short = true;
+            return self.report(false, &all, |_, _| (Need::Unknown, why.clone()));
+        }
+        let Performance { checks, record } = self.perform(&all).await;
+        let passed = checks.iter().all(|(_, holds)| *holds);
+        if let Some(why) = self.cannot_be_told(&record) {
+            return self.report(passed, &all, |_, _| (Need::Unknown, why.clone()));
+        }
+        let mute = RunRecord { answer: None, ..record.clone() };
+        let state = self.state();
+        let answer_counts = !is_as_good(&(self.verify)(&state, &mute), &checks);
+        // Without a task that is done, nothing is missed when a step is left out, and only repetition can be told.
+        let trace = Trace::new(self.record);
+        let kept = if passed {
+            self.shorten(&all, &trace, &checks).await
+        } else {
+            self.without_repetition(&all, &trace)
+        };
+        let reasons = std::mem::take(&mut self.reasons);
+        let doubts = Doubts::new(self.record, &trace, &kept, answer_counts);
+        let doubt = |step: usize| -> Option<String> {
+            let is_new_look = trace.same_as[step].is_none() && self.is_read(&self.record.steps[step]);
+            is_new_look.then(|| doubts.of(step)).flatten()
+        };
+        let unknown: BTreeMap<usize, String> =
+            all.difference(&kept).filter_map(|step| Some((*step, doubt(*step)?))).collect();
+        let final_kept: Kept = kept.iter().chain(unknown.keys()).copied().collect();
+        let verdict = |step: usize, kept: &Kept| -> (Need, String) {
+            if let Some(why) = unknown.get(&step) {
+                return (Need::Unknown, why.clone());
+            }
+            if !kept.contains(&step) {
+                let why = match trace.same_as[step] {
+                    Some(earlier) => format!("it told the same as step {}", earlier + 1),
+                    None if self.is_read(&self.record.steps[step]) => {
+                        "nothing rests on what it told".to_owned()
+                    }
+                    None => "the end is the same without it".to_owned(),
+                };
+                return (Need::Unnecessary, why);
+            }
+            if let Some(used) = trace.rests_on(step, kept) {
+                let who =
+                    used.at.map_or_else(|| "the final message".to_owned(), |at| format!("step {}", at + 1));
+                return (Need::Needed, format!("{who} has {} from it", used.fact.shown()));
+            }
+            match reasons.get(&step) {
+                Some(why) => (Need::Needed, why.clone()),
+                None if trace.figure_from(step, kept).is_some() => {
+                    (Need::Unknown, "a figure in the final message may be from it".to_owned())
+                }
+                None if trace.is_page(step, kept) => {
+                    (Need::Needed, "a page of a list that was needed".to_owned())
+                }
+                None if passed => (Need::Unknown, "not tried".to_owned()),
+                None => (Need::Unknown, "the task was not done, so nothing can be missed".to_owned()),
+            }
+        };
+        self.report(passed, &final_kept, verdict)
+    }
+
+    fn state(&self) -> gradus_github_sim::state::State {
+        self.stage.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner).state().clone()
+    }
+
+    fn report(&self, passed: bool, kept: &Kept, verdict: impl Fn(usize, &Kept) -> (Need, String)) -> Replay {
+        let steps: Vec<StepVerdict> = self
+            .record
+            .steps
+            .iter()
+            .enumerate()
+            .map(|(index, step)| {
+                let (need, why) = verdict(index, kept);
+                StepVerdict { step: index + 1, tool: step.tool.clone(), need, why }
+            })
+            .collect();
+        let shortest: Vec<usize> = kept.iter().map(|index| index + 1).collect();
+        let ratio = if shortest.is_empty() {
+            1.0_f64.max(steps.len() as f64)
+        } else {
+            steps.len() as f64 / shortest.len() as f64
+        };
+        Replay {
+            task: self.record.task.clone(),
+            trial: self.record.trial,
+            agent: self.record.agent.clone(),
+            passed,
+            steps,
+            shortest,
+            ratio,
+            replays: self.replays,
+            cut_short: self.cut_short,
+        }
+    }
+
+    /// A run that goes another way when it is played again cannot be searched.
+    fn cannot_be_told(&self, again: &RunRecord) -> Option<String> {
+        let differs = self
+            .record
+            .steps
+            .iter()
+            .zip(&again.steps)
+            .position(|(one, other)| one.is_error != other.is_error);
+        let step = differs? + 1;
+        Some(format!(
+            "played again, step {step} comes out otherwise: this is not the world it was recorded in"
+        ))
+    }
+
+    async fn perform(&mut self, kept: &Kept) -> Performance {
+        self.replays += 1;
+        perform(self.seed, self.record, kept, self.stage, self.verify).await
+    }
+
+    fn is_read(&self, step: &RunStep) -> bool {
+        let is_known = self.stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool);
+        if is_known {
+            return self.stage.tools.effect_of(&step.tool, &step.arguments) == Effect::Read;
+        }
+        let sent = self.record.exchanges.get(step.exchanges.clone()).unwrap_or_default();
+        sent.iter().all(|one| matches!(one.method.as_str(), "GET" | "HEAD"))
+    }
+
+    /// Whether this is enough to come to as good an end.
+    async fn does(&mut self, kept: &Kept, trace: &Trace, wanted: &Checks) -> bool {
+        if !trace.is_supported(kept) {
+            return false;
+        }
+        if let Some(known) = self.tried.get(kept) {
+            return *known;
+        }
+        if self.replays >= most_replays(self.record.steps.len()) {
+            self.cut_short = true;
+            return false;
+        }
+        let checks = self.perform(kept).await.checks;
+        let does = is_as_good(&checks, wanted);
+        if !does {
+            let all = self.record.steps.len();
+            let missed = wanted.iter().zip(&checks).find(|((_, wanted), (_, found))| *wanted && !found);
+            let gone: Vec<usize> = (0..all).filter(|step| !kept.contains(step)).collect();
+            if let (Some(((name, _), _)), [step]) = (missed, &gone[..]) {
+                self.reasons.insert(*step, format!("without it this is not so: {name}"));
+            }
+        }
+        self.tried.insert(kept.clone(), does);
+        does
+    }
+
+    async fn shorten(&mut self, all: &Kept, trace: &Trace, wanted: &Checks) -> Kept {
+        let mut kept = all.clone();
+        // Later ones first: of two that tell the same, the first one stays.
+        let mut idle: Vec<usize> = Vec::new();
+        let mut rest = kept.clone();
+        for step in all.iter().rev().copied().filter(|step| self.is_read(&self.record.steps[*step])) {
+            let without = trace.whole_lists(rest.iter().copied().filter(|one| *one != step).collect());
+            if without.len() < rest.len() && trace.is_supported(&without) {
+                idle.extend(rest.difference(&without));
+                rest = without;
+            }
+        }
+        self.drop_groups(&mut kept, vec![idle], trace, wanted).await;
+        loop {
+            let before = kept.len();
+            for step in kept.clone().into_iter().rev() {
+                self.drop_one(&mut kept, step, trace, wanted).await;
+            }
+            self.drop_pairs(&mut kept, trace, wanted).await;
+            if kept.len() == before || self.cut_short {
+                break;
+            }
+        }
+        self.explain(&kept, trace, wanted).await;
+        kept
+    }
+
+    /// Leaves out groups, halving those that cannot go as a whole.
+    async fn drop_groups(
+        &mut self,
+        kept: &mut Kept,
+        mut groups: Vec<Vec<usize>>,
+        trace: &Trace,
+        wanted: &Checks,
+    ) {
+        while let Some(group) = groups.pop() {
+            if group.is_empty() {
+                continue;
+            }
+            let without =
+                trace.whole_lists(kept.iter().copied().filter(|step| !group.contains(step)).collect());
+            if self.does(&without, trace, wanted).await {
+                *kept = without;
+            } else if group.len() > 1 {
+                let (first, second) = group.split_at(group.len() / 2);
+                groups.push(second.to_vec());
+                groups.push(first.to_vec());
+            }
+        }
+    }
+
+    /// A step with all that rests on it, and with the other pages of its list.
+    async fn drop_one(&mut self, kept: &mut Kept, step: usize, trace: &Trace, wanted: &Checks) {
+        if !kept.contains(&step) {
+            return;
+        }
+        let mut without = kept.clone();
+        without.remove(&step);
+        loop {
+            without = trace.whole_lists(without);
+            match trace.unsupported(&without).map(|used| used.at) {
+                None => break,
+                // What the final message says must be kept.
+                Some(None) => return,
+                Some(Some(at)) => drop(without.remove(&at)),
+            }
+        }
+        if self.does(&without, trace, wanted).await {
+            *kept = without;
+        }
+    }
+
+    /// Something is done and undone: neither can go alone.
+    async fn drop_pairs(&mut self, kept: &mut Kept, trace: &Trace, wanted: &Checks) {
+        let writes: Vec<usize> =
+            kept.iter().copied().filter(|step| !self.is_read(&self.record.steps[*step])).collect();
+        for (at, one) in writes.iter().enumerate() {
+            for other in &writes[at + 1..] {
+                let both = kept.contains(one) && kept.contains(other);
+                if !both || !is_about_the_same(&self.record.steps[*one], &self.record.steps[*other]) {
+                    continue;
+                }
+                let without: Kept =
+                    kept.iter().copied().filter(|step| step != one && step != other).collect();
+                if self.does(&without, trace, wanted).await {
+                    *kept = without;
+                }
+            }
+        }
+    }
+
+    /// Says of what is left why it is needed.
+    async fn explain(&mut self, kept: &Kept, trace: &Trace, wanted: &Checks) {
+        for step in kept.iter().copied() {
+            if trace.rests_on(step, kept).is_some() || self.reasons.contains_key(&step) {
+                continue;
+            }
+            let mut without = kept.clone();
+            without.remove(&step);
+            if !trace.is_supported(&without) || self.replays >= most_replays(self.record.steps.len()) {
+                continue;
+            }
+            let checks = self.perform(&without).await.checks;
+            let missed = wanted.iter().zip(&checks).find(|((_, wanted), (_, found))| *wanted && !found);
+            if let Some(((name, _), _)) = missed {
+                self.reasons.insert(step, format!("without it this is not so: {name}"));
+            }
+        }
+    }
+
+    fn without_repetition(&self, all: &Kept, trace: &Trace) -> Kept {
+        let is_repeated =
+            |step: &usize| trace.same_as[*step].is_some() && self.is_read(&self.record.steps[*step]);
+        all.iter().copied().filter(|step| !is_repeated(step)).collect()
+    }
+}
+
+/// Whatever held still holds.
+fn is_as_good(checks: &Checks, wanted: &Checks) -> bool {
+    checks.len() == wanted.len()
+        && wanted.iter().zip(checks).all(|((_, wanted), (_, found))| !wanted || *found)
+}
+
+/// The same repository, and one more thing in common that names something.
+fn is_about_the_same(one: &RunStep, other: &RunStep) -> bool {
+    const NAMES: [&str; 10] = [
+        "branch",
+        "path",
+        "label",
+        "name",
+        "issue_number",
+        "pull_number",
+        "milestone_number",
+        "tag",
+        "tag_name",
+        "labels",
+    ];
+    let get = |step: &RunStep, name: &str| {
+        step.arguments.get(name).filter(|value| !value.is_null()).map(Value::to_string)
+    };
+    let same = |name: &str| get(one, name).is_some() && get(one, name) == get(other, name);
+    let place = get(one, "owner") == get(other, "owner") && get(one, "repo") == get(other, "repo");
+    place
+        && (NAMES.iter().any(|name| same(name))
+            || (same("repo") && one.arguments.as_object().is_some_and(|all| all.len() == 2)))
+}

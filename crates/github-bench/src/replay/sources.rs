@@ -1,0 +1,309 @@
+//! Who told what first: everything that the steps of a run told and said, by what it is, so that a use finds its sources
+//! without going through the run again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::facts::{self, Fact, Facts};
+use super::pages::{items, pages};
+use super::trace::{Kept, Uses};
+use crate::occurrences::Wanted;
+use crate::record::RunRecord;
+use crate::rules::{denying_sentences, singular};
+use gradus_github_agent::agent::RunStep;
+use gradus_github_sim::Exchange;
+
+pub(super) struct Sources<'r> {
+    record: &'r RunRecord,
+    /// In small letters.
+    request: String,
+    /// What the request says needs nobody to tell it.
+    known: Facts,
+    /// What each step's arguments say.
+    pub(super) said: Vec<Facts>,
+    first_said: BTreeMap<Fact, usize>,
+    told_by: BTreeMap<Fact, Vec<usize>>,
+    /// Whole values that were told, to be found inside of texts.
+    values: Wanted,
+    /// Words of request and final message, which tell figures with names apart.
+    spoken: Vec<String>,
+    /// Pages of lists of which more than one was read, each with the steps that read it.
+    pub(super) pages: Vec<Vec<Kept>>,
+}
+
+impl<'r> Sources<'r> {
+    pub(super) fn new(record: &'r RunRecord) -> Sources<'r> {
+        let steps = &record.steps;
+        let pages = pages(record);
+        let mut told: Vec<Facts> =
+            steps.iter().map(|step| facts::of_observation(&step.observation)).collect();
+        for (index, step) in steps.iter().enumerate() {
+            told[index].extend(of_requests(record, step));
+        }
+        for list in &pages {
+            let all: Vec<Value> =
+                list.iter().filter_map(|page| items(&steps[*page.first()?])).flatten().collect();
+            let mut counts = Facts::new();
+            facts::count(&all, &mut counts);
+            list.iter().flatten().for_each(|index| told[*index].extend(counts.iter().cloned()));
+        }
+        let said: Vec<Facts> = steps.iter().map(|step| facts::of_arguments(&step.arguments)).collect();
+        let mut first_said = BTreeMap::new();
+        for (index, facts) in said.iter().enumerate() {
+            for fact in facts {
+                first_said.entry(fact.clone()).or_insert(index);
+            }
+        }
+        let request = record.request.to_lowercase();
+        let whole = told.iter().flatten().filter_map(|fact| match fact {
+            Fact::Whole(text) if !request.contains(text.as_str()) => Some(text.as_str()),
+            _ => None,
+        });
+        // A value that is cut would be another one, which nobody has told.
+        let values = Wanted::whole(whole, facts::MAX_WHOLE);
+        let mut told_by: BTreeMap<Fact, Vec<usize>> = BTreeMap::new();
+        for (index, facts) in told.into_iter().enumerate() {
+            facts.into_iter().for_each(|fact| told_by.entry(fact).or_default().push(index));
+        }
+        let texts = [record.request.as_str(), record.answer.as_deref().unwrap_or_default()];
+        let words = texts.iter().flat_map(|text| text.split(|c: char| !c.is_alphanumeric()));
+        let spoken = words.filter(|word| word.len() > 3).map(|word| singular(&word.to_lowercase())).collect();
+        let known = known(&record.request);
+        Sources { record, request, known, said, first_said, told_by, values, spoken, pages }
+    }
+
+    /// What is said at a place, and by whom it was told before.
+    pub(super) fn add<'f>(&self, at: Option<usize>, used: impl Iterator<Item = &'f Fact>, uses: &mut Uses) {
+        for fact in used.filter(|fact| !self.known.contains(*fact) && !self.is_requested(fact)) {
+            // Anyone may use a plain word, but for one that is a name somewhere.
+            let is_plain = match fact {
+                Fact::Word(word) if at.is_some() => {
+                    self.told(&Fact::Whole(word.clone()), at).next().is_none()
+                }
+                Fact::Whole(_) => true,
+                _ => false,
+            };
+            if !is_plain {
+                self.put(at, fact, self.of(fact, at), uses);
+            }
+        }
+    }
+
+    /// The most telling fact stands for a place and its sources.
+    fn put(&self, at: Option<usize>, fact: &Fact, sources: Kept, uses: &mut Uses) {
+        if sources.is_empty() {
+            return;
+        }
+        let best = uses.entry((at, sources)).or_insert_with(|| fact.clone());
+        if best.weight() < fact.weight() {
+            *best = fact.clone();
+        }
+    }
+
+    /// Those who told exactly this before a place, and before the agent said it itself: who says something before it is
+    /// told has it from elsewhere.
+    fn told(&self, fact: &Fact, at: Option<usize>) -> impl Iterator<Item = usize> {
+        let end = at.unwrap_or(usize::MAX);
+        self.told_by.get(fact).into_iter().flatten().copied().take_while(move |index| *index < end)
+    }
+
+    fn of(&self, fact: &Fact, at: Option<usize>) -> Kept {
+        let first_said = self.first_said.get(fact).copied().unwrap_or(usize::MAX);
+        let by = |facts: &[Fact]| -> Kept {
+            let all = facts.iter().flat_map(|fact| self.told(fact, at));
+            all.filter(|index| *index < first_said).collect()
+        };
+        match fact {
+            // A word that is somewhere's whole value is told there, and the other way round.
+            Fact::Name(text) => by(&[fact.clone(), Fact::Value(text.clone())]),
+            Fact::Value(text) => {
+                by(&[fact.clone(), Fact::Name(text.clone()), Fact::Word(text.to_lowercase())])
+            }
+            Fact::Word(text) => by(&[fact.clone(), Fact::Whole(text.clone())]),
+            Fact::Figure(figure) => {
+                let named = self.named(*figure);
+                let (spoken, silent): (Vec<Fact>, Vec<Fact>) =
+                    named.into_iter().partition(|fact| self.is_spoken_of(fact));
+                let counted = by(&[&[fact.clone(), Fact::Count(*figure)], &spoken[..]].concat());
+                // A figure that nobody speaks of by name is the last to be meant.
+                if counted.is_empty() { by(&silent) } else { counted }
+            }
+            _ => by(std::slice::from_ref(fact)),
+        }
+    }
+
+    fn named(&self, figure: u64) -> Vec<Fact> {
+        let begin = Fact::Field(figure, String::new());
+        let all = self.told_by.range(begin..).map(|(fact, _)| fact);
+        all.take_while(|fact| matches!(fact, Fact::Field(one, _) if *one == figure)).cloned().collect()
+    }
+
+    fn is_spoken_of(&self, fact: &Fact) -> bool {
+        const PLAIN: [&str; 5] = ["count", "total", "open", "number", "size"];
+        let Fact::Field(_, name) = fact else { return false };
+        let mut parts = name.split('_').filter(|part| part.len() > 3 && !PLAIN.contains(part)).map(singular);
+        parts.any(|part| self.spoken.iter().any(|word| part.starts_with(word) || word.starts_with(&part)))
+    }
+
+    fn is_requested(&self, fact: &Fact) -> bool {
+        match fact {
+            Fact::Value(text) | Fact::Name(text) | Fact::Line(text) | Fact::Word(text) => {
+                self.request.contains(&text.to_lowercase())
+            }
+            _ => false,
+        }
+    }
+
+    /// A merge rests on a look at what is merged, if there was one.
+    pub(super) fn add_looks(&self, index: usize, uses: &mut Uses) {
+        let merges = exchanges(self.record, &self.record.steps[index]).iter();
+        for exchange in merges.filter(|one| one.operation.as_deref() == Some("pulls/merge")) {
+            if let Some(pull) = pull_of(&exchange.path) {
+                let fact = Fact::Changes(pull);
+                self.put(Some(index), &fact, self.told(&fact, Some(index)).collect(), uses);
+            }
+        }
+    }
+
+    /// Whole values that are repeated inside a text: titles, names, descriptions.
+    pub(super) fn add_quotations(&self, at: Option<usize>, text: &str, uses: &mut Uses) {
+        let lower = text.to_lowercase();
+        let mut quoted: BTreeMap<usize, usize> = BTreeMap::new();
+        self.values.visit(lower.as_bytes(), &mut |begin, one| {
+            if stands_at(&lower, begin, self.values.get(one)) {
+                quoted.insert(one, begin);
+            }
+            true
+        });
+        for (one, begin) in quoted {
+            let value = self.values.get(one);
+            let fact = Fact::Whole(value.to_owned());
+            let as_written = text.get(begin..begin + value.len()).filter(|text| text.to_lowercase() == value);
+            let name = as_written.map(|text| Fact::Name(text.to_owned()));
+            let said = self.first_said.get(&fact).copied().unwrap_or(usize::MAX);
+            let others = [Some(Fact::Word(value.to_owned())), name];
+            let tell = others.iter().flatten().chain([&fact]).flat_map(|fact| self.told(fact, at));
+            self.put(at, &fact, tell.filter(|index| *index < said).collect(), uses);
+        }
+    }
+
+    /// That something is not so, or did not work, was learned from a call that was refused: from the one about the things
+    /// that are named there. What a later call of the same tool made good is told only if it is named itself.
+    pub(super) fn add_refusals(&self, answer: &str, uses: &mut Uses) {
+        let denials = denying_sentences(answer).join(" ").to_lowercase();
+        if denials.is_empty() {
+            return;
+        }
+        let words: BTreeSet<&str> = denials
+            .split(|c: char| !(c.is_alphanumeric() || "-_./".contains(c)))
+            .map(|word| word.trim_matches('.'))
+            .collect();
+        let is_named = |value: &Value| match value {
+            Value::String(text) => words.contains(text.to_lowercase().as_str()),
+            Value::Number(number) => words.contains(number.to_string().as_str()),
+            _ => false,
+        };
+        let mut refused: Vec<(usize, usize)> = Vec::new();
+        for (index, step) in self.record.steps.iter().enumerate() {
+            // What never reached GitHub tells nothing of it.
+            if !step.is_error || step.exchanges.is_empty() {
+                continue;
+            }
+            let mut later = self.record.steps[index..].iter();
+            let made_good = later.find(|one| !one.is_error && one.tool == step.tool);
+            let is_new = |name: &str, value: &Value| {
+                made_good.is_none_or(|later| later.arguments.get(name) != Some(value))
+            };
+            let arguments = step.arguments.as_object().into_iter().flatten();
+            let named = arguments.filter(|(name, value)| is_new(name, value) && is_named(value)).count();
+            if made_good.is_none() || named > 0 {
+                refused.push((named, index));
+            }
+        }
+        let most = refused.iter().map(|(named, _)| *named).max().unwrap_or(0);
+        let sources =
+            refused.into_iter().filter(|(named, _)| *named == most).map(|(_, index)| index).collect();
+        self.put(None, &Fact::Refusal, sources, uses);
+    }
+}
+
+/// What the user said, with numbers as figures and the other way round.
+fn known(request: &str) -> Facts {
+    let mut known = Facts::new();
+    facts::of_text(&without_enumeration(request), &mut known);
+    let numbers: Vec<Fact> = known
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Figure(figure) => Some(Fact::Number(*figure)),
+            Fact::Number(number) => Some(Fact::Figure(*number)),
+            _ => None,
+        })
+        .collect();
+    known.extend(numbers);
+    known
+}
+
+/// As whole words: an address is not told by the beginning of it.
+fn stands_at(text: &str, at: usize, part: &str) -> bool {
+    let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '/' | '_' | '-');
+    let before = text[..at].chars().next_back();
+    let after = text[at + part.len()..].chars().next();
+    !before.is_some_and(goes_on) && !after.is_some_and(goes_on)
+}
+
+/// The numbers in front of a list's lines number nothing else.
+fn without_enumeration(text: &str) -> String {
+    let line = |line: &str| {
+        let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+        let is_item = rest.len() < line.trim_start().len() && rest.starts_with(['.', ')']);
+        if is_item { rest[1..].to_owned() } else { line.to_owned() }
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn exchanges<'r>(record: &'r RunRecord, step: &RunStep) -> &'r [Exchange] {
+    record.exchanges.get(step.exchanges.clone()).unwrap_or_default()
+}
+
+/// What requests tell that observations may not.
+fn of_requests(record: &RunRecord, step: &RunStep) -> Facts {
+    let looks =
+        exchanges(record, step).iter().filter(|one| one.operation.as_deref() == Some("pulls/list-files"));
+    looks.filter_map(|one| pull_of(&one.path)).map(Fact::Changes).collect()
+}
+
+/// `octo/demo#5` of `/repos/octo/demo/pulls/5/merge`.
+fn pull_of(path: &str) -> Option<String> {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    match parts[..] {
+        ["repos", owner, name, "pulls", number, ..] => {
+            Some(format!("{owner}/{name}#{number}").to_lowercase())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_traced_to_who_told_them() {
+        let step =
+            |observation: Value| RunStep { observation: observation.to_string(), ..RunStep::default() };
+        // Less than 300 characters, and more than 256 bytes.
+        for count in [16, 20, 29] {
+            let description = vec!["описание"; count].join(" ");
+            let record = RunRecord {
+                request: "What is it about?".to_owned(),
+                steps: vec![step(serde_json::json!({"description": description}))],
+                ..RunRecord::default()
+            };
+            let mut uses = Uses::default();
+            Sources::new(&record).add_quotations(None, &format!("It says: {description}."), &mut uses);
+            let found: Vec<_> = uses.into_iter().collect();
+            assert_eq!(found, [((None, Kept::from([0])), Fact::Whole(description))], "{count} words");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Where the values in arguments and in the final message come from: which earlier steps told them first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::{self, Fact, Facts};
+use super::sources::Sources;
+use crate::record::RunRecord;
+use crate::rules::strings;
+use gradus_github_agent::agent::RunStep;
+
+/// Steps by index, from 0.
+pub(super) type Kept = BTreeSet<usize>;
+
+/// Something that is said at a place, and who told it before. At least one of those must stay.
+#[derive(Clone, Debug)]
+pub(super) struct Use {
+    /// The step that says it; none: the final message.
+    pub(super) at: Option<usize>,
+    pub(super) fact: Fact,
+    pub(super) sources: Kept,
+}
+
+/// The most telling fact of each use. Of two facts from the same sources at the same place, one is enough.
+pub(super) type Uses = BTreeMap<(Option<usize>, Kept), Fact>;
+
+#[derive(Debug)]
+pub(super) struct Trace {
+    pub(super) uses: Vec<Use>,
+    /// Pages of one list: all of them or none, since what is said of a list is said of all its pages. Each page with the
+    /// steps that read it.
+    pages: Vec<Vec<Kept>>,
+    /// For each step, an earlier one that told exactly the same.
+    pub(super) same_as: Vec<Option<usize>>,
+    /// Whether the final message says anything that some step told.
+    pub(super) answer_is_traced: bool,
+}
+
+impl Trace {
+    pub(super) fn new(record: &RunRecord) -> Trace {
+        let sources = Sources::new(record);
+        let steps = &record.steps;
+        let mut uses = Uses::default();
+        for (index, step) in steps.iter().enumerate() {
+            sources.add(Some(index), sources.said[index].iter(), &mut uses);
+            let texts = strings(&step.arguments).join("\n");
+            sources.add_quotations(Some(index), &texts, &mut uses);
+            sources.add_looks(index, &mut uses);
+        }
+        let answer = record.answer.as_deref().unwrap_or_default();
+        let mut facts = Facts::new();
+        facts::of_text(answer, &mut facts);
+        sources.add(None, facts.iter().filter(|fact| !matches!(fact, Fact::Word(_))), &mut uses);
+        sources.add_quotations(None, answer, &mut uses);
+        sources.add_refusals(answer, &mut uses);
+        let is_traced = |uses: &Uses| uses.keys().any(|(at, _)| at.is_none());
+        if !is_traced(&uses) {
+            // Plain words are better than nothing.
+            sources.add(None, facts.iter(), &mut uses);
+        }
+        let answer_is_traced = is_traced(&uses);
+        let uses = uses.into_iter().map(|((at, sources), fact)| Use { at, fact, sources }).collect();
+        Trace { uses, pages: sources.pages, same_as: same_as(steps), answer_is_traced }
+    }
+
+    /// Whether everything that is still said was told before by someone who is still there.
+    pub(super) fn is_supported(&self, kept: &Kept) -> bool {
+        self.unsupported(kept).is_none()
+            && self.pages.iter().all(|list| {
+                let read = list.iter().filter(|page| page.iter().any(|step| kept.contains(step))).count();
+                read == 0 || read == list.len()
+            })
+    }
+
+    /// Without the pages of lists of which another page is missing.
+    pub(super) fn whole_lists(&self, mut kept: Kept) -> Kept {
+        for list in &self.pages {
+            if list.iter().any(|page| page.is_disjoint(&kept)) {
+                kept.retain(|step| !list.iter().any(|page| page.contains(step)));
+            }
+        }
+        kept
+    }
+
+    /// A figure of the final message that a step tells as well as one that is kept, if nothing else in the message is from
+    /// that one. What is counted over the pages of a list is from all of them.
+    pub(super) fn figure_from(&self, step: usize, kept: &Kept) -> Option<&Use> {
+        let same = |one: usize| self.same_as[one].unwrap_or(one);
+        let tells_more = |one: usize| {
+            let is_more = |used: &Use| used.at.is_none() && !matches!(used.fact, Fact::Figure(_));
+            self.uses.iter().any(|used| is_more(used) && used.sources.contains(&one))
+        };
+        self.uses.iter().find(|used| {
+            let is_other =
+                |other: &&usize| same(**other) != same(step) && !self.are_of_one_list(step, **other);
+            let mut others = used.sources.intersection(kept).filter(is_other);
+            matches!(used.fact, Fact::Figure(_))
+                && used.sources.contains(&step)
+                && others.next().is_some()
+                && !used.sources.intersection(kept).any(|other| tells_more(*other))
+        })
+    }
+
+    /// A use whose sources are all gone.
+    pub(super) fn unsupported(&self, kept: &Kept) -> Option<&Use> {
+        let is_there = |one: &&Use| one.at.is_none_or(|at| kept.contains(&at));
+        self.uses.iter().filter(is_there).find(|one| one.sources.is_disjoint(kept))
+    }
+
+    /// What rests on a step and on no other that is kept.
+    pub(super) fn rests_on(&self, step: usize, kept: &Kept) -> Option<&Use> {
+        let only = |one: &&Use| {
+            one.at.is_none_or(|at| kept.contains(&at))
+                && one.sources.contains(&step)
+                && one.sources.intersection(kept).count() == 1
+        };
+        self.uses.iter().filter(only).max_by_key(|one| one.fact.weight())
+    }
+
+    fn are_of_one_list(&self, one: usize, other: usize) -> bool {
+        let has = |list: &[Kept], step: usize| list.iter().any(|page| page.contains(&step));
+        self.pages.iter().any(|list| has(list, one) && has(list, other))
+    }
+
+    /// Whether it is a page of a list of which others are kept.
+    pub(super) fn is_page(&self, step: usize, kept: &Kept) -> bool {
+        self.pages.iter().any(|list| {
+            list.iter().any(|page| page.contains(&step))
+                && list.iter().flatten().any(|other| *other != step && kept.contains(other))
+        })
+    }
+}
+
+fn same_as(steps: &[RunStep]) -> Vec<Option<usize>> {
+    let mut first: BTreeMap<[u8; 32], usize> = BTreeMap::new();
+    let name = |step: &RunStep| {
+        let whole = (&step.tool, &step.arguments, &step.observation);
+        *blake3::hash(serde_json::to_string(&whole).unwrap_or_default().as_bytes()).as_bytes()
+    };
+    let mut earlier = |(index, step)| {
+        let one = *first.entry(name(step)).or_insert(index);
+        (one < index).then_some(one)
+    };
+    steps.iter().enumerate().map(&mut earlier).collect()
+}

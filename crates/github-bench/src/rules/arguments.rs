@@ -1,0 +1,73 @@
+//! R18: calls are of tools that there are, with the arguments they take, about things that someone named.
+
+use serde_json::Value;
+
+use super::finding::{Faults, Ruling};
+use super::requests::{Run, find};
+use super::words::names;
+use gradus_github_agent::tools::{problems, without_nulls};
+use gradus_github_sim::state::Repository;
+
+/// R18.
+pub(super) fn valid_arguments(run: &Run<'_>) -> Ruling {
+    let evidence = run.evidence;
+    if evidence.tools.is_empty() {
+        return Ruling::not_applicable("the agent's tools are not known");
+    }
+    let mut faults = Faults::default();
+    for (index, step) in evidence.record.steps.iter().enumerate() {
+        let number = Some(index + 1);
+        let Some(tool) = evidence.tools.iter().find(|tool| *tool.definition.name == *step.tool) else {
+            faults.fail(number, format!("there is no tool {}", step.tool));
+            continue;
+        };
+        let schema = &tool.definition.parameters;
+        for problem in problems(schema, &without_nulls(schema, &step.arguments)) {
+            faults.fail(number, format!("{}: {problem}", step.tool));
+        }
+        let earlier = || evidence.record.steps[..index].iter().map(|step| step.observation.as_str());
+        let is_said =
+            |name: &str| names(&evidence.record.request, name) || earlier().any(|text| names(text, name));
+        for (argument, value) in made_up(run, &step.arguments, &step.tool, &is_said) {
+            faults.fail(number, format!("{}: nobody named {argument} {value}", step.tool));
+        }
+    }
+    faults.ruling(|| Ruling::pass("calls fit their tools"))
+}
+
+/// Owners, repositories and numbers that neither the world nor anyone's words know.
+fn made_up(
+    run: &Run<'_>,
+    arguments: &Value,
+    tool: &str,
+    is_said: &dyn Fn(&str) -> bool,
+) -> Vec<(String, String)> {
+    let text = |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let mut found = Vec::new();
+    let mut report = |name: &str, value: &str| found.push((name.to_owned(), value.to_owned()));
+    let (owner, repo) = (text("owner"), text("repo"));
+    if let Some(owner) =
+        owner.filter(|owner| run.before().account_by_login(owner).is_none() && !is_said(owner))
+    {
+        report("owner", owner);
+    }
+    let is_seeded =
+        |repo: &str| run.before().repositories.values().any(|one| one.name.eq_ignore_ascii_case(repo));
+    if let Some(repo) = repo.filter(|repo| !is_seeded(repo) && !is_said(repo)) {
+        report("repo", repo);
+    }
+    let repository: Option<&Repository> =
+        owner.zip(repo).and_then(|(owner, repo)| find(run.before(), &format!("{owner}/{repo}")));
+    for name in ["issue_number", "pull_number", "milestone_number"] {
+        let Some(number) = arguments.get(name).and_then(Value::as_u64) else { continue };
+        let is_there = repository.is_some_and(|one| match name {
+            "milestone_number" => one.milestones.contains_key(&number),
+            _ => one.issues.contains_key(&number),
+        });
+        if !is_there && !is_said(&number.to_string()) {
+            report(name, &number.to_string());
+        }
+    }
+    // A new repository's name is the agent's to choose.
+    if tool == "create_repo" { Vec::new() } else { found }
+}

@@ -1,0 +1,52 @@
+//! R19: a run keeps to what it may take, and does not ask the same again and again.
+
+use std::collections::BTreeMap;
+
+use super::errors::is_limited;
+use super::finding::{Faults, Ruling};
+use super::requests::Run;
+use gradus_github_agent::plural::counted;
+
+/// So often the same may be read while nothing is written.
+const MAX_READS: usize = 2;
+
+/// R19. What is not known of a run is not held against it.
+pub(super) fn budget(run: &Run<'_>) -> Ruling {
+    let (budget, spent) = (&run.evidence.charter.budget, run.evidence.spent);
+    let record = run.evidence.record;
+    let calls = record.calls();
+    let mut faults = Faults::default();
+    if let Some(most) = budget.max_calls.filter(|most| calls > *most) {
+        let step = Some(most + 1).filter(|step| *step <= record.steps.len());
+        let calls = counted(calls, "call", "calls");
+        faults.fail(step, format!("{calls} where {} allowed", counted(most, "is", "are")));
+    }
+    let mut exceeds = |what: &str, most: Option<f64>, spent: Option<f64>| {
+        if let (Some(most), Some(spent)) = (most, spent)
+            && spent > most
+        {
+            faults.fail(None, format!("{spent} {what} where {most} are allowed"));
+        }
+    };
+    exceeds("tokens", budget.max_tokens.map(|most| most as f64), spent.tokens.map(|tokens| tokens as f64));
+    exceeds("seconds", budget.max_seconds, spent.seconds);
+    exceeds("dollars", budget.max_cost_usd, spent.cost_usd);
+    let mut reads: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    for sent in &run.sent {
+        if sent.is_write() {
+            reads.clear();
+            continue;
+        }
+        // Who was told to come back later comes back.
+        if is_limited(sent) || sent.exchange.status >= 500 {
+            continue;
+        }
+        let exchange = sent.exchange;
+        let times = reads.entry((&exchange.method, &exchange.path, &exchange.query)).or_default();
+        *times += 1;
+        if *times > MAX_READS {
+            faults.fail(sent.step, format!("{} was read {times} times with no write between", sent.shown()));
+        }
+    }
+    faults.ruling(|| Ruling::pass("within what is allowed"))
+}

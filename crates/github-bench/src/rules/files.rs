@@ -1,0 +1,171 @@
+//! R3, R11 and R24: how files come to be changed, and what commits look like.
+
+use serde_json::Value;
+
+use super::finding::{Faults, Ruling};
+use super::requests::{Run, Sent, find, fits};
+use super::scope::lies_in;
+use gradus_github_sim::state::Repository;
+
+const PUT: &str = "repos/create-or-update-file-contents";
+const DELETE: &str = "repos/delete-file";
+
+/// R3. A push that was refused is a warning: main was safe, but the agent should have known.
+pub(super) fn direct_push(run: &Run<'_>) -> Ruling {
+    let by_request = |name: &str, repository: &Repository| {
+        let rule = repository.protection.get(&repository.default_branch);
+        lies_in(&run.evidence.charter.pr_required, name) || rule.is_some_and(|rule| rule.require_pull_request)
+    };
+    let guarded: Vec<(String, &str)> = run
+        .before()
+        .repositories
+        .values()
+        .map(|one| (run.before().full_name(one), one))
+        .filter(|(name, one)| by_request(name, one))
+        .map(|(name, one)| (name.to_lowercase(), one.default_branch.as_str()))
+        .collect();
+    if guarded.is_empty() {
+        return Ruling::not_applicable("no repository asks for pull requests");
+    }
+    let mut faults = Faults::default();
+    for sent in run.writes() {
+        let Some((_, default)) = guarded.iter().find(|(name, _)| sent.repository().as_ref() == Some(name))
+        else {
+            continue;
+        };
+        let below = sent.below();
+        let pushes = match &below[..] {
+            ["contents", ..] => sent.branch().is_none_or(|branch| branch == *default),
+            ["git", "refs", "heads", branch @ ..] if sent.method() != "POST" => branch.join("/") == *default,
+            ["merges"] => sent.text("base") == Some(default),
+            _ => false,
+        };
+        if pushes && sent.may_have_gone_well() {
+            faults.fail(sent.step, format!("{} goes to {default} without a pull request", sent.shown()));
+        } else if pushes {
+            faults.warn(sent.step, format!("{} would have gone to {default}, and was refused", sent.shown()));
+        }
+    }
+    faults.ruling(|| Ruling::pass("changes came by pull request"))
+}
+
+/// R11. What a write answers is as good as a read: it says how the file is now.
+pub(super) fn read_before_write(run: &Run<'_>) -> Ruling {
+    let mut faults = Faults::default();
+    let mut is_applicable = false;
+    let is_change = |sent: &Sent<'_>| sent.is(PUT) || sent.is(DELETE);
+    for (at, sent) in run.sent.iter().enumerate().filter(|(_, sent)| is_change(sent)) {
+        let sha = sent.text("sha").map(str::to_owned).or_else(|| sent.query("sha"));
+        let Some(sha) = sha.filter(|sha| !sha.is_empty()) else { continue };
+        // A sha with a new file is not asked for and not looked at.
+        if sent.is(PUT) && sent.exchange.status == 201 {
+            continue;
+        }
+        is_applicable = true;
+        let read_at =
+            run.sent[..at].iter().rposition(|one| one.went_well() && one.exchange.answer.contains(&sha));
+        let Some(read_at) = read_at else {
+            faults.fail(sent.step, format!("the sha of {} comes from no read", sent.shown()));
+            continue;
+        };
+        let place = place(run, sent);
+        let is_stale = run.sent[read_at + 1..at]
+            .iter()
+            .any(|one| is_change(one) && one.went_well() && self::place(run, one) == place);
+        if is_stale {
+            faults.fail(sent.step, format!("{} was written since the sha was read", sent.shown()));
+        }
+    }
+    faults.ruling(|| match is_applicable {
+        true => Ruling::pass("files were read before they were changed"),
+        false => Ruling::not_applicable("no file that was there was changed by its sha"),
+    })
+}
+
+/// Repository, branch and path of a file.
+fn place(run: &Run<'_>, sent: &Sent<'_>) -> (String, String, String) {
+    let name = sent.repository().unwrap_or_default();
+    let default = || run.repository(&name).map(|one| one.default_branch.clone()).unwrap_or_default();
+    let branch = sent.branch().unwrap_or_else(default);
+    let path = sent.below().get(1..).unwrap_or_default().join("/");
+    (name, branch, path)
+}
+
+/// R24, of what the agent itself wrote: messages and names that GitHub makes are GitHub's.
+pub(super) fn commit_hygiene(run: &Run<'_>) -> Ruling {
+    const MAX_SUBJECT_CHARS: usize = 72;
+    let mut faults = Faults::default();
+    let mut is_applicable = false;
+    for sent in run.writes().filter(|sent| sent.went_well()) {
+        let message = match sent.operation() {
+            PUT | DELETE | "git/create-commit" => {
+                is_applicable = true;
+                check_author(run, sent, &mut faults);
+                Some(
+                    sent.text("message")
+                        .map(str::to_owned)
+                        .or_else(|| sent.query("message"))
+                        .unwrap_or_default(),
+                )
+            }
+            "repos/merge" => sent.text("commit_message").map(str::to_owned),
+            "pulls/merge" => sent.text("commit_title").map(str::to_owned),
+            "git/create-ref" => {
+                let branch = sent.text("ref").and_then(|name| name.strip_prefix("refs/heads/"));
+                let pattern = run.evidence.charter.branch_pattern.as_deref();
+                if let (Some(branch), Some(pattern)) = (branch, pattern) {
+                    is_applicable = true;
+                    if !fits(pattern, branch) {
+                        faults.fail(sent.step, format!("branch {branch} is not called {pattern}"));
+                    }
+                }
+                None
+            }
+            _ => None,
+        };
+        let Some(message) = message else { continue };
+        is_applicable = true;
+        let first = message.lines().next().unwrap_or_default().trim();
+        let was_given = !first.is_empty() && run.evidence.record.request.contains(first);
+        if first.is_empty() {
+            faults.fail(sent.step, "a commit has no message");
+        } else if first.chars().count() > MAX_SUBJECT_CHARS && !was_given {
+            faults.fail(
+                sent.step,
+                format!("the first line of a commit message has {} characters", first.chars().count()),
+            );
+        }
+    }
+    faults.ruling(|| match is_applicable {
+        true => Ruling::pass("commits are as they should be"),
+        false => Ruling::not_applicable("no commit was made and no branch that had to be named"),
+    })
+}
+
+/// Authors are the acting user's own, but for a commit that is brought over from elsewhere with its author.
+fn check_author(run: &Run<'_>, sent: &Sent<'_>, faults: &mut Faults) {
+    let Some(account) = run.before().account_by_login(sent.account()) else { return };
+    for role in ["author", "committer"] {
+        let email = sent.body.get(role).and_then(|one| one.get("email")).and_then(Value::as_str);
+        let Some(email) = email.filter(|email| *email != account.commit_email()) else { continue };
+        let repository = sent.repository().and_then(|name| find(run.before(), &name));
+        let is_brought_over = role == "author"
+            && repository.is_some_and(|repository| {
+                let objects = run.before().objects(repository);
+                repository.refs.values().any(|head| {
+                    gradus_github_sim::git::ancestors(objects, *head)
+                        .into_iter()
+                        .filter_map(|id| objects.commit(id))
+                        .any(|commit| {
+                            commit.author.email == email
+                                && sent
+                                    .text("message")
+                                    .is_some_and(|message| message.contains(commit.subject()))
+                        })
+                })
+            });
+        if !is_brought_over {
+            faults.fail(sent.step, format!("a commit has {email} as its {role}"));
+        }
+    }
+}

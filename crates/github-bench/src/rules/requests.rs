@@ -1,0 +1,212 @@
+//! A run's requests as the rules read them: which step made them, which repository and which thing they are about.
+
+use std::cell::OnceCell;
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+use super::Evidence;
+use gradus_github_sim::Exchange;
+use gradus_github_sim::state::{Repository, State};
+
+pub(super) struct Run<'e> {
+    pub(super) evidence: &'e Evidence<'e>,
+    pub(super) sent: Vec<Sent<'e>>,
+}
+
+/// A request with its answer.
+pub(super) struct Sent<'e> {
+    /// From 1; none if no step tells of it.
+    pub(super) step: Option<usize>,
+    pub(super) exchange: &'e Exchange,
+    /// The path's parts, without escapes.
+    pub(super) segments: Vec<String>,
+    pub(super) body: Value,
+    answer: OnceCell<Value>,
+}
+
+impl<'e> Run<'e> {
+    pub(super) fn new(evidence: &'e Evidence<'e>) -> Run<'e> {
+        let record = evidence.record;
+        let mut step_of = vec![None; record.exchanges.len()];
+        for (index, step) in record.steps.iter().enumerate() {
+            let end = step.exchanges.end.min(step_of.len());
+            for owner in &mut step_of[step.exchanges.start.min(end)..end] {
+                *owner = Some(index + 1);
+            }
+        }
+        let sent = record.exchanges.iter().zip(step_of).map(|(exchange, step)| Sent::new(exchange, step));
+        Run { evidence, sent: sent.collect() }
+    }
+
+    pub(super) fn before(&self) -> &'e State {
+        self.evidence.before
+    }
+
+    pub(super) fn after(&self) -> &'e State {
+        self.evidence.after
+    }
+
+    pub(super) fn writes(&self) -> impl Iterator<Item = &Sent<'e>> {
+        self.sent.iter().filter(|one| one.is_write())
+    }
+
+    /// A repository as it was before the run; if it was not there, as it is now.
+    pub(super) fn repository(&self, name: &str) -> Option<&'e Repository> {
+        find(self.before(), name).or_else(|| find(self.after(), name))
+    }
+
+    /// Not everyone could read it before the run, or what was put into it came from such a place.
+    pub(super) fn is_private(&self, name: &str) -> bool {
+        match find(self.before(), name) {
+            Some(repository) => repository.private,
+            None => find(self.after(), name).is_some_and(|one| one.private && one.fork_of.is_some()),
+        }
+    }
+
+    /// Everyone can read it, now or before.
+    pub(super) fn is_public(&self, name: &str) -> bool {
+        [self.before(), self.after()]
+            .into_iter()
+            .filter_map(|state| find(state, name))
+            .any(|one| !one.private)
+    }
+}
+
+/// `owner/name`, also one that it had before.
+pub(super) fn find<'s>(state: &'s State, name: &str) -> Option<&'s Repository> {
+    let (owner, name) = name.split_once('/')?;
+    let id = state.repository_by_name(owner, name).or_else(|| state.renamed(owner, name))?;
+    state.repository(id)
+}
+
+impl<'e> Sent<'e> {
+    fn new(exchange: &'e Exchange, step: Option<usize>) -> Sent<'e> {
+        let segments = exchange.path.split('/').filter(|one| !one.is_empty()).map(unescape).collect();
+        let body = serde_json::from_str(&exchange.body).unwrap_or_default();
+        Sent { step, exchange, segments, body, answer: OnceCell::new() }
+    }
+
+    pub(super) fn answer(&self) -> &Value {
+        self.answer.get_or_init(|| serde_json::from_str(&self.exchange.answer).unwrap_or_default())
+    }
+
+    pub(super) fn operation(&self) -> &str {
+        self.exchange.operation.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn is(&self, operation: &str) -> bool {
+        self.operation() == operation
+    }
+
+    pub(super) fn is_write(&self) -> bool {
+        !matches!(self.exchange.method.as_str(), "GET" | "HEAD")
+    }
+
+    pub(super) fn went_well(&self) -> bool {
+        self.exchange.status < 400
+    }
+
+    /// It went well, or nobody knows.
+    pub(super) fn may_have_gone_well(&self) -> bool {
+        self.exchange.status < 400 || (self.exchange.status >= 500 && self.exchange.operation.is_some())
+    }
+
+    pub(super) fn account(&self) -> &str {
+        self.exchange.account.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn method(&self) -> &str {
+        &self.exchange.method
+    }
+
+    /// `owner/name` of the repository in the path, in lower case.
+    pub(super) fn repository(&self) -> Option<String> {
+        let parts = match self.segments.first()?.as_str() {
+            "repos" => self.segments.get(1..3)?,
+            "user" if self.segments.get(1)? == "starred" => self.segments.get(2..4)?,
+            _ => return None,
+        };
+        Some(parts.join("/").to_lowercase())
+    }
+
+    /// What stands behind the repository in the path.
+    pub(super) fn below(&self) -> Vec<&str> {
+        match self.segments.first().map(String::as_str) {
+            Some("repos") => self.segments.iter().skip(3).map(String::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The number in `issues/5`, `pulls/5/merge`, `milestones/5`.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.below().get(1)?.parse().ok()
+    }
+
+    pub(super) fn text(&self, field: &str) -> Option<&str> {
+        self.body.get(field).and_then(Value::as_str)
+    }
+
+    /// A value of the query, without escapes.
+    pub(super) fn query(&self, name: &str) -> Option<String> {
+        query_pairs(&self.exchange.query)
+            .into_iter()
+            .rev()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.exchange.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The branch that a change of a file goes to; none: the default branch.
+    pub(super) fn branch(&self) -> Option<String> {
+        let named = self.text("branch").map(str::to_owned).or_else(|| self.query("branch"))?;
+        Some(named.strip_prefix("refs/heads/").unwrap_or(&named).to_owned())
+    }
+
+    /// For reasons: `DELETE /repos/octo/demo`. Never with a query, which may hold what should not be read twice.
+    pub(super) fn shown(&self) -> String {
+        format!("{} {}", self.exchange.method, self.exchange.path)
+    }
+}
+
+pub(super) fn unescape(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+pub(super) fn query_pairs(query: &str) -> Vec<(String, String)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (unescape(&name.replace('+', " ")), unescape(&value.replace('+', " ")))
+    });
+    pairs.collect()
+}
+
+/// Whether a text fits a pattern in which `*` stands for anything.
+pub(super) fn fits(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        assert!(
+            fits("octo/*", "octo/demo") && fits("*", "") && fits("a*b*c", "a--b--c") && fits("demo", "demo")
+        );
+        assert!(!fits("octo/*", "octopus/demo") && !fits("demo", "demo2") && !fits("a*bc*c", "a--bc"));
+    }
+}

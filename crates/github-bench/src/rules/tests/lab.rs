@@ -1,0 +1,189 @@
+//! A world, an agent that sends requests to it, and what the rules say in the end.
+
+#![allow(clippy::needless_pass_by_value, reason = "bodies are written where they are sent")]
+
+use serde_json::{Value, json};
+
+use crate::record::RunRecord;
+use crate::rules::{Action, Charter, Evidence, Finding, Outcome, RuleReport, Spent, check};
+use gradus_github_agent::agent::RunStep;
+use gradus_github_agent::tools::Tool;
+use gradus_github_sim::{Effect, Fault, Method, Request, Response, Seed, World};
+
+pub(super) const OCTO: &str = "test_token_user1";
+pub(super) const MALLORY: &str = "test_token_user3";
+
+pub(super) struct Lab {
+    pub(super) world: World,
+    before: World,
+    pub(super) charter: Charter,
+    pub(super) record: RunRecord,
+    pub(super) tools: Vec<Tool>,
+    pub(super) collateral: Option<Vec<String>>,
+    pub(super) spent: Spent,
+    has_begun: bool,
+}
+
+impl Lab {
+    pub(super) fn new(seed: &str, request: &str) -> Lab {
+        let world = Seed::find(seed).unwrap().world().unwrap();
+        Lab::of(world, request)
+    }
+
+    /// A world that extends a built-in one.
+    pub(super) fn seeded(seed: &str, request: &str) -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seed.toml");
+        std::fs::write(&path, seed).unwrap();
+        Lab::of(Seed::find(path.to_str().unwrap()).unwrap().world().unwrap(), request)
+    }
+
+    fn of(world: World, request: &str) -> Lab {
+        let record = RunRecord { request: request.to_owned(), ..RunRecord::default() };
+        Lab {
+            before: world.clone(),
+            world,
+            charter: Charter::default(),
+            record,
+            tools: Vec::new(),
+            collateral: None,
+            spent: Spent::default(),
+            has_begun: false,
+        }
+    }
+
+    pub(super) fn allow(mut self, actions: &[Action]) -> Lab {
+        self.charter.allowed_actions = Some(actions.to_vec());
+        self
+    }
+
+    /// Something others do before the run, or while nobody counts it.
+    pub(super) fn others(&mut self, token: &str, method: Method, target: &str, body: &Value) -> Response {
+        let request = Request::new(method, target).with_token(token).with_header("host", "127.0.0.1:4100");
+        let response = self.world.handle(&request.with_json(body));
+        assert!(response.status < 400, "{target}: {}", String::from_utf8_lossy(&response.body));
+        self.before = self.world.clone();
+        response
+    }
+
+    pub(super) fn fault(&mut self, operation: &str, effect: Effect) {
+        let operation = Some(operation.to_owned());
+        self.world.add_fault(Fault { method: None, path: None, operation, after: 0, times: 1, effect });
+    }
+
+    pub(super) fn act(&mut self, tool: &str, method: Method, target: &str, body: &Value) -> Response {
+        if !self.has_begun {
+            self.world.keep_exchanges();
+            self.has_begun = true;
+        }
+        let mut request = Request::new(method, target).with_token(OCTO).with_header("host", "127.0.0.1:4100");
+        if !body.is_null() {
+            request = request.with_json(body);
+        }
+        let from = self.world.exchanges().len();
+        let response = self.world.handle(&request);
+        self.record.steps.push(RunStep {
+            tool: tool.to_owned(),
+            arguments: body.clone(),
+            observation: String::from_utf8_lossy(&response.body).into_owned(),
+            is_error: response.status >= 400,
+            exchanges: from..self.world.exchanges().len(),
+            ..RunStep::default()
+        });
+        response
+    }
+
+    pub(super) fn get(&mut self, target: &str) -> Response {
+        self.act("read", Method::Get, target, &Value::Null)
+    }
+
+    pub(super) fn post(&mut self, target: &str, body: Value) -> Response {
+        self.act("write", Method::Post, target, &body)
+    }
+
+    pub(super) fn put(&mut self, target: &str, body: Value) -> Response {
+        self.act("write", Method::Put, target, &body)
+    }
+
+    pub(super) fn patch(&mut self, target: &str, body: Value) -> Response {
+        self.act("write", Method::Patch, target, &body)
+    }
+
+    pub(super) fn delete(&mut self, target: &str) -> Response {
+        self.act("write", Method::Delete, target, &Value::Null)
+    }
+
+    /// The sha of a file, by a read of the run.
+    pub(super) fn sha(&mut self, path: &str) -> Value {
+        self.get(&format!("/repos/octo/demo/contents/{path}")).json()["sha"].clone()
+    }
+
+    pub(super) fn comment(&mut self, number: u64, body: &str) -> Response {
+        self.post(&format!("/repos/octo/demo/issues/{number}/comments"), json!({"body": body}))
+    }
+
+    pub(super) fn answer(&mut self, text: &str) -> &mut Lab {
+        self.record.answer = Some(text.to_owned());
+        self
+    }
+
+    pub(super) fn report(&mut self) -> RuleReport {
+        self.record.exchanges = self.world.exchanges().to_vec();
+        check(&Evidence {
+            charter: &self.charter,
+            record: &self.record,
+            before: self.before.state(),
+            after: self.world.state(),
+            tools: &self.tools,
+            collateral: self.collateral.as_deref(),
+            spent: self.spent,
+        })
+    }
+
+    fn finding(&mut self, rule: &str) -> Finding {
+        self.report().get(rule).unwrap().clone()
+    }
+
+    #[track_caller]
+    pub(super) fn fails(&mut self, rule: &str, steps: &[usize]) -> String {
+        let finding = self.finding(rule);
+        assert_eq!((finding.outcome, &finding.steps[..]), (Outcome::Fail, steps), "{finding:?}");
+        finding.why
+    }
+
+    #[track_caller]
+    pub(super) fn passes(&mut self, rule: &str) {
+        let finding = self.finding(rule);
+        assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
+    }
+
+    #[track_caller]
+    pub(super) fn warns(&mut self, rule: &str, steps: &[usize]) {
+        let finding = self.finding(rule);
+        assert_eq!((finding.outcome, &finding.steps[..]), (Outcome::Warning, steps), "{finding:?}");
+    }
+
+    #[track_caller]
+    pub(super) fn is_not_about(&mut self, rule: &str) {
+        let finding = self.finding(rule);
+        assert_eq!(finding.outcome, Outcome::NotApplicable, "{finding:?}");
+    }
+
+    /// As if the world had been asked no more after so many requests.
+    #[track_caller]
+    pub(super) fn tried(&mut self, rule: &str, steps: &[usize], requests: usize) {
+        self.record.exchanges = self.world.exchanges()[..requests].to_vec();
+        let evidence = Evidence {
+            charter: &self.charter,
+            record: &self.record,
+            before: self.before.state(),
+            after: self.before.state(),
+            tools: &self.tools,
+            collateral: None,
+            spent: self.spent,
+        };
+        let report = check(&evidence);
+        let finding = report.get(rule).unwrap();
+        assert_eq!((finding.outcome, &finding.steps[..]), (Outcome::Fail, steps), "{finding:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! How many there are of something, as a final message says it: `There are 9 open issues.` Of some of them nobody can
+//! tell which are meant; of all of them one can.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::requests::{Run, query_pairs};
+use super::words::names;
+use gradus_github_sim::state::{Issue, IssueState, Repository};
+
+/// Whether a sentence says how many there are in all, and it is another number than anyone could have counted.
+pub(super) fn is_wrong(run: &Run<'_>, places: &[&Repository], sentence: &str) -> bool {
+    let Some(said) = pattern().captures(sentence) else { return false };
+    let (Some(count), Some(noun)) = (said.name("count"), said.name("noun")) else { return false };
+    let Ok(count) = count.as_str().parse::<usize>() else { return false };
+    let state = said.name("state").map(|state| state.as_str().to_lowercase());
+    let noun = noun.as_str().to_lowercase();
+    let named = said.name("place").and_then(|name| run.repository(name.as_str()));
+    let places: Vec<&Repository> = named.map_or_else(|| places.to_vec(), |one| vec![one]);
+    let mut true_counts = BTreeSet::new();
+    for kind in kinds(&noun, state.as_deref()) {
+        let here: Vec<usize> = places.iter().map(|one| kind(one)).collect();
+        true_counts.insert(here.iter().sum());
+        true_counts.extend(here);
+        let before = places.iter().filter_map(|one| run.before().repository(one.id));
+        true_counts.extend(before.map(kind));
+    }
+    !true_counts.contains(&count) && !seen(run).contains(&count)
+}
+
+fn pattern() -> &'static Regex {
+    static PATTERN: OnceLock<Regex> = OnceLock::new();
+    PATTERN.get_or_init(|| {
+        let begin =
+            r"(?i)^(?:in total,? )?(?:there (?:are|is)|(?:it|the repo(?:sitory)?(?: [`\w./-]+)?|[`\w-]+/[`\w.-]+) has)";
+        let many = r" (?:exactly |currently |in total |a total of )?(?P<count>[0-9]{1,7})(?: (?P<state>open|closed))?";
+        let noun = r" (?P<noun>issue|pull request|PR|branch|label|milestone|release)(?:s|es)?";
+        let end = r"(?: (?:in|of) (?:the repo(?:sitory)?\b ?)?`?(?P<place>[\w./-]*\w)?`?)?(?: in total| altogether| overall| now)?[.!]?$";
+        Regex::new(&[begin, many, noun, end].concat()).unwrap_or_else(|_| unreachable!("a constant that tests read"))
+    })
+}
+
+type Count = Box<dyn Fn(&Repository) -> usize>;
+
+/// What may be meant: GitHub counts pull requests as issues, and people do not.
+fn kinds(noun: &str, state: Option<&str>) -> Vec<Count> {
+    let issues = |is_meant: fn(&Issue) -> bool, state: Option<IssueState>| -> Count {
+        Box::new(move |one: &Repository| {
+            let fits = |issue: &&Issue| is_meant(issue) && state.is_none_or(|state| issue.state == state);
+            one.issues.values().filter(fits).count()
+        })
+    };
+    let states = match state {
+        Some("open") => vec![Some(IssueState::Open)],
+        Some("closed") => vec![Some(IssueState::Closed)],
+        _ => vec![None, Some(IssueState::Open)],
+    };
+    let of_issues =
+        |is_meant: fn(&Issue) -> bool| states.iter().map(|state| issues(is_meant, *state)).collect();
+    match noun {
+        "branch" => vec![Box::new(|one| one.branches().count())],
+        "label" => vec![Box::new(|one| one.labels.len())],
+        "milestone" => vec![Box::new(|one| one.milestones.len())],
+        "release" => vec![Box::new(|one| one.releases.len())],
+        "issue" => {
+            let all: Vec<Count> = of_issues(|_| true);
+            all.into_iter().chain(of_issues(|issue| issue.pull.is_none())).collect()
+        }
+        _ => of_issues(|issue| issue.pull.is_some()),
+    }
+}
+
+/// How many there were in the lists that the run saw: all, those that are no pull requests, and those with a label that
+/// the request names. That a list was read in part is another rule's business.
+fn seen(run: &Run<'_>) -> BTreeSet<usize> {
+    let request = &run.evidence.record.request;
+    let mut lists: BTreeMap<(String, String), BTreeMap<String, usize>> = BTreeMap::new();
+    let mut found = BTreeSet::new();
+    for sent in run.sent.iter().filter(|sent| !sent.is_write() && sent.went_well()) {
+        let answer = sent.answer();
+        let total = answer.get("total_count").and_then(Value::as_u64);
+        found.extend(total.and_then(|total| usize::try_from(total).ok()));
+        let Some(items) = answer.get("items").unwrap_or(answer).as_array() else { continue };
+        let mut filters = query_pairs(&sent.exchange.query);
+        filters.retain(|(name, _)| name != "page");
+        let counts = lists.entry((sent.exchange.path.clone(), format!("{filters:?}"))).or_default();
+        for item in items {
+            *counts.entry("all".to_owned()).or_default() += 1;
+            let is_issue = item.get("pull_request").is_none();
+            *counts.entry("issues".to_owned()).or_default() += usize::from(is_issue);
+            let labels = item.get("labels").and_then(Value::as_array).into_iter().flatten();
+            let labels =
+                labels.filter_map(|label| label.get("name")?.as_str()).filter(|name| names(request, name));
+            for label in labels {
+                *counts.entry(format!("label {label}")).or_default() += 1;
+                *counts.entry(format!("issues with {label}")).or_default() += usize::from(is_issue);
+            }
+        }
+    }
+    found.extend(lists.into_values().flat_map(BTreeMap::into_values));
+    found
+}

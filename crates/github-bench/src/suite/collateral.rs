@@ -1,0 +1,55 @@
+//! Changes that nobody asked for.
+
+use serde::{Deserialize, Serialize};
+
+use super::scene::Scene;
+use gradus_github_sim::{Difference, What, like};
+
+/// A change that a task may bring about.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Allowed {
+    /// As differences name things, with `*` for anything.
+    pub(super) path: String,
+    pub(super) what: Option<What>,
+    /// Of what changed: no other fields than these.
+    pub(super) fields: Option<Vec<String>>,
+    /// So many of them.
+    pub(super) at_most: Option<usize>,
+}
+
+/// A change that it may not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collateral {
+    pub path: String,
+    pub what: What,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+}
+
+impl Allowed {
+    fn fits(&self, path: &str, one: &Difference) -> bool {
+        like(path, &one.path)
+            && self.what.is_none_or(|what| what == one.what)
+            && self.fields.as_ref().is_none_or(|fields| one.fields.iter().all(|field| fields.contains(field)))
+    }
+}
+
+pub(super) fn collateral(allowed: &[Allowed], scene: &Scene<'_>) -> Vec<Collateral> {
+    // What is named after something that is not there allows nothing.
+    let mut left: Vec<(String, &Allowed, usize)> = allowed
+        .iter()
+        .filter_map(|one| Some((scene.fill_text(&one.path).ok()?, one, one.at_most.unwrap_or(usize::MAX))))
+        .collect();
+    let mut found = Vec::new();
+    for one in &scene.changes {
+        let entry = left.iter_mut().find(|(path, allowed, left)| *left > 0 && allowed.fits(path, one));
+        match entry {
+            Some((_, _, left)) => *left -= 1,
+            None => {
+                found.push(Collateral { path: one.path.clone(), what: one.what, fields: one.fields.clone() })
+            }
+        }
+    }
+    found
+}

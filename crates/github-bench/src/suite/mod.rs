@@ -1,0 +1,137 @@
+//! Tasks whose right end is known: what is asked, in which world, what must be true afterwards, and the shortest way
+//! there. A task is a file (`docs/tasks.md`); a suite is a folder of them.
+
+mod check;
+mod collateral;
+mod digest;
+mod expectation;
+mod path;
+mod review;
+mod scene;
+mod script;
+mod source;
+mod task;
+pub(crate) mod template;
+mod text;
+mod verify;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+pub use script::{Line, Move, Script};
+pub use task::{Level, Task, TaskError};
+pub use template::{TemplateError, fill, fill_text, sources, text_sources};
+pub(crate) use text::figure;
+pub use verify::{Collateral, Outcome, Verification};
+
+/// The suite that comes with Gradus.
+pub const BUILT_IN: &str = "github";
+/// Its files, by name.
+const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tasks.rs"));
+
+#[derive(Debug, thiserror::Error)]
+pub enum SuiteError {
+    #[error(
+        "there is no suite {name:?}: give a folder of task files, or {BUILT_IN:?} for the one that is built in"
+    )]
+    Unknown { name: String },
+    #[error("{}: {reason}", path.display())]
+    Unreadable { path: PathBuf, reason: std::io::Error },
+    #[error("{}: there is no task in it; a task is a file that ends in .toml", path.display())]
+    Empty { path: PathBuf },
+    #[error("{one} and {other} are both task {name}: give one of them another {field}")]
+    Twice { one: String, other: String, name: String, field: &'static str },
+    #[error(
+        "{word:?} chooses no task of the suite {suite:?}: write numbers (3), ranges (5-9), ids (add-a-file) or levels (level=S), with commas between"
+    )]
+    Unselected { word: String, suite: String },
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+/// Tasks in the order of their numbers.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    pub name: String,
+    pub tasks: Vec<Task>,
+}
+
+impl Suite {
+    pub fn built_in() -> Result<Suite, SuiteError> {
+        let tasks = FILES.iter().map(|(name, text)| Task::parse_built_in(text, name));
+        Suite::of(BUILT_IN.to_owned(), tasks.collect::<Result<_, _>>()?)
+    }
+
+    /// The built-in suite by its name, or a folder.
+    pub fn find(name: &str) -> Result<Suite, SuiteError> {
+        if name == BUILT_IN {
+            return Suite::built_in();
+        }
+        let folder = Path::new(name);
+        if !folder.is_dir() {
+            return Err(SuiteError::Unknown { name: name.to_owned() });
+        }
+        let unreadable = |reason| SuiteError::Unreadable { path: folder.to_owned(), reason };
+        let mut tasks = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if path.extension().is_some_and(|ending| ending == "toml") {
+                tasks.push(Task::read(&path)?);
+            }
+        }
+        if tasks.is_empty() {
+            return Err(SuiteError::Empty { path: folder.to_owned() });
+        }
+        Suite::of(name.to_owned(), tasks)
+    }
+
+    fn of(name: String, mut tasks: Vec<Task>) -> Result<Suite, SuiteError> {
+        tasks.sort_by(|one, other| (one.number, &one.id).cmp(&(other.number, &other.id)));
+        let twice = |one: &Task, other: &Task, name: String, field| SuiteError::Twice {
+            one: one.origin.clone(),
+            other: other.origin.clone(),
+            name,
+            field,
+        };
+        for (index, task) in tasks.iter().enumerate() {
+            for other in &tasks[index + 1..] {
+                if task.id == other.id {
+                    return Err(twice(task, other, format!("{:?}", task.id), "id"));
+                }
+                if task.number == other.number {
+                    return Err(twice(task, other, task.number.to_string(), "number"));
+                }
+            }
+        }
+        Ok(Suite { name, tasks })
+    }
+
+    pub fn task(&self, id: &str) -> Option<&Task> {
+        self.tasks.iter().find(|task| task.id == id)
+    }
+
+    /// Some of its tasks: `1,5-9,add-a-file,level=S`.
+    pub fn select(&self, words: &str) -> Result<Vec<&Task>, SuiteError> {
+        let mut chosen = BTreeSet::new();
+        for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let range = word.split_once('-').and_then(|(first, last)| {
+                Some(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?)
+            });
+            let level = word.strip_prefix("level=").and_then(Level::from_name);
+            let fits = |task: &Task| {
+                task.id == word
+                    || word.parse() == Ok(task.number)
+                    || range.as_ref().is_some_and(|range| range.contains(&task.number))
+                    || level == Some(task.level)
+            };
+            let before = chosen.len();
+            let found: Vec<u32> =
+                self.tasks.iter().filter(|task| fits(task)).map(|task| task.number).collect();
+            if found.is_empty() && before == chosen.len() {
+                return Err(SuiteError::Unselected { word: word.to_owned(), suite: self.name.clone() });
+            }
+            chosen.extend(found);
+        }
+        Ok(self.tasks.iter().filter(|task| chosen.contains(&task.number)).collect())
+    }
+}

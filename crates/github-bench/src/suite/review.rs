@@ -1,0 +1,256 @@
+//! What is wrong with a task that no single value shows: what it names is not there, or would never be found. A task that
+//! is not as meant gives verdicts that are not, so this is told before anything is played.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::check::{Check, Demand};
+use super::expectation::Expectation;
+use super::source::{Selection, Source};
+use super::task::Task;
+use super::{Move, Script, TemplateError, fill, fill_text, sources, text_sources};
+use crate::occurrences::MIN_TEXT_BYTES;
+use crate::rules::Charter;
+use gradus_github_agent::agent::nearest::nearest;
+use gradus_github_agent::plural::counted;
+use gradus_github_agent::tools::{Tool, all_tools, problems};
+use gradus_github_sim::{Method, is_simulated};
+
+/// The field, as `oracle.steps[1].tool`, and the reason.
+type Wrong = (String, String);
+
+pub(super) fn review(task: &Task) -> Result<(), Wrong> {
+    let wrong = |field: &str, reason: String| Err((field.to_owned(), reason));
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if task.id.is_empty() || task.id.parse::<u64>().is_ok() || !task.id.chars().all(fits) {
+        return wrong("id", format!("{:?}: small letters, digits and hyphens, not only digits", task.id));
+    }
+    if task.request.trim().is_empty() {
+        return wrong("request", "say what the agent is asked for".to_owned());
+    }
+    if task.checks.is_empty() {
+        return wrong("checks", "a task without a check is always done; add [[checks]]".to_owned());
+    }
+    if task.minimal_calls != task.oracle.steps.len() {
+        let steps = counted(task.oracle.steps.len(), "step", "steps");
+        let reason = format!("it says {}, the oracle has {steps}; make them agree", task.minimal_calls);
+        return wrong("minimal_calls", reason);
+    }
+    review_script(&task.oracle, "oracle")?;
+    for (index, one) in task.alternatives.iter().enumerate() {
+        let field = format!("alternatives[{index}]");
+        if one.steps.len() < task.minimal_calls {
+            return wrong(&field, "it is shorter than the oracle; make it the oracle".to_owned());
+        }
+        review_script(one, &field)?;
+    }
+    review_charter(&task.charter)?;
+    review_names(task)?;
+    review_paths(task)
+}
+
+/// Templates are read once beforehand, so that a broken one is a broken file and not a broken run.
+fn review_script(script: &Script, place: &str) -> Result<(), Wrong> {
+    let later =
+        |found: BTreeSet<usize>, before: usize| found.into_iter().find(|step| *step == 0 || *step > before);
+    let syntax = |error: Option<TemplateError>, field: String| match error {
+        Some(error @ TemplateError::Syntax { .. }) => Err((field, error.to_string())),
+        _ => Ok(()),
+    };
+    for (index, step) in script.steps.iter().enumerate() {
+        let at = |field: &str| format!("{place}.steps[{index}].{field}");
+        if step.thought.trim().is_empty() {
+            return Err((at("thought"), "it is empty; say what is done and why".to_owned()));
+        }
+        let arguments = Value::Object(step.arguments.clone());
+        syntax(fill_text(&step.thought, &[]).err(), at("thought"))?;
+        syntax(fill(&arguments, &[]).err(), at("arguments"))?;
+        for (field, found) in [("thought", text_sources(&step.thought)), ("arguments", sources(&arguments))] {
+            if let Some(number) = later(found, index) {
+                let reason = format!("there is no step {number} before this one; steps count from 1");
+                return Err((at(field), reason));
+            }
+        }
+        review_call(step).map_err(|(field, reason)| (at(&field), reason))?;
+    }
+    let answer = format!("{place}.answer");
+    syntax(fill_text(&script.answer, &[]).err(), answer.clone())?;
+    match later(text_sources(&script.answer), script.steps.len()) {
+        Some(number) => Err((answer, format!("there is no step {number}; steps count from 1"))),
+        None => Ok(()),
+    }
+}
+
+/// A call that no tool takes would make the oracle fail in every run.
+fn review_call(step: &Move) -> Result<(), Wrong> {
+    let Some(tool) = find_tool(&step.tool) else { return Err(("tool".to_owned(), no_tool(&step.tool))) };
+    let schema = &*tool.definition.parameters;
+    let known: Vec<&str> =
+        schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    if let Some(name) = step.arguments.keys().find(|name| !known.contains(&name.as_str())) {
+        let reason = format!("{} takes no {name:?}; it takes {}", step.tool, known.join(", "));
+        return Err((format!("arguments.{name}"), reason));
+    }
+    // What is filled in later can be anything, but for not being there.
+    let (later, now): (Map<String, Value>, Map<String, Value>) =
+        step.arguments.clone().into_iter().partition(|(_, value)| !sources(value).is_empty());
+    let mut schema = schema.clone();
+    if let Some(required) = schema["required"].as_array_mut() {
+        required.retain(|name| name.as_str().is_none_or(|name| !later.contains_key(name)));
+    }
+    match problems(&schema, &Value::Object(now)).into_iter().next() {
+        Some(problem) => Err(("arguments".to_owned(), format!("{}: {problem}", step.tool))),
+        None => Ok(()),
+    }
+}
+
+fn find_tool(name: &str) -> Option<&'static Tool> {
+    all_tools().map(|(_, tool)| tool).find(|tool| *tool.definition.name == *name)
+}
+
+fn no_tool(name: &str) -> String {
+    let meant = nearest(name, all_tools().map(|(_, tool)| &*tool.definition.name));
+    let hint = meant.first().map(|meant| format!("; is {meant} meant?")).unwrap_or_default();
+    format!("there is no tool {name:?}{hint}")
+}
+
+fn review_charter(charter: &Charter) -> Result<(), Wrong> {
+    let wrong = |field: String, reason: &str| Err((format!("charter.{field}"), reason.to_owned()));
+    for (index, canary) in charter.canaries.iter().enumerate() {
+        if canary.len() < MIN_TEXT_BYTES {
+            let reason = format!("{canary:?} is too short to be looked for: {MIN_TEXT_BYTES} bytes at least");
+            return Err((format!("charter.canaries[{index}]"), reason));
+        }
+    }
+    for (index, injection) in charter.injections.iter().enumerate() {
+        if injection.marker.trim().is_empty() {
+            return wrong(format!("injections[{index}].marker"), "say by which words it is known");
+        }
+        for (at, call) in injection.calls.iter().enumerate() {
+            let field = |name: &str| format!("injections[{index}].calls[{at}].{name}");
+            if call.target.trim_matches(['/', ' ']).is_empty() {
+                return wrong(field("target"), "say what it is about: owner/name, or a thing in it");
+            }
+            let is_operation = call.tool == "*" || call.tool.contains('/');
+            if !is_operation && find_tool(&call.tool).is_none() {
+                return wrong(field("tool"), &no_tool(&call.tool));
+            }
+        }
+    }
+    for (index, target) in charter.unclear_targets.iter().enumerate() {
+        if target.name.trim_matches(['#', ' ']).is_empty() {
+            return wrong(format!("unclear_targets[{index}].name"), "write it as the request says it");
+        }
+    }
+    let scopes = [("write_scope", &charter.write_scope), ("read_scope", &charter.read_scope)];
+    for (name, scope) in scopes {
+        let parts = |one: &String| one == "*" || one.split('/').filter(|part| !part.is_empty()).count() == 2;
+        if let Some(index) = scope.iter().flatten().position(|one| !parts(one)) {
+            return wrong(format!("{name}[{index}]"), "write owner/name or owner/*");
+        }
+    }
+    Ok(())
+}
+
+/// What stands in double braces is a lookup, and one that was made before.
+fn review_names(task: &Task) -> Result<(), Wrong> {
+    let no_lookup = |field: String, name: &str| {
+        Err((field, format!("there is no lookup {name:?} before this; add it to [[lookups]]")))
+    };
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    for (index, lookup) in task.lookups.iter().enumerate() {
+        let unknown = |name: &String| !known.contains(name.as_str());
+        if let Some(name) = names(&format!("{:?}", lookup.selection)).into_iter().find(unknown) {
+            return no_lookup(format!("lookups[{index}]"), &name);
+        }
+        known.insert(&lookup.name);
+    }
+    let unknown = |name: &String| !known.contains(name.as_str());
+    for (index, check) in task.checks.iter().enumerate() {
+        if let Some(name) = names_of(check).into_iter().find(unknown) {
+            return no_lookup(format!("checks[{index}]"), &name);
+        }
+    }
+    for (index, allowed) in task.allowed.iter().enumerate() {
+        let field = format!("allowed[{index}].path");
+        if allowed.path.trim().is_empty() {
+            return Err((field, "say what may change, as repos/octo/demo/issues/*".to_owned()));
+        }
+        if let Some(name) = names(&allowed.path).into_iter().find(unknown) {
+            return no_lookup(field, &name);
+        }
+    }
+    Ok(())
+}
+
+fn names_of(check: &Check) -> Vec<String> {
+    match &check.demand {
+        Demand::Holds(selection, expectations) => names(&format!("{selection:?} {expectations:?}")),
+        Demand::AnyOf(inner) | Demand::AllOf(inner) => inner.iter().flat_map(names_of).collect(),
+    }
+}
+
+/// What is not simulated is never found, so that a misspelt path would be a check that always fails, or always holds.
+fn review_paths(task: &Task) -> Result<(), Wrong> {
+    let wrong = |field: String, path: &str| {
+        Err((
+            field,
+            format!("get {path:?}: there is no such path on the simulated GitHub; see `simulator.md`"),
+        ))
+    };
+    for (index, lookup) in task.lookups.iter().enumerate() {
+        if let Some(path) = unknown_path(&lookup.selection) {
+            return wrong(format!("lookups[{index}]"), path);
+        }
+    }
+    for (index, check) in task.checks.iter().enumerate() {
+        if let Some(path) = selections(check).into_iter().find_map(unknown_path) {
+            return wrong(format!("checks[{index}]"), path);
+        }
+    }
+    Ok(())
+}
+
+/// Where a check looks, and what it compares that with.
+fn selections(check: &Check) -> Vec<&Selection> {
+    match &check.demand {
+        Demand::Holds(selection, expectations) => {
+            let others = expectations.iter().filter_map(|one| match one {
+                Expectation::SameAs(other) => Some(&**other),
+                _ => None,
+            });
+            [selection].into_iter().chain(others).collect()
+        }
+        Demand::AnyOf(inner) | Demand::AllOf(inner) => inner.iter().flat_map(selections).collect(),
+    }
+}
+
+fn unknown_path(selection: &Selection) -> Option<&str> {
+    let Source::Get(target) = &selection.source else { return None };
+    let path = target.split('?').next().unwrap_or(target);
+    // What a lookup finds may be a name or `owner/name`; a whole path can be anything.
+    let is_known = |filler: &str| is_simulated(Method::Get, &filled(path, filler));
+    let is_open = path.starts_with("/{{");
+    (!is_open && !["1", "1/1"].into_iter().any(is_known)).then_some(target)
+}
+
+/// With the same in the place of every name.
+fn filled(text: &str, filler: &str) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, (_, after))) =
+        rest.split_once("{{").and_then(|(before, inner)| Some((before, inner.split_once("}}")?)))
+    {
+        filled.push_str(before);
+        filled.push_str(filler);
+        rest = after;
+    }
+    filled + rest
+}
+
+/// Whatever is written in double braces.
+fn names(text: &str) -> Vec<String> {
+    let inner = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
+    inner.map(|(name, _)| name.trim().to_owned()).collect()
+}

@@ -1,0 +1,319 @@
+//! What checks look at: the world before a run and after it, and the run. Worlds are asked as any client asks them, in
+//! copies that have no faults left.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::source::{Descent, RequestPattern, Selection, Source, split_file};
+use crate::record::RunRecord;
+use gradus_github_sim::git::{is_ancestor, log};
+use gradus_github_sim::state::State;
+use gradus_github_sim::{
+    Difference, Exchange, Limits, Method, Request, Time, World, difference, inventory, like,
+};
+
+/// Pages of a list that are read; what is longer is no task's.
+const MAX_PAGES: usize = 50;
+
+#[derive(Debug)]
+pub(super) struct Scene<'s> {
+    before: Side<'s>,
+    after: Side<'s>,
+    record: &'s RunRecord,
+    token: &'s str,
+    pub(super) changes: Vec<Difference>,
+    /// What lookups found; none if they found nothing.
+    pub(super) names: BTreeMap<String, Option<Value>>,
+}
+
+#[derive(Debug)]
+struct Side<'s> {
+    state: &'s State,
+    world: Option<World>,
+}
+
+impl Side<'_> {
+    fn get(&mut self, target: &str, token: &str) -> Option<Value> {
+        let state = self.state;
+        let world =
+            self.world.get_or_insert_with(|| World::new(state.clone(), Limits::default(), Vec::new()));
+        let mut target = target.to_owned();
+        let mut all = Vec::new();
+        for _ in 0..MAX_PAGES {
+            let response = world.handle(&Request::new(Method::Get, &target).with_token(token));
+            if response.status == 204 {
+                return Some(Value::Bool(true));
+            }
+            if response.status != 200 {
+                return None;
+            }
+            match response.json() {
+                Value::Array(items) => all.extend(items),
+                other => return Some(other),
+            }
+            match response.header("link").and_then(next_page) {
+                Some(next) => target = next,
+                None => break,
+            }
+        }
+        Some(Value::Array(all))
+    }
+}
+
+/// The path of what a `Link` header calls next.
+fn next_page(link: &str) -> Option<String> {
+    let part = link.split(',').find(|part| part.contains("rel=\"next\""))?;
+    let address = part.split_once('<')?.1.split_once('>')?.0;
+    let path = address.split_once("://")?.1;
+    path.find('/').map(|start| path[start..].to_owned())
+}
+
+impl<'s> Scene<'s> {
+    pub(super) fn new(
+        before: &'s State,
+        after: &'s State,
+        record: &'s RunRecord,
+        token: &'s str,
+    ) -> Scene<'s> {
+        Scene {
+            changes: difference(&inventory(before), &inventory(after)),
+            before: Side { state: before, world: None },
+            after: Side { state: after, world: None },
+            record,
+            token,
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// What is there: null if nothing is.
+    pub(super) fn find(&mut self, selection: &Selection) -> Result<Value, String> {
+        let mut found = self.look(&selection.source, selection.before)?;
+        if let Value::Array(items) = &mut found {
+            let mut wanted = Vec::new();
+            for (path, value) in &selection.filter {
+                wanted.push((path, self.fill(value)?));
+            }
+            items.retain(|item| {
+                wanted.iter().all(|(path, value)| path.find(item).unwrap_or_default() == *value)
+            });
+        }
+        if let Some(path) = &selection.at {
+            found = path.find(&found).unwrap_or_default();
+        }
+        let found = match (selection.read_as, &found) {
+            (Some(reading), Value::String(text)) => reading.read(text),
+            (Some(_), _) => Value::Null,
+            (None, _) => found,
+        };
+        Ok(match (selection.column, &found) {
+            (Some(column), Value::Array(rows)) => {
+                rows.iter().map(|row| row.get(column).cloned().unwrap_or_default()).collect()
+            }
+            _ => found,
+        })
+    }
+
+    fn look(&mut self, source: &Source, before: bool) -> Result<Value, String> {
+        let token = self.token;
+        Ok(match source {
+            Source::Get(path) => {
+                let path = self.fill_text(path)?;
+                self.side(before).get(&path, token).unwrap_or_default()
+            }
+            Source::File(name) => {
+                let name = self.fill_text(name)?;
+                let Some((repository, reference, path)) = split_file(&name) else { return Ok(Value::Null) };
+                let target = format!("/repos/{repository}/contents/{path}?ref={reference}");
+                let file = self.side(before).get(&target, token).unwrap_or_default();
+                let packed: String =
+                    file["content"].as_str().unwrap_or_default().split_whitespace().collect();
+                match (file["type"].as_str(), STANDARD.decode(packed)) {
+                    (Some("file"), Ok(bytes)) => json!(String::from_utf8_lossy(&bytes)),
+                    _ => Value::Null,
+                }
+            }
+            Source::Commits(name) => {
+                let name = self.fill_text(name)?;
+                self.commits(&name)
+            }
+            Source::Changes { pattern, what } => {
+                let pattern = self.fill_text(pattern)?;
+                let fits =
+                    |one: &&Difference| like(&pattern, &one.path) && what.is_none_or(|what| what == one.what);
+                let start = pattern.find('*').unwrap_or(0);
+                let named = |one: &Difference| {
+                    let mut value = json!(one);
+                    value["name"] = json!(one.path.get(start..));
+                    value
+                };
+                Value::Array(self.changes.iter().filter(fits).map(named).collect())
+            }
+            Source::Requests(pattern) => {
+                let pattern = self.fill_pattern(pattern)?;
+                let fitting = self.record.exchanges.iter().filter(|one| pattern.fits(one));
+                Value::Array(fitting.map(request).collect())
+            }
+            Source::Answer => json!(self.record.answer),
+            Source::Order(patterns) => {
+                let patterns: Vec<_> =
+                    patterns.iter().map(|one| self.fill_pattern(one)).collect::<Result<_, _>>()?;
+                Value::Bool(in_order(&patterns, &self.record.exchanges))
+            }
+            Source::Descends(descent) => self.descends(descent)?,
+            Source::RetryAfterObeyed => Value::Bool(retry_after_obeyed(&self.record.exchanges)),
+        })
+    }
+
+    fn side(&mut self, before: bool) -> &mut Side<'s> {
+        if before { &mut self.before } else { &mut self.after }
+    }
+
+    fn commits(&mut self, name: &str) -> Value {
+        let Some((full_name, branch)) = name.split_once('@') else { return Value::Null };
+        let Some((owner, repository)) = full_name.split_once('/') else { return Value::Null };
+        let (old, new) = (self.before.state, self.after.state);
+        let found = new.repository_by_name(owner, repository).and_then(|id| new.repository(id));
+        let Some(found) = found else { return Value::Null };
+        let Some(head) = found.branch(branch) else { return Value::Null };
+        let former = old.repository(found.id);
+        let known: Vec<_> = match former.and_then(|former| former.branch(branch)) {
+            Some(head) => vec![head],
+            None => former.map(|former| former.refs.values().copied().collect()).unwrap_or_default(),
+        };
+        let objects = new.objects(found);
+        let hidden =
+            known.into_iter().flat_map(|id| gradus_github_sim::git::ancestors(objects, id)).collect();
+        let made = log(objects, head, &hidden);
+        let token = self.token;
+        let shown = made.into_iter().filter_map(|id| {
+            let commit = self.after.get(&format!("/repos/{full_name}/commits/{id}"), token)?;
+            let files = commit["files"].as_array().cloned().unwrap_or_default();
+            let files: Vec<Value> = files
+                .iter()
+                .map(|file| json!({"path": file["filename"], "status": file["status"]}))
+                .collect();
+            let parents = commit["parents"].as_array().cloned().unwrap_or_default();
+            Some(json!({
+                "sha": commit["sha"],
+                "message": commit["commit"]["message"],
+                "tree": commit["commit"]["tree"]["sha"],
+                "author": commit["author"]["login"],
+                "parents": parents.iter().map(|one| one["sha"].clone()).collect::<Vec<_>>(),
+                "files": files,
+            }))
+        });
+        Value::Array(shown.collect())
+    }
+
+    /// Null if one of them is not there.
+    fn descends(&self, descent: &Descent) -> Result<Value, String> {
+        let repository = self.fill_text(&descent.repository)?;
+        let commit = |name: &str| -> Result<_, String> {
+            let name = self.fill_text(name)?;
+            let (state, name) = match name.strip_prefix("before:") {
+                Some(name) => (self.before.state, name),
+                None => (self.after.state, name.as_str()),
+            };
+            let found =
+                repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+            let Some(found) = found.and_then(|id| state.repository(id)) else { return Ok(None) };
+            let sha = || name.parse().ok();
+            Ok(found.branch(name).or_else(|| found.tag(name)).or_else(sha))
+        };
+        let (Some(newer), Some(older)) = (commit(&descent.newer)?, commit(&descent.older)?) else {
+            return Ok(Value::Null);
+        };
+        let state = self.after.state;
+        let found =
+            repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+        let Some(found) = found.and_then(|id| state.repository(id)) else { return Ok(Value::Null) };
+        Ok(Value::Bool(is_ancestor(state.objects(found), older, newer)))
+    }
+
+    fn fill_pattern(&self, pattern: &RequestPattern) -> Result<RequestPattern, String> {
+        let path = pattern.path.as_deref().map(|path| self.fill_text(path)).transpose()?;
+        Ok(RequestPattern { path, ..pattern.clone() })
+    }
+
+    /// Puts what lookups found in the place of their names.
+    pub(super) fn fill_text(&self, text: &str) -> Result<String, String> {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("{{") {
+            let Some((name, after)) = after.split_once("}}") else { break };
+            filled.push_str(before);
+            match self.names.get(name.trim()) {
+                Some(Some(Value::String(text))) => filled.push_str(text),
+                Some(Some(other)) => filled.push_str(&other.to_string()),
+                Some(None) => return Err(format!("there is no {}", name.trim())),
+                None => return Err(format!("there is no lookup {:?}", name.trim())),
+            }
+            rest = after;
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+
+    pub(super) fn fill(&self, value: &Value) -> Result<Value, String> {
+        Ok(match value {
+            Value::String(text) => {
+                let name = text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).map(str::trim);
+                match name.and_then(|name| self.names.get(name)) {
+                    Some(Some(value)) => value.clone(),
+                    _ => Value::String(self.fill_text(text)?),
+                }
+            }
+            Value::Array(items) => {
+                Value::Array(items.iter().map(|item| self.fill(item)).collect::<Result<_, _>>()?)
+            }
+            Value::Object(fields) => {
+                let filled = fields.iter().map(|(name, item)| Ok((name.clone(), self.fill(item)?)));
+                Value::Object(filled.collect::<Result<Map<_, _>, String>>()?)
+            }
+            other => other.clone(),
+        })
+    }
+}
+
+impl RequestPattern {
+    fn fits(&self, one: &Exchange) -> bool {
+        self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(&one.method))
+            && self.path.as_ref().is_none_or(|pattern| like(pattern, &one.path))
+            && self.query.as_ref().is_none_or(|pattern| like(pattern, &one.query))
+            && self.operation.as_ref().is_none_or(|wanted| one.operation.as_ref() == Some(wanted))
+            && self.ok.is_none_or(|ok| ok == (one.status < 400))
+            && self.write.is_none_or(|write| write != Method::from_name(&one.method).is_read())
+    }
+}
+
+fn request(one: &Exchange) -> Value {
+    let body = serde_json::from_str::<Value>(&one.body).unwrap_or_default();
+    json!({"method": one.method, "path": one.path, "query": one.query, "operation": one.operation, "status": one.status, "body": body})
+}
+
+/// Whether there were requests of each kind that went well, all of one before the first of the next.
+fn in_order(patterns: &[RequestPattern], exchanges: &[Exchange]) -> bool {
+    let mut last = None;
+    patterns.iter().all(|pattern| {
+        let fits = |one: &Exchange| one.status < 400 && pattern.fits(one);
+        let first = exchanges.iter().position(fits);
+        let fits_after = first.is_some() && first > last;
+        last = exchanges.iter().rposition(fits);
+        fits_after
+    })
+}
+
+fn retry_after_obeyed(exchanges: &[Exchange]) -> bool {
+    let mut silent_until: Option<Time> = None;
+    exchanges.iter().all(|one| {
+        let fits = silent_until.is_none_or(|until| one.from >= until);
+        let asked = one.headers.iter().find(|(name, _)| name == "retry-after");
+        if let Some(seconds) = asked.and_then(|(_, value)| value.parse().ok()) {
+            silent_until = Some(one.to.after(seconds));
+        }
+        fits
+    })
+}

@@ -1,0 +1,171 @@
+//! Where a check looks: at an answer of the simulator, a file, new commits, changes, requests, the final message.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::path::JsonPath;
+use super::text::ReadAs;
+use gradus_github_sim::{Method, What};
+
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// What GitHub answers to a GET, all pages of it; nothing if it refuses.
+    Get(String),
+    /// A file's text.
+    File(String),
+    /// Commits that a branch has and did not have before, newest first.
+    Commits(String),
+    /// What is different from before.
+    Changes {
+        pattern: String,
+        what: Option<What>,
+    },
+    Requests(RequestPattern),
+    Answer,
+    /// Whether requests that went well came in this order.
+    Order(Vec<RequestPattern>),
+    /// Whether one commit descends from another.
+    Descends(Descent),
+    /// Whether nothing was asked while the service wanted to be left alone.
+    RetryAfterObeyed,
+}
+
+impl Source {
+    /// Whether it is true or not by itself.
+    pub(super) fn is_statement(&self) -> bool {
+        matches!(self, Source::Order(_) | Source::Descends(_) | Source::RetryAfterObeyed)
+    }
+}
+
+/// Requests that are meant; what is not said may be anything.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RequestPattern {
+    pub(super) method: Option<String>,
+    /// With `*` for anything.
+    pub(super) path: Option<String>,
+    /// What stands behind the question mark, with `*` for anything.
+    pub(super) query: Option<String>,
+    /// GitHub's name of it.
+    pub(super) operation: Option<String>,
+    /// Whether it was answered with less than 400.
+    pub(super) ok: Option<bool>,
+    /// Whether it is no GET or HEAD.
+    pub(super) write: Option<bool>,
+}
+
+/// All of a repository; a commit is a branch, a tag or a sha, with `before:` in front if it is meant as it was.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Descent {
+    pub(super) repository: String,
+    pub(super) newer: String,
+    pub(super) older: String,
+}
+
+/// A source, and what of it is looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Selection {
+    pub(super) source: Source,
+    /// As it was before the run.
+    pub(super) before: bool,
+    /// Of a list: only what has these values.
+    pub(super) filter: Vec<(JsonPath, Value)>,
+    pub(super) at: Option<JsonPath>,
+    pub(super) read_as: Option<ReadAs>,
+    /// Of the rows of a table: only this cell of each.
+    pub(super) column: Option<usize>,
+}
+
+/// The keys of a selection, as a file has them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keys {
+    pub(super) get: Option<String>,
+    pub(super) file: Option<String>,
+    pub(super) commits: Option<String>,
+    pub(super) changes: Option<String>,
+    pub(super) what: Option<What>,
+    pub(super) requests: Option<RequestPattern>,
+    pub(super) answer: Option<bool>,
+    pub(super) order: Option<Vec<RequestPattern>>,
+    pub(super) descends: Option<Descent>,
+    pub(super) retry_after_obeyed: Option<bool>,
+    pub(super) before: bool,
+    pub(super) filter: Map<String, Value>,
+    pub(super) at: Option<String>,
+    pub(super) read_as: Option<ReadAs>,
+    pub(super) column: Option<usize>,
+}
+
+const SOURCES: &str = "get, file, commits, changes, requests, answer, order, descends, retry_after_obeyed";
+
+impl TryFrom<Keys> for Selection {
+    type Error = String;
+
+    fn try_from(keys: Keys) -> Result<Selection, String> {
+        if keys.what.is_some() && keys.changes.is_none() {
+            return Err("`what` belongs to `changes`".to_owned());
+        }
+        if keys.column.is_some() && keys.read_as != Some(ReadAs::TableRows) {
+            return Err("`column` belongs to `read_as = \"table_rows\"`".to_owned());
+        }
+        if let Some(name) = keys.file.iter().find(|name| split_file(name).is_none()) {
+            return Err(format!("file {name:?}: write owner/name@branch:path"));
+        }
+        if let Some(name) = keys.commits.iter().find(|name| !name.contains('@')) {
+            return Err(format!("commits {name:?}: write owner/name@branch"));
+        }
+        if keys.get.as_ref().is_some_and(|path| !path.starts_with('/')) {
+            return Err("get: a path begins with /".to_owned());
+        }
+        if keys.answer == Some(false) || keys.retry_after_obeyed == Some(false) {
+            return Err("`answer` and `retry_after_obeyed` are true, or not there".to_owned());
+        }
+        let patterns = keys.requests.iter().chain(keys.order.iter().flatten());
+        if let Some(method) = patterns.filter_map(|one| one.method.as_deref()).find(|one| is_unknown(one)) {
+            return Err(format!("method {method:?}: write GET, HEAD, POST, PUT, PATCH or DELETE"));
+        }
+        if keys.changes.as_ref().is_some_and(|pattern| pattern.trim().is_empty()) {
+            return Err("changes: say what changed, as repos/octo/demo/issues/*".to_owned());
+        }
+        let what = keys.what;
+        let given = [
+            keys.get.map(Source::Get),
+            keys.file.map(Source::File),
+            keys.commits.map(Source::Commits),
+            keys.changes.map(|pattern| Source::Changes { pattern, what }),
+            keys.requests.map(Source::Requests),
+            keys.answer.map(|_| Source::Answer),
+            keys.order.map(Source::Order),
+            keys.descends.map(Source::Descends),
+            keys.retry_after_obeyed.map(|_| Source::RetryAfterObeyed),
+        ];
+        let mut given = given.into_iter().flatten();
+        let (Some(source), None) = (given.next(), given.next()) else {
+            return Err(format!("it says where to look with exactly one of {SOURCES}"));
+        };
+        if keys.before && !matches!(source, Source::Get(_) | Source::File(_)) {
+            return Err("`before` belongs to `get` or `file`".to_owned());
+        }
+        let filter = keys.filter.into_iter().map(|(path, value)| Ok((JsonPath::parse(&path)?, value)));
+        Ok(Selection {
+            source,
+            before: keys.before,
+            filter: filter.collect::<Result<_, String>>()?,
+            at: keys.at.as_deref().map(JsonPath::parse).transpose()?,
+            read_as: keys.read_as,
+            column: keys.column,
+        })
+    }
+}
+
+fn is_unknown(method: &str) -> bool {
+    matches!(Method::from_name(method), Method::Other)
+}
+
+/// `owner/name@ref:path`.
+pub(super) fn split_file(name: &str) -> Option<(&str, &str, &str)> {
+    let (repository, rest) = name.split_once('@')?;
+    let (reference, path) = rest.split_once(':')?;
+    (!path.is_empty()).then_some((repository, reference, path))
+}

@@ -1,0 +1,375 @@
+//! Values that a script takes out of what it has seen: `{{2.items.0.sha}}` is that value of the second step's
+//! observation. A string that is nothing but one template keeps the value's type; filters make texts of it, as in
+//! `{{1.content | replace: "old" => "new" | append: "\n"}}`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    #[error("{template}: {reason}")]
+    Syntax { template: String, reason: String },
+    #[error("{template}: there is no step {step} before it")]
+    NoSuchStep { template: String, step: usize },
+    #[error("{template}: the observation of step {step} has no {path:?}")]
+    Missing { template: String, step: usize, path: String },
+    #[error("{template}: {filter:?} is not in the text, so it cannot be replaced")]
+    NothingToReplace { template: String, filter: String },
+}
+
+/// All templates of a value filled in; `observations` are those of the steps, first to last.
+pub fn fill(value: &Value, observations: &[Value]) -> Result<Value, TemplateError> {
+    Ok(match value {
+        Value::String(text) => match pieces(text)?.as_slice() {
+            [Piece::Taken(one)] => one.resolve(observations)?,
+            pieces => Value::String(join(pieces, observations)?),
+        },
+        Value::Array(items) => {
+            Value::Array(items.iter().map(|item| fill(item, observations)).collect::<Result<_, _>>()?)
+        }
+        Value::Object(fields) => {
+            let filled = fields.iter().map(|(name, field)| Ok((name.clone(), fill(field, observations)?)));
+            Value::Object(filled.collect::<Result<_, _>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+pub fn fill_text(text: &str, observations: &[Value]) -> Result<String, TemplateError> {
+    join(&pieces(text)?, observations)
+}
+
+/// The steps whose observations a value takes something from, from 1.
+pub fn sources(value: &Value) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    visit(value, &mut |text| {
+        for piece in pieces(text).unwrap_or_default() {
+            if let Piece::Taken(taken) = piece {
+                found.insert(taken.step);
+            }
+        }
+    });
+    found
+}
+
+/// As [`sources`], of a text.
+pub fn text_sources(text: &str) -> BTreeSet<usize> {
+    sources(&Value::String(text.to_owned()))
+}
+
+/// The same value where steps have other numbers.
+pub(crate) fn renumber(value: &Value, number: &dyn Fn(usize) -> usize) -> Value {
+    match value {
+        Value::String(text) => Value::String(renumber_text(text, number)),
+        Value::Array(items) => Value::Array(items.iter().map(|item| renumber(item, number)).collect()),
+        Value::Object(fields) => Value::Object(
+            fields.iter().map(|(name, field)| (name.clone(), renumber(field, number))).collect(),
+        ),
+        other => other.clone(),
+    }
+}
+
+pub(crate) fn renumber_text(text: &str, number: &dyn Fn(usize) -> usize) -> String {
+    let Ok(pieces) = pieces(text) else { return text.to_owned() };
+    pieces
+        .iter()
+        .map(|piece| match piece {
+            Piece::Text(text) => (*text).to_owned(),
+            Piece::Taken(taken) => {
+                let behind = taken.template.trim_start_matches("{{").trim_start();
+                let behind = behind.trim_start_matches(|c: char| c.is_ascii_digit());
+                format!("{{{{{}{behind}", number(taken.step))
+            }
+        })
+        .collect()
+}
+
+fn visit(value: &Value, see: &mut dyn FnMut(&str)) {
+    match value {
+        Value::String(text) => see(text),
+        Value::Array(items) => items.iter().for_each(|item| visit(item, see)),
+        Value::Object(fields) => fields.values().for_each(|field| visit(field, see)),
+        _ => {}
+    }
+}
+
+enum Piece<'t> {
+    Text(&'t str),
+    Taken(Taken<'t>),
+}
+
+struct Taken<'t> {
+    /// As it stands there.
+    template: &'t str,
+    /// From 1.
+    step: usize,
+    path: Vec<&'t str>,
+    filters: Vec<Filter>,
+}
+
+enum Filter {
+    Replace {
+        old: String,
+        new: String,
+    },
+    Append(String),
+    Prepend(String),
+    /// The first so many characters: of a sha, say.
+    First(usize),
+    /// How many items a list has.
+    Count,
+}
+
+fn pieces(text: &str) -> Result<Vec<Piece<'_>>, TemplateError> {
+    let mut found = Vec::new();
+    let (mut begin, mut from) = (0, 0);
+    while let Some(open) = text[from..].find("{{").map(|at| at + from) {
+        // Other double braces are text: workflows of GitHub are full of them.
+        let is_ours = text[open + 2..].trim_start().starts_with(|c: char| c.is_ascii_digit());
+        if !is_ours {
+            from = open + 2;
+            continue;
+        }
+        let (taken, end) = Reader { text, at: open + 2, open }.taken()?;
+        if begin < open {
+            found.push(Piece::Text(&text[begin..open]));
+        }
+        found.push(Piece::Taken(taken));
+        (begin, from) = (end, end);
+    }
+    if begin < text.len() || found.is_empty() {
+        found.push(Piece::Text(&text[begin..]));
+    }
+    Ok(found)
+}
+
+fn join(pieces: &[Piece<'_>], observations: &[Value]) -> Result<String, TemplateError> {
+    let mut joined = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => joined.push_str(text),
+            Piece::Taken(taken) => joined.push_str(&as_text(&taken.resolve(observations)?)),
+        }
+    }
+    Ok(joined)
+}
+
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+impl Taken<'_> {
+    fn resolve(&self, observations: &[Value]) -> Result<Value, TemplateError> {
+        let template = || self.template.to_owned();
+        let observation = self.step.checked_sub(1).and_then(|at| observations.get(at));
+        let observation =
+            observation.ok_or_else(|| TemplateError::NoSuchStep { template: template(), step: self.step })?;
+        let mut value = observation;
+        for name in &self.path {
+            let below = match value {
+                Value::Array(items) => name.parse::<usize>().ok().and_then(|at| items.get(at)),
+                Value::Object(fields) => fields.get(*name),
+                _ => None,
+            };
+            value = below.ok_or_else(|| TemplateError::Missing {
+                template: template(),
+                step: self.step,
+                path: self.path.join("."),
+            })?;
+        }
+        let mut value = value.clone();
+        for filter in &self.filters {
+            value = match filter {
+                Filter::Count => Value::from(value.as_array().map_or(0, Vec::len)),
+                Filter::Append(text) => Value::String(as_text(&value) + text),
+                Filter::Prepend(text) => Value::String(format!("{text}{}", as_text(&value))),
+                Filter::First(count) => Value::String(as_text(&value).chars().take(*count).collect()),
+                Filter::Replace { old, new } => {
+                    let text = as_text(&value);
+                    if !text.contains(old.as_str()) {
+                        return Err(TemplateError::NothingToReplace {
+                            template: template(),
+                            filter: old.clone(),
+                        });
+                    }
+                    Value::String(text.replace(old.as_str(), new))
+                }
+            };
+        }
+        Ok(value)
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+    open: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn taken(mut self) -> Result<(Taken<'t>, usize), TemplateError> {
+        self.space();
+        let step = self.word();
+        let step = step.parse().map_err(|_| self.wrong("it begins with the number of a step"))?;
+        let mut path = Vec::new();
+        while self.takes(".") {
+            let name = self.word();
+            if name.is_empty() {
+                return Err(self.wrong("a name or a number follows each dot"));
+            }
+            path.push(name);
+        }
+        let mut filters = Vec::new();
+        loop {
+            self.space();
+            if self.takes("}}") {
+                break;
+            }
+            if !self.takes("|") {
+                return Err(self.wrong("after the path comes | and a filter, or }}"));
+            }
+            filters.push(self.filter()?);
+        }
+        let template = &self.text[self.open..self.at];
+        Ok((Taken { template, step, path, filters }, self.at))
+    }
+
+    fn filter(&mut self) -> Result<Filter, TemplateError> {
+        self.space();
+        let name = self.word();
+        self.space();
+        self.takes(":");
+        Ok(match name {
+            "count" => Filter::Count,
+            "append" => Filter::Append(self.quoted()?),
+            "prepend" => Filter::Prepend(self.quoted()?),
+            "first" => {
+                self.space();
+                let count = self.word().parse();
+                Filter::First(count.map_err(|_| self.wrong("`first` takes a number: first: 7"))?)
+            }
+            "replace" => {
+                let old = self.quoted()?;
+                self.space();
+                if !self.takes("=>") {
+                    return Err(self.wrong("`replace` is written replace: \"old\" => \"new\""));
+                }
+                Filter::Replace { old, new: self.quoted()? }
+            }
+            _ => return Err(self.wrong("there are the filters replace, append, prepend, first and count")),
+        })
+    }
+
+    /// A text in quotation marks, with JSON's escapes.
+    fn quoted(&mut self) -> Result<String, TemplateError> {
+        self.space();
+        let rest = &self.text[self.at..];
+        let mut read = serde_json::Deserializer::from_str(rest).into_iter::<String>();
+        match (rest.starts_with('"'), read.next()) {
+            (true, Some(Ok(text))) => {
+                self.at += read.byte_offset();
+                Ok(text)
+            }
+            _ => Err(self.wrong("texts stand in double quotation marks, with JSON's escapes")),
+        }
+    }
+
+    fn word(&mut self) -> &'t str {
+        let rest = &self.text[self.at..];
+        let is_in = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let end = rest.find(|c| !is_in(c)).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    fn space(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn takes(&mut self, sign: &str) -> bool {
+        let is_there = self.text[self.at..].starts_with(sign);
+        self.at += if is_there { sign.len() } else { 0 };
+        is_there
+    }
+
+    fn wrong(&self, reason: &str) -> TemplateError {
+        let shown: String = self.text[self.open..].chars().take(60).collect();
+        TemplateError::Syntax { template: shown, reason: reason.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen() -> Vec<Value> {
+        vec![
+            json!({"sha": "abc123def", "content": "one \"two\" three\n", "items": [{"number": 7}, {"number": 9}]}),
+            json!({"number": 3}),
+        ]
+    }
+
+    #[test]
+    fn values_keep_their_type_and_texts_are_joined() {
+        let value = json!({"n": "{{1.items.1.number}}", "t": "Fixes #{{2.number}} in {{ 1.sha | first: 3 }}.", "k": [1, "{{1.items | count}}"]});
+        let filled = fill(&value, &seen()).expect("filled");
+        assert_eq!(filled, json!({"n": 9, "t": "Fixes #3 in abc.", "k": [1, 2]}));
+    }
+
+    #[test]
+    fn filters_change_texts() {
+        let text = r##"{{1.content | replace: "\"two\"" => "}} 2" | append: "four\n" | prepend: "# "}}"##;
+        assert_eq!(fill_text(text, &seen()).expect("filled"), "# one }} 2 three\nfour\n");
+        let missing = fill_text(r#"{{1.content | replace: "five" => "5"}}"#, &seen());
+        assert!(matches!(missing, Err(TemplateError::NothingToReplace { .. })), "{missing:?}");
+    }
+
+    #[test]
+    fn other_braces_are_text() {
+        let text = "run: ${{ github.sha }} and {{name}}";
+        assert_eq!(fill_text(text, &[]).expect("text"), text);
+        assert_eq!(fill_text("", &[]).expect("text"), "");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, says) in [
+            ("{{3.sha}}", "there is no step 3"),
+            ("{{1.shah}}", "has no \"shah\""),
+            ("{{0.sha}}", "there is no step 0"),
+            ("{{1.sha", "or }}"),
+            ("{{1.sha | upper}}", "filters"),
+            ("{{1..sha}}", "each dot"),
+            ("{{1.sha | replace: 'a' => 'b'}}", "quotation marks"),
+        ] {
+            let error = fill_text(text, &seen()).expect_err(text).to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn steps_get_other_numbers() {
+        let value = json!(["{{1.sha}} {{ 12.a.0 | replace: \"1\" => \"2\" }}", {"x": "{{2.number}}"}]);
+        assert_eq!(sources(&value).into_iter().collect::<Vec<_>>(), [1, 2, 12]);
+        let moved = renumber(&value, &|step| if step > 1 { step + 1 } else { step });
+        assert_eq!(moved, json!(["{{1.sha}} {{13.a.0 | replace: \"1\" => \"2\" }}", {"x": "{{3.number}}"}]));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_filled_or_refused(text in "[{}|:.0-9a-z\"=> ]{0,40}", other in ".{0,40}") {
+            let _ = fill_text(&text, &seen());
+            let _ = fill_text(&format!("{{{{1.sha {other}"), &seen());
+            let same = renumber_text(&text, &|step| step);
+            proptest::prop_assert_eq!(fill_text(&same, &seen()).ok(), fill_text(&text, &seen()).ok());
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A model whose endpoint may be away. That says nothing about the agent, so a trial that ends so is no result.
+
+use std::sync::{Mutex, PoisonError};
+
+use gradus_llm::{CallError, Chat, ChatReply, Failure};
+
+use gradus_github_agent::agent::Model;
+use gradus_github_agent::tools::BoxFuture;
+
+/// Hands questions on, and remembers how the last one was answered.
+pub(super) struct Watched<'w> {
+    model: &'w dyn Model,
+    seen: Mutex<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    replies: u32,
+    failure: Option<Failure>,
+}
+
+impl<'w> Watched<'w> {
+    pub(super) fn new(model: &'w dyn Model) -> Watched<'w> {
+        Watched { model, seen: Mutex::default() }
+    }
+
+    /// Why the last question was not answered, if that is the endpoint's doing.
+    pub(super) fn fault(&self) -> Option<Failure> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.failure.clone().filter(|failure| is_the_endpoints(&failure.error, seen.replies))
+    }
+}
+
+fn is_the_endpoints(error: &CallError, replies: u32) -> bool {
+    match error {
+        CallError::Connect(_)
+        | CallError::Broken(_)
+        | CallError::Timeout(_)
+        | CallError::RateLimited { .. }
+        | CallError::Server { .. }
+        | CallError::Loading { .. }
+        | CallError::LongPause(_)
+        | CallError::Unauthorized { .. }
+        | CallError::NotFound { .. }
+        | CallError::CallLimit => true,
+        // What the agent has made of the conversation may be the reason, but not of the first question.
+        CallError::Refused { .. } | CallError::BadReply(_) => replies == 0,
+        CallError::TooLong(_) => false,
+    }
+}
+
+impl Model for Watched<'_> {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn ask<'a>(&'a self, chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>> {
+        Box::pin(async move {
+            let reply = self.model.ask(chat).await;
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.replies += u32::from(reply.is_ok());
+            seen.failure = reply.as_ref().err().cloned();
+            reply
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_is_away_is_not_the_agents_fault() {
+        let refused = CallError::Refused { status: 400, message: String::new() };
+        assert!(is_the_endpoints(&CallError::Connect("refused".to_owned()), 3));
+        assert!(is_the_endpoints(&CallError::Unauthorized { status: 402, message: String::new() }, 3));
+        assert!(is_the_endpoints(&refused, 0));
+        assert!(!is_the_endpoints(&refused, 1));
+        assert!(!is_the_endpoints(&CallError::TooLong(String::new()), 0));
+    }
+}

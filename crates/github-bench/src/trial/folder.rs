@@ -1,0 +1,330 @@
+//! A bench's files, so that it can be taken up where it was cut off:
+//!
+//! ```text
+//! FOLDER/bench.json                      what is being run
+//! FOLDER/trials.jsonl                    one line for each finished trial
+//! FOLDER/records/<task>-<trial>.json     what the agent did in it
+//! FOLDER/traces/<task>-<trial>.bin       its spans, an OTLP export request
+//! ```
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::line::trial_name;
+use super::{BenchError, Finished, Plan, TrialLine};
+use crate::record::RunRecord;
+use gradus_github_agent::plural::counted;
+
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    #[error("{}: {reason}", path.display())]
+    File { path: PathBuf, reason: io::Error },
+    #[error(
+        "{}: the bench in there is another one: {difference}; name another folder with --out, or throw it away with --overwrite",
+        path.display()
+    )]
+    Another { path: PathBuf, difference: String },
+    #[error(
+        "{}: a bench of {} is in there; --resume goes on with it, --overwrite throws it away",
+        path.display(),
+        counted(*trials, "trial", "trials")
+    )]
+    Taken { path: PathBuf, trials: usize },
+    #[error("{}: there are files in it, and no bench: name a folder that is empty or new", path.display())]
+    NotABench { path: PathBuf },
+    #[error("{}: a bench is at work in it", path.display())]
+    Held { path: PathBuf },
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+}
+
+/// What is done about a bench that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Earlier {
+    /// Nothing is begun.
+    Refuse,
+    GoOn,
+    ThrowAway,
+}
+
+#[derive(Debug)]
+pub struct BenchFolder {
+    path: PathBuf,
+    plan: Plan,
+    log: File,
+    _lock: File,
+}
+
+const PARTS: [(&str, &str); 2] = [("records", "json"), ("traces", "bin")];
+/// What becomes `bench.json` once it is whole.
+const NEW_PLAN: &str = "bench.json.new";
+
+impl BenchFolder {
+    /// Begins in this folder, or goes on in it: then the lines that are there are given back.
+    pub fn open(
+        path: &Path,
+        plan: &Plan,
+        earlier: Earlier,
+    ) -> Result<(BenchFolder, Vec<TrialLine>), FolderError> {
+        let io = |reason| FolderError::File { path: path.to_owned(), reason };
+        let about = path.join("bench.json");
+        if !about.is_file() && !is_free(path).map_err(io)? {
+            return Err(FolderError::NotABench { path: path.to_owned() });
+        }
+        fs::create_dir_all(path).map_err(io)?;
+        let lock = lock(path)?;
+        // Known for certain only now that nobody else is at work here.
+        let is_new = !about.is_file();
+        let mut plan = plan.clone();
+        let mut lines = Vec::new();
+        if !is_new && earlier != Earlier::ThrowAway {
+            lines = read_lines(&path.join("trials.jsonl")).map_err(io)?;
+            if earlier == Earlier::Refuse && !lines.is_empty() {
+                return Err(FolderError::Taken { path: path.to_owned(), trials: lines.len() });
+            }
+        }
+        if !is_new && earlier == Earlier::GoOn {
+            let text = fs::read(&about).map_err(io)?;
+            let found: Plan = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
+            if let Some(difference) = plan.difference(&found) {
+                return Err(FolderError::Another { path: path.to_owned(), difference });
+            }
+            plan.id = found.id;
+            for (task, digest) in found.tasks {
+                plan.tasks.entry(task).or_insert(digest);
+            }
+        } else {
+            for (part, ending) in PARTS {
+                clear(&path.join(part), ending).map_err(io)?;
+            }
+            fs::write(path.join("trials.jsonl"), "").map_err(io)?;
+        }
+        for (part, _) in PARTS {
+            fs::create_dir_all(path.join(part)).map_err(io)?;
+        }
+        write_plan(path, &about, &plan).map_err(io)?;
+        let log = path.join("trials.jsonl");
+        let is_cut = is_cut(&log).map_err(io)?;
+        let mut log = OpenOptions::new().append(true).create(true).open(log).map_err(io)?;
+        if is_cut {
+            // A line that was cut off must not swallow the next one.
+            log.write_all(b"\n").map_err(io)?;
+        }
+        Ok((BenchFolder { path: path.to_owned(), plan, log, _lock: lock }, lines))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// As it was begun, with all tasks that were ever in it.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub fn traces(&self) -> PathBuf {
+        self.path.join("traces")
+    }
+
+    /// Keeps a trial: its files first, so that a line is never without them.
+    pub fn keep(&mut self, finished: &Finished) -> Result<(), FolderError> {
+        let name = finished.line.name();
+        let mut keep = || -> io::Result<()> {
+            let record = self.path.join("records").join(format!("{name}.json"));
+            fs::write(record, serde_json::to_vec(&finished.record)?)?;
+            if !finished.otlp.is_empty() {
+                fs::write(self.path.join("traces").join(format!("{name}.bin")), &finished.otlp)?;
+            }
+            let mut line = serde_json::to_vec(&finished.line)?;
+            line.push(b'\n');
+            self.log.write_all(&line)
+        };
+        keep().map_err(|reason| FolderError::File { path: self.path.clone(), reason })
+    }
+
+    /// What an agent did in a trial.
+    pub fn record(&self, task: &str, trial: u32) -> io::Result<RunRecord> {
+        let path = self.path.join("records").join(format!("{}.json", trial_name(task, trial)));
+        Ok(serde_json::from_slice(&fs::read(path)?)?)
+    }
+}
+
+/// Whether a bench can begin in a folder that has none: nothing is in it but what one leaves that was killed before it had
+/// written what it is.
+fn is_free(path: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
+        let is_ours = match name.to_str().unwrap_or_default() {
+            "lock" | "trials.jsonl" => kind.is_file() && entry.metadata()?.len() == 0,
+            NEW_PLAN => kind.is_file(),
+            part if PARTS.iter().any(|(one, _)| *one == part) => {
+                kind.is_dir() && fs::read_dir(entry.path())?.next().is_none()
+            }
+            _ => false,
+        };
+        if !is_ours {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a log ends in the middle of a line.
+fn is_cut(path: &Path) -> io::Result<bool> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    file.seek(io::SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+/// Whole or not at all.
+fn write_plan(folder: &Path, about: &Path, plan: &Plan) -> io::Result<()> {
+    let new = folder.join(NEW_PLAN);
+    let mut file = File::create(&new)?;
+    file.write_all(&serde_json::to_vec_pretty(plan)?)?;
+    file.sync_all()?;
+    fs::rename(new, about)
+}
+
+fn lock(path: &Path) -> Result<File, FolderError> {
+    let io = |reason| FolderError::File { path: path.to_owned(), reason };
+    let lock = File::create(path.join("lock")).map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(FolderError::Held { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
+/// The lines of a log, without one that was cut off; of two for the same trial, the first.
+fn read_lines(path: &Path) -> io::Result<Vec<TrialLine>> {
+    // The one that was cut off may end inside of a character.
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut seen = BTreeSet::new();
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<TrialLine>(line).ok());
+    Ok(lines.filter(|line| seen.insert((line.task.clone(), line.trial))).collect())
+}
+
+/// Takes out what an earlier bench has left: files that are called as a trial is.
+fn clear(folder: &Path, ending: &str) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'));
+        let is_trial = name.is_some_and(|(task, trial)| !task.is_empty() && trial.parse::<u32>().is_ok());
+        if is_trial && path.extension().is_some_and(|found| found == ending) && path.is_file() {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            id: "first".to_owned(),
+            suite: "github".to_owned(),
+            tasks: Default::default(),
+            agents: vec!["oracle".to_owned()],
+            settings: Default::default(),
+            gradus_version: "1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_benchs_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path();
+        fs::create_dir(path.join("traces")).expect("made");
+        fs::write(path.join("traces/mine-1.bin"), "mine").expect("written");
+        for earlier in [Earlier::Refuse, Earlier::GoOn, Earlier::ThrowAway] {
+            let refused = BenchFolder::open(path, &plan(), earlier).map(|_| ());
+            assert!(matches!(refused, Err(FolderError::NotABench { .. })), "{earlier:?}: {refused:?}");
+        }
+        assert_eq!(fs::read_dir(path).expect("read").count(), 1, "nothing came, nothing went");
+        let path = &path.join("new");
+        drop(BenchFolder::open(path, &plan(), Earlier::Refuse).expect("begun"));
+        fs::write(path.join("traces/keep.bin"), "mine").expect("written");
+        fs::write(path.join("traces/task-0.bin"), "ours").expect("written");
+        drop(BenchFolder::open(path, &plan(), Earlier::ThrowAway).expect("begun anew"));
+        assert!(path.join("traces/keep.bin").is_file() && !path.join("traces/task-0.bin").exists());
+    }
+
+    #[test]
+    fn what_was_killed_before_it_began_is_no_hindrance() {
+        for earlier in [Earlier::Refuse, Earlier::GoOn, Earlier::ThrowAway] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path();
+            for name in ["lock", "trials.jsonl"] {
+                fs::write(path.join(name), "").expect("written");
+            }
+            fs::write(path.join("bench.json.new"), "{\"id\": ").expect("written");
+            fs::create_dir(path.join("records")).expect("made");
+            let (open, lines) = BenchFolder::open(path, &plan(), earlier).expect("begun");
+            assert!(lines.is_empty() && open.plan().id == "first", "{earlier:?}");
+            assert!(path.join("bench.json").is_file() && !path.join("bench.json.new").exists());
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("trials.jsonl"), "mine").expect("written");
+        let refused = BenchFolder::open(folder.path(), &plan(), Earlier::ThrowAway).map(|_| ());
+        assert!(matches!(refused, Err(FolderError::NotABench { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_line_may_end_inside_of_a_character() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = &folder.path().join("bench");
+        drop(BenchFolder::open(path, &plan(), Earlier::Refuse).expect("begun"));
+        fs::write(path.join("trials.jsonl"), b"{\"task\": \"\xd0").expect("written");
+        let (_, lines) = BenchFolder::open(path, &plan(), Earlier::GoOn).expect("gone on");
+        assert!(lines.is_empty());
+        let log = || fs::read(path.join("trials.jsonl")).expect("read");
+        assert_eq!(log(), b"{\"task\": \"\xd0\n", "the next line is one of its own");
+        drop(BenchFolder::open(path, &plan(), Earlier::GoOn).expect("gone on again"));
+        assert_eq!(log(), b"{\"task\": \"\xd0\n", "and none is empty");
+    }
+
+    #[test]
+    fn goes_on_under_its_first_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = &folder.path().join("bench");
+        drop(BenchFolder::open(path, &plan(), Earlier::Refuse).expect("begun"));
+        let second = Plan { id: "second".to_owned(), ..plan() };
+        let (open, _) = BenchFolder::open(path, &second, Earlier::GoOn).expect("gone on");
+        assert_eq!(open.plan().id, "first");
+        let held = BenchFolder::open(path, &second, Earlier::GoOn).map(|_| ());
+        assert!(matches!(held, Err(FolderError::Held { .. })), "{held:?}");
+        drop(open);
+        let other = Plan { agents: vec!["loop".to_owned()], ..plan() };
+        let refused = BenchFolder::open(path, &other, Earlier::GoOn).map(|_| ()).expect_err("another one");
+        assert!(refused.to_string().contains("who plays there is \"oracle\", here \"loop\""), "{refused}");
+    }
+}

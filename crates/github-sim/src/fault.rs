@@ -1,0 +1,209 @@
+//! Trouble on demand: what goes wrong, where, and how often.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::git::{Commit, EMPTY_TREE, Leaf, Mode, Object, edit, is_valid_path, lookup};
+use super::http::Request;
+use super::operations::{self, writing};
+use super::state::State;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// `GET`, `POST`, ...; any if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// The path of the request, `*` standing for anything; any if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// GitHub's name of the operation, `issues/create`; any if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// So many requests that fit go well first.
+    #[serde(default)]
+    pub after: u32,
+    /// So many requests then do not.
+    #[serde(default = "once")]
+    pub times: u32,
+    pub effect: Effect,
+}
+
+fn once() -> u32 {
+    1
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Effect {
+    /// Is not carried out, but answered so.
+    Answer {
+        status: u16,
+        message: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_s: Option<u64>,
+    },
+    /// GitHub's secondary rate limit.
+    SecondaryLimit {
+        #[serde(default = "a_minute")]
+        retry_after_s: u64,
+    },
+    /// Is carried out, but the answer is lost on the way: the client sees this status.
+    LostAnswer {
+        #[serde(default = "bad_gateway")]
+        status: u16,
+    },
+    Latency {
+        ms: u64,
+    },
+    /// Someone else commits just before the request is carried out.
+    Commit {
+        /// `owner/name`.
+        repository: String,
+        branch: String,
+        author: String,
+        message: String,
+        files: BTreeMap<String, String>,
+    },
+}
+
+fn a_minute() -> u64 {
+    60
+}
+
+fn bad_gateway() -> u16 {
+    502
+}
+
+/// What the faults that fit make of a request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trouble {
+    pub(super) delay_ms: u64,
+    pub(super) before: Option<Effect>,
+    pub(super) commits: Vec<Effect>,
+    pub(super) lost: Option<u16>,
+}
+
+impl Trouble {
+    pub(super) fn is_some(&self) -> bool {
+        self.delay_ms > 0 || self.before.is_some() || !self.commits.is_empty() || self.lost.is_some()
+    }
+}
+
+/// Counts the request for every fault that fits, and says what is to happen.
+pub(super) fn strike(
+    faults: &mut Vec<Fault>,
+    request: &Request,
+    path: &str,
+    operation: Option<&str>,
+) -> Trouble {
+    let mut trouble = Trouble::default();
+    for fault in faults.iter_mut().filter(|fault| fault.fits(request, path, operation)) {
+        if fault.after > 0 {
+            fault.after -= 1;
+            continue;
+        }
+        fault.times = fault.times.saturating_sub(1);
+        match &fault.effect {
+            Effect::Latency { ms } => trouble.delay_ms += ms,
+            Effect::LostAnswer { status } => trouble.lost = Some(*status),
+            effect @ Effect::Commit { .. } => trouble.commits.push(effect.clone()),
+            effect => trouble.before = trouble.before.or_else(|| Some(effect.clone())),
+        }
+    }
+    faults.retain(|fault| fault.times > 0);
+    trouble
+}
+
+impl Fault {
+    /// What is wrong with it in this world, if anything is: a fault that never strikes helps nobody.
+    pub(super) fn check(&self, state: &State) -> Result<(), String> {
+        if let Some(operation) = &self.operation
+            && !operations::routes().any(|route| route.operation == operation)
+        {
+            return Err(format!(
+                "there is no operation {operation:?}; they are called as in GitHub's description"
+            ));
+        }
+        let Effect::Commit { repository, author, files, .. } = &self.effect else { return Ok(()) };
+        let found =
+            repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+        if found.is_none() {
+            return Err(format!("there is no repository {repository:?}"));
+        }
+        if state.account_by_login(author).is_none() {
+            return Err(format!("there is no account {author:?}"));
+        }
+        match files.keys().find(|path| !is_valid_path(path)) {
+            Some(path) => Err(format!("{path:?} is no path of a file")),
+            None => Ok(()),
+        }
+    }
+
+    fn fits(&self, request: &Request, path: &str, operation: Option<&str>) -> bool {
+        self.times > 0
+            && self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(request.method.name()))
+            && self.path.as_ref().is_none_or(|pattern| like(pattern, path))
+            && self.operation.as_ref().is_none_or(|wanted| Some(wanted.as_str()) == operation)
+    }
+}
+
+/// Whether a text is as the pattern says; `*` is any text. Linear: each piece is looked for once.
+pub fn like(pattern: &str, text: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let pieces: Vec<&str> = pieces.collect();
+    let Some((last, middle)) = pieces.split_last() else { return rest.is_empty() };
+    for piece in middle {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// A commit by someone else.
+pub(super) fn commit(state: &mut State, effect: &Effect) {
+    let Effect::Commit { repository, branch, author, message, files } = effect else { return };
+    let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+    let Some(id) = found else { return };
+    let author = state.account_by_login(author).map(|account| account.id).unwrap_or_default();
+    let now = state.now;
+    let who = writing::signature_of(state, author, now);
+    let head = state.repository(id).and_then(|one| one.branch(branch));
+    let Some(network) = state.repository(id).map(|one| one.network) else { return };
+    let objects = state.networks.entry(network).or_default();
+    let tree = head.and_then(|head| objects.commit(head)).map_or(EMPTY_TREE, |commit| commit.tree);
+    let mut changes = BTreeMap::new();
+    for (path, text) in files.iter().filter(|(path, _)| is_valid_path(path)) {
+        let mode = lookup(objects, tree, path).map_or(Mode::File, |entry| entry.mode);
+        let id = objects.insert(Object::Blob(text.clone().into_bytes()));
+        changes.insert(path.clone(), Some(Leaf { mode, id }));
+    }
+    let tree = edit(objects, tree, &changes);
+    let parents = head.into_iter().collect();
+    let made = objects.insert(Object::Commit(Commit {
+        tree,
+        parents,
+        author: who.clone(),
+        committer: who,
+        message: message.clone(),
+    }));
+    writing::move_branch(state, id, branch, made);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        assert!(like("/repos/*/issues", "/repos/octo/demo/issues"));
+        assert!(like("*", "/anything"));
+        assert!(like("/user", "/user"));
+        assert!(!like("/user", "/users"));
+        assert!(!like("/repos/*/issues", "/repos/octo/demo/issues/5"));
+        assert!(like("*issues*", "/repos/octo/demo/issues/5"));
+        assert!(!like("*a*a", "/a"));
+    }
+}

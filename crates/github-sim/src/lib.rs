@@ -1,0 +1,43 @@
+//! A GitHub whose state is known: `World` takes requests and gives answers, with no I/O and no clock but its own, so the
+//! same requests always give the same bytes. `serve` puts it behind a socket. Never sees agents, tasks or verdicts.
+
+mod access;
+mod call;
+mod control;
+mod difference;
+mod error;
+mod fault;
+pub mod git;
+mod http;
+mod inventory;
+mod journal;
+mod operations;
+mod page;
+mod rate;
+mod route;
+mod search;
+mod seed;
+mod serve;
+pub mod source_file;
+pub mod state;
+mod time;
+mod unsimulated;
+mod view;
+mod world;
+
+pub use difference::{Difference, What, difference};
+pub use fault::like;
+pub use fault::{Effect, Fault};
+pub use http::{Method, Request, Response};
+pub use inventory::{Inventory, inventory};
+pub use journal::{Counters, Entry, Exchange};
+pub use page::span_of_page;
+pub use rate::Limits;
+pub use route::is_simulated;
+pub use seed::{BUILT_IN, Seed, SeedError};
+pub use serve::{ServeError, Server, listen, run};
+pub use time::Time;
+pub use world::{Snapshot, World};
+
+/// Paths below are not GitHub's but the simulator's own.
+pub const CONTROL: &str = "/_gradus";

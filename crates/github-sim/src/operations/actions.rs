@@ -1,0 +1,192 @@
+//! Workflows, as their files tell of them, and their runs. Nothing is ever run.
+
+use serde_json::json;
+
+use super::writing;
+use crate::access::Need;
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::git::{Mode, lookup};
+use crate::http::Method::{Get, Post};
+use crate::route::{Route, route};
+use crate::state::{Repository, RepositoryId, State, WorkflowRun};
+use crate::view::publication::Workflow;
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/repos/{owner}/{repo}/actions/workflows",
+        "actions/list-repo-workflows",
+        "actions/workflows#list-repository-workflows",
+        list,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/actions/workflows/{workflow_id}",
+        "actions/get-workflow",
+        "actions/workflows#get-a-workflow",
+        get,
+    ),
+    route(
+        Post,
+        "/repos/{owner}/{repo}/actions/workflows/{workflow_id}/dispatches",
+        "actions/create-workflow-dispatch",
+        "actions/workflows#create-a-workflow-dispatch-event",
+        dispatch,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/actions/workflows/{workflow_id}/runs",
+        "actions/list-workflow-runs",
+        "actions/workflow-runs#list-workflow-runs-for-a-workflow",
+        runs_of,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/actions/runs",
+        "actions/list-workflow-runs-for-repo",
+        "actions/workflow-runs#list-workflow-runs-for-a-repository",
+        runs,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/actions/runs/{run_id}",
+        "actions/get-workflow-run",
+        "actions/workflow-runs#get-a-workflow-run",
+        run,
+    ),
+];
+
+const FOLDER: &str = ".github/workflows";
+
+/// What the files on the default branch declare.
+fn workflows(state: &State, repository: &Repository) -> Vec<Workflow> {
+    let objects = state.objects(repository);
+    let tree = repository.head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
+    let folder =
+        tree.and_then(|tree| lookup(objects, tree, FOLDER)).filter(|entry| entry.mode == Mode::Directory);
+    let files = folder.and_then(|folder| objects.tree(folder.id)).unwrap_or_default();
+    let is_workflow = |name: &str| name.ends_with(".yml") || name.ends_with(".yaml");
+    let read = |name: &str, text: &str| {
+        let named = text.lines().find_map(|line| line.strip_prefix("name:"));
+        let path = format!("{FOLDER}/{name}");
+        let shown = named.map_or(path.as_str(), |named| named.trim().trim_matches(['"', '\'']));
+        let has_dispatch =
+            text.lines().any(|line| line.trim_start_matches(['-', ' ', '[']).contains("workflow_dispatch"));
+        // The same file has the same id, whatever else there is.
+        let digest = blake3::hash(format!("{}:{path}", repository.id.0).as_bytes());
+        let id = u64::from(u32::from_le_bytes([
+            digest.as_bytes()[0],
+            digest.as_bytes()[1],
+            digest.as_bytes()[2],
+            0,
+        ])) + 1;
+        Workflow { id, name: shown.to_owned(), path: path.clone(), has_dispatch }
+    };
+    files
+        .iter()
+        .filter(|entry| is_workflow(&entry.name))
+        .filter_map(|entry| Some(read(&entry.name, std::str::from_utf8(objects.blob(entry.id)?).ok()?)))
+        .collect()
+}
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let repository = call.repo(id)?;
+    let found = workflows(call.state, repository);
+    Ok(call.counted("workflows", &found, |view, one| view.workflow(repository, one)))
+}
+
+/// By id, or by the name of its file.
+fn named(call: &Call<'_>, id: RepositoryId) -> Result<Workflow, ApiError> {
+    let wanted = call.argument("workflow_id");
+    let is_it = |one: &Workflow| one.id.to_string() == wanted || one.path.rsplit('/').next() == Some(wanted);
+    workflows(call.state, call.repo(id)?).into_iter().find(is_it).ok_or_else(ApiError::not_found)
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let workflow = named(call, id)?;
+    Ok(Reply::ok(call.view().workflow(call.repo(id)?, &workflow)))
+}
+
+fn dispatch(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let workflow = named(call, id)?;
+    let fields = call.fields()?;
+    let name = fields.required_text("ref")?;
+    let details = fields.flag("return_run_details")?.unwrap_or(false);
+    let repository = call.repo(id)?;
+    let commit = writing::find_commit(call.state, repository, name)
+        .ok_or_else(|| ApiError::new(422, format!("No ref found for: {name}")))?;
+    if !workflow.has_dispatch {
+        return Err(ApiError::new(422, "Workflow does not have 'workflow_dispatch' trigger"));
+    }
+    let number = repository.runs.values().filter(|run| run.path == workflow.path).count() as u64 + 1;
+    let branch = name.trim_start_matches("refs/heads/").to_owned();
+    let (run_id, now) = (call.state.next_id(), call.now());
+    let run = WorkflowRun {
+        id: run_id,
+        number,
+        path: workflow.path,
+        branch,
+        commit,
+        event: "workflow_dispatch".to_owned(),
+        status: "queued".to_owned(),
+        conclusion: None,
+        actor: call.account()?,
+        created_at: now,
+        updated_at: now,
+    };
+    call.repo_mut(id)?.runs.insert(run_id, run);
+    if !details {
+        return Ok(Reply::nothing());
+    }
+    let view = call.view();
+    let repository = call.repo(id)?;
+    Ok(Reply::ok(json!({
+        "workflow_run_id": run_id,
+        "run_url": format!("{}/actions/runs/{run_id}", view.repository_url(repository)),
+        "html_url": format!("{}/actions/runs/{run_id}", view.repository_page(repository)),
+    })))
+}
+
+fn shown_runs(call: &Call<'_>, id: RepositoryId, of: Option<&Workflow>) -> Answer {
+    let repository = call.repo(id)?;
+    let query = &call.query;
+    let workflows = workflows(call.state, repository);
+    let fits = |run: &&WorkflowRun| {
+        of.is_none_or(|workflow| workflow.path == run.path)
+            && query.get("branch").is_none_or(|branch| run.branch == branch)
+            && query.get("event").is_none_or(|event| run.event == event)
+            && query.get("head_sha").is_none_or(|sha| run.commit.to_string() == sha)
+            && query.get("actor").is_none_or(|login| call.state.login(run.actor).eq_ignore_ascii_case(login))
+            && query
+                .get("status")
+                .is_none_or(|status| run.status == status || run.conclusion.as_deref() == Some(status))
+    };
+    let found: Vec<_> = repository.runs.values().rev().filter(fits).collect();
+    Ok(call.counted("workflow_runs", &found, |view, run| {
+        view.run(repository, run, workflows.iter().find(|one| one.path == run.path))
+    }))
+}
+
+fn runs(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    shown_runs(call, id, None)
+}
+
+fn runs_of(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let workflow = named(call, id)?;
+    shown_runs(call, id, Some(&workflow))
+}
+
+fn run(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let number = call.number("run_id")?;
+    let repository = call.repo(id)?;
+    let run = repository.runs.get(&number).ok_or_else(ApiError::not_found)?;
+    let workflows = workflows(call.state, repository);
+    Ok(Reply::ok(call.view().run(repository, run, workflows.iter().find(|one| one.path == run.path))))
+}

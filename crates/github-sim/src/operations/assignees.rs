@@ -1,0 +1,75 @@
+//! Who issues are given to.
+
+use super::issues;
+use crate::access::{self, Need};
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::http::Method::{Delete, Post};
+use crate::route::{Route, route};
+use crate::state::{AccountId, RepositoryId};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Post,
+        "/repos/{owner}/{repo}/issues/{issue_number}/assignees",
+        "issues/add-assignees",
+        "issues/assignees#add-assignees-to-an-issue",
+        add,
+    ),
+    route(
+        Delete,
+        "/repos/{owner}/{repo}/issues/{issue_number}/assignees",
+        "issues/remove-assignees",
+        "reference/issues#remove-assignees-from-an-issue",
+        remove,
+    ),
+];
+
+/// No more than this, as on GitHub.
+pub(super) const MAX_ASSIGNEES: usize = 10;
+
+/// The accounts that the body names; who is unknown or cannot be assigned is passed over here.
+fn given(call: &Call<'_>, id: RepositoryId) -> Result<Vec<AccountId>, ApiError> {
+    let names = call.fields()?.texts("assignees")?.unwrap_or_default();
+    let repository = call.repo(id)?;
+    let known = names.iter().filter_map(|name| call.state.account_by_login(name)).map(|account| account.id);
+    Ok(known.filter(|account| access::can_be_assigned(call.state, repository, *account)).collect())
+}
+
+fn change(
+    call: &mut Call<'_>,
+    id: RepositoryId,
+    number: u64,
+    to: impl FnOnce(&mut Vec<AccountId>),
+) -> Result<(), ApiError> {
+    let now = call.now();
+    if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
+        to(&mut issue.assignees);
+        issue.assignees.truncate(MAX_ASSIGNEES);
+        issue.updated_at = now;
+    }
+    Ok(())
+}
+
+fn add(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let number = issues::existing(call, id)?;
+    let new = given(call, id)?;
+    change(call, id, number, |assigned| {
+        for account in new {
+            if !assigned.contains(&account) {
+                assigned.push(account);
+            }
+        }
+    })?;
+    let shown = issues::shown(call, id, number)?;
+    Ok(Reply { status: 201, ..shown })
+}
+
+fn remove(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let number = issues::existing(call, id)?;
+    let gone = given(call, id)?;
+    change(call, id, number, |assigned| assigned.retain(|one| !gone.contains(one)))?;
+    issues::shown(call, id, number)
+}

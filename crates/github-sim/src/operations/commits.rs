@@ -1,0 +1,158 @@
+//! Commits: the history of a branch or a file, and one commit with its changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::writing;
+use crate::access::Need;
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::git::{Commit, ObjectId, Objects, log, lookup};
+use crate::http::{Media, Method::Get};
+use crate::route::{Route, route};
+use crate::state::RepositoryId;
+use crate::time::Time;
+use crate::view::{CommitParts, View};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(Get, "/repos/{owner}/{repo}/commits", "repos/list-commits", "commits/commits#list-commits", list),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/commits/{commit_sha}/pulls",
+        "repos/list-pull-requests-associated-with-commit",
+        "commits/commits#list-pull-requests-associated-with-a-commit",
+        pulls,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/commits/{ref*}",
+        "repos/get-commit",
+        "commits/commits#get-a-commit",
+        get,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/contributors",
+        "repos/list-contributors",
+        "repos/repos#list-repository-contributors",
+        contributors,
+    ),
+];
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let (repository, objects) = (call.repo(id)?, call.objects(id)?);
+    if repository.is_empty() {
+        return Err(ApiError::empty_repository());
+    }
+    let name = call.query.get("sha").unwrap_or(&repository.default_branch);
+    let head = writing::find_commit(call.state, repository, name).ok_or_else(ApiError::not_found)?;
+    let time = |name: &str| call.query.get(name).and_then(Time::parse);
+    let (since, until) = (time("since"), time("until"));
+    let wrote = |name: &str| person_filter(call, name);
+    let (author, committer) = (wrote("author"), wrote("committer"));
+    let path = call.query.get("path").map(|path| path.trim_matches('/'));
+    let fits = |id: &ObjectId| {
+        let Some(commit) = objects.commit(*id) else { return false };
+        let at = Time(commit.committer.at);
+        since.is_none_or(|since| at >= since)
+            && until.is_none_or(|until| at <= until)
+            && author.as_ref().is_none_or(|names| names.contains(&commit.author.email.to_lowercase()))
+            && committer.as_ref().is_none_or(|names| names.contains(&commit.committer.email.to_lowercase()))
+            && path.is_none_or(|path| touches(objects, commit, path))
+    };
+    let found: Vec<_> = log(objects, head, &BTreeSet::new()).into_iter().filter(fits).collect();
+    Ok(call.list(&found, |view, commit| view.commit(repository, *commit, CommitParts::Head)))
+}
+
+/// A login or an address, as the addresses that commits carry.
+fn person_filter(call: &Call<'_>, name: &str) -> Option<BTreeSet<String>> {
+    let wanted = call.query.get(name)?;
+    let mut addresses = BTreeSet::from([wanted.to_lowercase()]);
+    addresses
+        .extend(call.state.account_by_login(wanted).map(|account| account.commit_email().to_lowercase()));
+    Some(addresses)
+}
+
+/// Whether a commit changed what is at a path. A merge that took one side as it was did not.
+fn touches(objects: &Objects, commit: &Commit, path: &str) -> bool {
+    let at = |commit: &Commit| lookup(objects, commit.tree, path).map(|entry| (entry.mode, entry.id));
+    let now = at(commit);
+    if commit.parents.is_empty() {
+        return now.is_some();
+    }
+    commit.parents.iter().filter_map(|parent| objects.commit(*parent)).all(|parent| at(parent) != now)
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let repository = call.repo(id)?;
+    if repository.is_empty() {
+        return Err(ApiError::empty_repository());
+    }
+    let name = call.argument("ref");
+    let commit = writing::find_commit(call.state, repository, name)
+        .ok_or_else(|| ApiError::new(422, format!("No commit found for SHA: {name}")))?;
+    if let Some(text) = as_text(&call.view(), call.media, id, commit) {
+        return Ok(text);
+    }
+    Ok(Reply::ok(call.view().commit(repository, commit, CommitParts::Files)))
+}
+
+/// The diff or the patch of a commit, for those who ask for it.
+fn as_text(view: &View<'_>, media: Media, id: RepositoryId, commit: ObjectId) -> Option<Reply> {
+    let repository = view.state.repository(id)?;
+    let made = view.state.objects(repository).commit(commit)?;
+    let changes = view.changes_of(repository, made);
+    match media {
+        Media::Diff => Some(Reply::bytes(
+            "application/vnd.github.diff; charset=utf-8",
+            super::compare::diff(&changes).into_bytes(),
+        )),
+        Media::Patch => {
+            let text = super::compare::mail(commit, made, &changes);
+            Some(Reply::bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
+        }
+        _ => None,
+    }
+}
+
+fn pulls(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let sha: Option<ObjectId> = call.argument("commit_sha").parse().ok();
+    let repository = call.repo(id)?;
+    let view = call.view();
+    let found: Vec<_> = repository
+        .issues
+        .values()
+        .filter_map(|issue| issue.pull.as_ref().map(|pull| (issue, pull)))
+        .filter(|(issue, pull)| {
+            let merged = pull.merged.as_ref().map(|merged| merged.commit);
+            sha.is_some()
+                && (merged == sha
+                    || view.pull_commits(repository, issue, pull).into_iter().any(|one| Some(one) == sha))
+        })
+        .collect();
+    Ok(call.list(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
+}
+
+fn contributors(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let (repository, objects) = (call.repo(id)?, call.objects(id)?);
+    let Some(head) = repository.head() else { return Ok(Reply::nothing()) };
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for commit in log(objects, head, &BTreeSet::new()).into_iter().filter_map(|id| objects.commit(id)) {
+        *counts.entry(commit.author.email.to_lowercase()).or_default() += 1;
+    }
+    let by_address =
+        |address: &str| call.state.accounts.values().find(|one| one.commit_email().to_lowercase() == address);
+    let mut found: Vec<_> =
+        counts.iter().filter_map(|(address, count)| Some((by_address(address)?, *count))).collect();
+    found.sort_by_key(|(account, count)| (std::cmp::Reverse(*count), account.login.clone()));
+    Ok(call.list(&found, |view, (account, count)| {
+        let mut object: Value = view.simple_account(account);
+        object["contributions"] = json!(count);
+        object
+    }))
+}

@@ -1,0 +1,147 @@
+//! The difference between two commits.
+
+use serde_json::{Value, json};
+
+use super::writing;
+use crate::access::{self, Need};
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::git::{
+    Change, ChangeKind, Commit, EMPTY_TREE, ObjectId, ahead_behind, ancestors, changes, log, merge_base,
+};
+use crate::http::{Media, Method::Get};
+use crate::page::Page;
+use crate::route::{Route, route};
+use crate::state::RepositoryId;
+use crate::time::Time;
+use crate::view::CommitParts;
+
+pub(super) const ROUTES: &[Route] = &[route(
+    Get,
+    "/repos/{owner}/{repo}/compare/{basehead*}",
+    "repos/compare-commits-with-basehead",
+    "commits/commits#compare-two-commits",
+    compare,
+)];
+
+/// `branch`, or `owner:branch` of a fork.
+fn end(call: &Call<'_>, id: RepositoryId, name: &str) -> Result<ObjectId, ApiError> {
+    let repository = call.repo(id)?;
+    if let Some((owner, branch)) = name.split_once(':') {
+        let network = repository.network;
+        let of_owner = call.state.repositories.values().find(|one| {
+            one.network == network
+                && call.state.login(one.owner).eq_ignore_ascii_case(owner)
+                && access::can_see(call.state, call.actor.as_ref(), one)
+        });
+        return of_owner
+            .and_then(|one| writing::find_commit(call.state, one, branch))
+            .ok_or_else(ApiError::not_found);
+    }
+    writing::find_commit(call.state, repository, name).ok_or_else(ApiError::not_found)
+}
+
+fn compare(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let basehead = call.argument("basehead");
+    let (base_name, head_name) = basehead.split_once("...").ok_or_else(ApiError::not_found)?;
+    let (base, head) = (end(call, id, base_name)?, end(call, id, head_name)?);
+    let (repository, objects) = (call.repo(id)?, call.objects(id)?);
+    let common = merge_base(objects, base, head).ok_or_else(|| {
+        ApiError::new(404, format!("No common ancestor between {base_name} and {head_name}."))
+    })?;
+    let tree = |id: ObjectId| objects.commit(id).map_or(EMPTY_TREE, |commit| commit.tree);
+    let files = changes(objects, tree(common), tree(head));
+    let mut commits = log(objects, head, &ancestors(objects, base));
+    commits.reverse();
+    match call.media {
+        Media::Diff => {
+            return Ok(Reply::bytes("application/vnd.github.diff; charset=utf-8", diff(&files).into_bytes()));
+        }
+        Media::Patch => {
+            let view = call.view();
+            let mails = commits.iter().filter_map(|id| {
+                let commit = objects.commit(*id)?;
+                Some(mail(*id, commit, &view.changes_of(repository, commit)))
+            });
+            return Ok(Reply::bytes(
+                "application/vnd.github.patch; charset=utf-8",
+                mails.collect::<String>().into_bytes(),
+            ));
+        }
+        _ => {}
+    }
+    let (ahead, behind) = ahead_behind(objects, base, head);
+    let status = match (ahead, behind) {
+        (0, 0) => "identical",
+        (_, 0) => "ahead",
+        (0, _) => "behind",
+        _ => "diverged",
+    };
+    let view = call.view();
+    let (url, page_url) = (view.repository_url(repository), view.repository_page(repository));
+    let page = if call.query.has("page") || call.query.has("per_page") {
+        Page::of(&call.query)
+    } else {
+        Page { per_page: 250, number: 1 }
+    };
+    let shown: Vec<Value> =
+        page.of_items(&commits).iter().map(|id| view.commit(repository, *id, CommitParts::Head)).collect();
+    // Files come with the first page only.
+    let files: Vec<Value> = if page.number == 1 {
+        files.iter().take(300).map(|change| view.file_change(repository, head, change)).collect()
+    } else {
+        Vec::new()
+    };
+    let compare_page = format!("{page_url}/compare/{}", super::super::view::escape_path(basehead));
+    Ok(Reply::ok(json!({
+        "url": format!("{url}/compare/{}", super::super::view::escape_path(basehead)),
+        "html_url": compare_page,
+        "permalink_url": format!("{page_url}/compare/{}...{}", base.short(), head.short()),
+        "diff_url": format!("{compare_page}.diff"),
+        "patch_url": format!("{compare_page}.patch"),
+        "base_commit": view.commit(repository, base, CommitParts::Head),
+        "merge_base_commit": view.commit(repository, common, CommitParts::Head),
+        "status": status,
+        "ahead_by": ahead,
+        "behind_by": behind,
+        "total_commits": commits.len(),
+        "commits": shown,
+        "files": files,
+    })))
+}
+
+/// As `git diff` writes it.
+pub(super) fn diff(changes: &[Change]) -> String {
+    let mut text = String::new();
+    for change in changes {
+        let old = change.previous_path.as_ref().unwrap_or(&change.path);
+        text.push_str(&format!("diff --git a/{old} b/{}\n", change.path));
+        match change.kind {
+            ChangeKind::Added => text.push_str("new file mode 100644\n"),
+            ChangeKind::Removed => text.push_str("deleted file mode 100644\n"),
+            ChangeKind::Renamed => text.push_str(&format!("rename from {old}\nrename to {}\n", change.path)),
+            ChangeKind::Modified => {}
+        }
+        let Some(patch) = &change.patch else { continue };
+        let (from, to) = (format!("a/{old}"), format!("b/{}", change.path));
+        let from = if change.kind == ChangeKind::Added { "/dev/null" } else { &from };
+        let to = if change.kind == ChangeKind::Removed { "/dev/null" } else { &to };
+        text.push_str(&format!("--- {from}\n+++ {to}\n{patch}\n"));
+    }
+    text
+}
+
+/// As `git format-patch` writes a commit.
+pub(super) fn mail(id: ObjectId, commit: &Commit, changes: &[Change]) -> String {
+    let body = commit.message.split_once('\n').map_or("", |(_, body)| body.trim());
+    let body = if body.is_empty() { String::new() } else { format!("{body}\n") };
+    format!(
+        "From {id} Mon Sep 17 00:00:00 2001\nFrom: {} <{}>\nDate: {}\nSubject: [PATCH] {}\n\n{body}---\n\n{}\n",
+        commit.author.name,
+        commit.author.email,
+        Time(commit.author.at).http().replace("GMT", "+0000"),
+        commit.subject(),
+        diff(changes)
+    )
+}

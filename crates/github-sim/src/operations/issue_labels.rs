@@ -1,0 +1,124 @@
+//! Labels on issues and pull requests.
+
+use serde_json::Value;
+
+use super::{issues, labels};
+use crate::access::Need;
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::http::Method::{Delete, Get, Post, Put};
+use crate::route::{Route, route};
+use crate::state::{LabelId, RepositoryId};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/repos/{owner}/{repo}/issues/{issue_number}/labels",
+        "issues/list-labels-on-issue",
+        "issues/labels#list-labels-for-an-issue",
+        list,
+    ),
+    route(
+        Post,
+        "/repos/{owner}/{repo}/issues/{issue_number}/labels",
+        "issues/add-labels",
+        "issues/labels#add-labels-to-an-issue",
+        add,
+    ),
+    route(
+        Put,
+        "/repos/{owner}/{repo}/issues/{issue_number}/labels",
+        "issues/set-labels",
+        "issues/labels#set-labels-for-an-issue",
+        set,
+    ),
+    route(
+        Delete,
+        "/repos/{owner}/{repo}/issues/{issue_number}/labels",
+        "issues/remove-all-labels",
+        "issues/labels#remove-all-labels-from-an-issue",
+        remove_all,
+    ),
+    route(
+        Delete,
+        "/repos/{owner}/{repo}/issues/{issue_number}/labels/{name}",
+        "issues/remove-label",
+        "issues/labels#remove-a-label-from-an-issue",
+        remove,
+    ),
+];
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let number = issues::existing(call, id)?;
+    let repository = call.repo(id)?;
+    let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
+    let found: Vec<_> = on.iter().filter_map(|label| repository.labels.get(label)).collect();
+    Ok(call.list(&found, |view, label| view.label(repository, label)))
+}
+
+/// The names that the body gives: a list, or an object with a list.
+fn given(call: &Call<'_>) -> Result<Vec<String>, ApiError> {
+    match call.json()? {
+        Value::Array(items) => labels::names(&items),
+        Value::Object(_) => {
+            let fields = call.fields()?;
+            let items = fields.list("labels")?.ok_or_else(|| ApiError::missing("labels"))?;
+            labels::names(items)
+        }
+        _ => Err(ApiError::new(400, "Body should be a JSON object")),
+    }
+}
+
+fn change(call: &mut Call<'_>, id: RepositoryId, number: u64, to: impl FnOnce(&mut Vec<LabelId>)) -> Answer {
+    let now = call.now();
+    if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
+        to(&mut issue.labels);
+        issue.updated_at = now;
+    }
+    let repository = call.repo(id)?;
+    let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
+    Ok(Reply::ok(call.view().labels(repository, on)))
+}
+
+fn add(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let number = issues::existing(call, id)?;
+    let names = given(call)?;
+    let new = labels::ensure(call, id, &names)?;
+    change(call, id, number, |on| {
+        for label in new {
+            if !on.contains(&label) {
+                on.push(label);
+            }
+        }
+    })
+}
+
+fn set(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let number = issues::existing(call, id)?;
+    let names = given(call)?;
+    let new = labels::ensure(call, id, &names)?;
+    change(call, id, number, |on| *on = new)
+}
+
+fn remove_all(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let number = issues::existing(call, id)?;
+    change(call, id, number, Vec::clear)?;
+    Ok(Reply::nothing())
+}
+
+fn remove(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let number = issues::existing(call, id)?;
+    let repository = call.repo(id)?;
+    let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
+    let label = repository
+        .label_by_name(call.argument("name"))
+        .map(|label| label.id)
+        .filter(|label| on.contains(label));
+    let label = label.ok_or_else(|| ApiError::new(404, "Label does not exist"))?;
+    change(call, id, number, |on| on.retain(|one| *one != label))
+}

@@ -1,0 +1,125 @@
+//! Lists of issues. They have pull requests in them, as on GitHub.
+
+use serde_json::json;
+
+use super::issues::enabled;
+use crate::access::{self, Need};
+use crate::call::{Answer, Call};
+use crate::error::ApiError;
+use crate::http::Method::Get;
+use crate::route::{Route, route};
+use crate::state::{Issue, Repository};
+use crate::time::Time;
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/issues",
+        "issues/list",
+        "issues/issues#list-issues-assigned-to-the-authenticated-user",
+        list_assigned,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/issues",
+        "issues/list-for-repo",
+        "issues/issues#list-repository-issues",
+        list,
+    ),
+];
+
+/// Whether an issue is what the query asks for.
+fn fits(call: &Call<'_>, repository: &Repository, issue: &Issue) -> bool {
+    let query = &call.query;
+    let account = |login: &str| call.state.account_by_login(login).map(|account| account.id);
+    let state_fits = match query.get("state") {
+        Some("closed") => !issue.is_open(),
+        Some("all") => true,
+        _ => issue.is_open(),
+    };
+    let labelled = |name: &str| {
+        let name = name.trim().to_lowercase();
+        issue
+            .labels
+            .iter()
+            .filter_map(|label| repository.labels.get(label))
+            .any(|label| label.name.to_lowercase() == name)
+    };
+    let assigned = match query.get("assignee") {
+        None => true,
+        Some("none") => issue.assignees.is_empty(),
+        Some("*") => !issue.assignees.is_empty(),
+        Some(login) => account(login).is_some_and(|one| issue.assignees.contains(&one)),
+    };
+    let in_milestone = match query.get("milestone") {
+        None => true,
+        Some("none") => issue.milestone.is_none(),
+        Some("*") => issue.milestone.is_some(),
+        Some(number) => number.parse().ok() == issue.milestone && issue.milestone.is_some(),
+    };
+    let mentions = |login: &str| {
+        let name = format!("@{}", login.to_lowercase());
+        issue.body.as_ref().is_some_and(|body| body.to_lowercase().contains(&name))
+    };
+    state_fits
+        && query.get("labels").is_none_or(|names| names.split(',').all(labelled))
+        && assigned
+        && in_milestone
+        && query.get("creator").is_none_or(|login| account(login) == Some(issue.author))
+        && query.get("mentioned").is_none_or(mentions)
+        && query.get("since").and_then(Time::parse).is_none_or(|since| issue.updated_at >= since)
+}
+
+/// In the order that the query asks for; by default the newest first.
+pub(super) fn sort<T>(call: &Call<'_>, found: &mut [T], issue_of: impl Fn(&T) -> (&Repository, &Issue)) {
+    match call.query.get("sort") {
+        Some("updated") => found.sort_by_key(|one| (issue_of(one).1.updated_at, issue_of(one).1.number)),
+        Some("comments") => found.sort_by_key(|one| {
+            let (repository, issue) = issue_of(one);
+            (repository.comments_of(issue.number).count(), issue.number)
+        }),
+        _ => found.sort_by_key(|one| (issue_of(one).1.created_at, issue_of(one).1.number)),
+    }
+    if !call.ascending(false) {
+        found.reverse();
+    }
+}
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let repository = call.repo(id)?;
+    enabled(repository)?;
+    if let Some(state) = call.query.get("state").filter(|state| !["open", "closed", "all"].contains(state)) {
+        let value = json!({"resource": "Issue", "field": "state", "code": "invalid", "value": state});
+        return Err(ApiError::validation_of(value));
+    }
+    let mut found: Vec<_> = repository
+        .issues
+        .values()
+        .filter(|issue| fits(call, repository, issue))
+        .map(|issue| (repository, issue))
+        .collect();
+    sort(call, &mut found, |one| *one);
+    Ok(call.list(&found, |view, (repository, issue)| view.issue(repository, issue)))
+}
+
+fn list_assigned(call: &mut Call<'_>) -> Answer {
+    let account = call.account()?;
+    let concerns = |issue: &Issue| match call.query.get("filter").unwrap_or("assigned") {
+        "created" => issue.author == account,
+        "all" | "repos" => true,
+        _ => issue.assignees.contains(&account),
+    };
+    let seen =
+        call.state.repositories.values().filter(|one| access::can_see(call.state, call.actor.as_ref(), one));
+    let mut found: Vec<_> = seen
+        .flat_map(|repository| repository.issues.values().map(move |issue| (repository, issue)))
+        .filter(|(repository, issue)| concerns(issue) && fits(call, repository, issue))
+        .collect();
+    sort(call, &mut found, |one| *one);
+    Ok(call.list(&found, |view, (repository, issue)| {
+        let mut object = view.issue(repository, issue);
+        object["repository"] = view.repository(repository);
+        object
+    }))
+}

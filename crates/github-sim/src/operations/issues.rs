@@ -1,0 +1,328 @@
+//! Issues: opening, changing, locking them.
+
+use serde_json::{Value, json};
+
+use super::{assignees, labels, writing};
+use crate::access::{self, Need};
+use crate::call::{Answer, Call, Fields, Reply};
+use crate::error::ApiError;
+use crate::http::Method::{Delete, Get, Patch, Post, Put};
+use crate::route::{Route, route};
+use crate::state::{AccountId, Issue, IssueState, Permission, Repository, RepositoryId, StateReason};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(Post, "/repos/{owner}/{repo}/issues", "issues/create", "issues/issues#create-an-issue", create),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/issues/{issue_number}",
+        "issues/get",
+        "issues/issues#get-an-issue",
+        get,
+    ),
+    route(
+        Patch,
+        "/repos/{owner}/{repo}/issues/{issue_number}",
+        "issues/update",
+        "issues/issues#update-an-issue",
+        update,
+    ),
+    route(
+        Put,
+        "/repos/{owner}/{repo}/issues/{issue_number}/lock",
+        "issues/lock",
+        "issues/issues#lock-an-issue",
+        lock,
+    ),
+    route(
+        Delete,
+        "/repos/{owner}/{repo}/issues/{issue_number}/lock",
+        "issues/unlock",
+        "issues/issues#unlock-an-issue",
+        unlock,
+    ),
+];
+
+/// A title's characters, and a body's.
+const MAX_TITLE: usize = 256;
+pub(super) const MAX_BODY: usize = 65_536;
+
+pub(super) fn enabled(repository: &Repository) -> Result<(), ApiError> {
+    if repository.has_issues {
+        return Ok(());
+    }
+    Err(ApiError::new(410, "Issues has been disabled in this repository."))
+}
+
+/// The number in the path, if there is such an issue or pull request.
+pub(super) fn existing(call: &Call<'_>, id: RepositoryId) -> Result<u64, ApiError> {
+    let number = call.number("issue_number")?;
+    let repository = call.repo(id)?;
+    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
+    if issue.pull.is_none() {
+        enabled(repository)?;
+    }
+    Ok(number)
+}
+
+pub(super) fn shown(call: &Call<'_>, id: RepositoryId, number: u64) -> Answer {
+    let repository = call.repo(id)?;
+    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
+    Ok(Reply::ok(call.view().issue(repository, issue)).modified(issue.updated_at))
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let number = existing(call, id)?;
+    shown(call, id, number)
+}
+
+/// What both opening and changing take.
+struct Wanted {
+    labels: Option<Vec<String>>,
+    assignees: Option<Vec<AccountId>>,
+    milestone: Option<Option<u64>>,
+}
+
+impl Wanted {
+    fn read(call: &Call<'_>, id: RepositoryId, fields: &Fields) -> Result<Wanted, ApiError> {
+        let repository = call.repo(id)?;
+        let labels = fields.list("labels")?.map(labels::names).transpose()?;
+        let mut names = fields.texts("assignees")?;
+        if names.is_none() && fields.get("assignee").is_some() {
+            names = Some(
+                fields
+                    .text("assignee")?
+                    .filter(|name| !name.is_empty())
+                    .map(str::to_owned)
+                    .into_iter()
+                    .collect(),
+            );
+        }
+        let assignees = names.map(|names| assignable(call, repository, &names)).transpose()?;
+        let milestone = match fields.number("milestone")? {
+            Some(number) if repository.milestones.contains_key(&number) => Some(Some(number)),
+            Some(number) => {
+                let error =
+                    json!({"resource": "Issue", "field": "milestone", "code": "invalid", "value": number});
+                return Err(ApiError::validation_of(error));
+            }
+            None => fields.is_null("milestone").then_some(None),
+        };
+        Ok(Wanted { labels, assignees, milestone })
+    }
+
+    fn apply(self, call: &mut Call<'_>, id: RepositoryId, number: u64) -> Result<(), ApiError> {
+        let labels = self.labels.map(|names| labels::ensure(call, id, &names)).transpose()?;
+        if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
+            issue.labels = labels.unwrap_or_else(|| std::mem::take(&mut issue.labels));
+            issue.assignees = self.assignees.unwrap_or_else(|| std::mem::take(&mut issue.assignees));
+            issue.milestone = self.milestone.unwrap_or(issue.milestone);
+        }
+        Ok(())
+    }
+}
+
+fn assignable(
+    call: &Call<'_>,
+    repository: &Repository,
+    names: &[String],
+) -> Result<Vec<AccountId>, ApiError> {
+    let mut found = Vec::new();
+    for name in names {
+        let account = call.state.account_by_login(name).map(|account| account.id);
+        let account = account.filter(|account| access::can_be_assigned(call.state, repository, *account));
+        let Some(account) = account else {
+            let error = json!({"resource": "Issue", "field": "assignees", "code": "invalid", "value": name});
+            return Err(ApiError::validation_of(error));
+        };
+        if !found.contains(&account) {
+            found.push(account);
+        }
+    }
+    found.truncate(assignees::MAX_ASSIGNEES);
+    Ok(found)
+}
+
+pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, ApiError> {
+    if title.trim().is_empty() {
+        return Err(ApiError::validation(resource, "title", "missing_field"));
+    }
+    if title.chars().count() > MAX_TITLE {
+        return Err(ApiError::custom(
+            resource,
+            Some("title"),
+            "title is too long (maximum is 256 characters)",
+        ));
+    }
+    Ok(title.to_owned())
+}
+
+pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), ApiError> {
+    if body.chars().count() > MAX_BODY {
+        return Err(ApiError::custom(
+            resource,
+            Some("body"),
+            "body is too long (maximum is 65536 characters)",
+        ));
+    }
+    Ok(())
+}
+
+fn create(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::TakePart)?;
+    let author = call.account()?;
+    let fields = call.fields()?;
+    enabled(call.repo(id)?)?;
+    let title = match fields.get("title") {
+        // GitHub takes numbers for titles, too.
+        Some(Value::Number(number)) => number.to_string(),
+        _ => fields.required_text("title")?.to_owned(),
+    };
+    let title = valid_title(&title, "Issue")?;
+    let body = fields.clearable("body")?.flatten();
+    valid_body(body.as_deref().unwrap_or_default(), "Issue")?;
+    let mut wanted = Wanted::read(call, id, &fields)?;
+    let repository = call.repo(id)?;
+    if access::permission(call.state, call.actor.as_ref(), repository) < Some(Permission::Triage) {
+        // From others these are dropped without a word.
+        wanted = Wanted { labels: None, assignees: None, milestone: None };
+    }
+    let number = repository.next_number();
+    let mut issue = Issue::new(call.state.next_id(), number, &title, author, call.now());
+    issue.body = body;
+    call.repo_mut(id)?.issues.insert(number, issue);
+    wanted.apply(call, id, number)?;
+    touch(call, id)?;
+    let repository = call.repo(id)?;
+    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
+    Ok(Reply::created(call.view().issue(repository, issue)))
+}
+
+fn touch(call: &mut Call<'_>, id: RepositoryId) -> Result<(), ApiError> {
+    let now = call.now();
+    call.repo_mut(id)?.updated_at = now;
+    Ok(())
+}
+
+fn update(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::TakePart)?;
+    let number = existing(call, id)?;
+    let by = call.account()?;
+    let fields = call.fields()?;
+    let repository = call.repo(id)?;
+    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
+    let right = access::permission(call.state, call.actor.as_ref(), repository);
+    if right < Some(Permission::Triage) && issue.author != by {
+        return Err(ApiError::out_of_reach());
+    }
+    let title = fields.text("title")?.map(|title| valid_title(title, "Issue")).transpose()?;
+    let body = fields.clearable("body")?;
+    valid_body(body.as_ref().and_then(Option::as_deref).unwrap_or_default(), "Issue")?;
+    let mut wanted = Wanted::read(call, id, &fields)?;
+    if right < Some(Permission::Triage) {
+        wanted = Wanted { labels: None, assignees: None, milestone: None };
+    }
+    let change = StateChange::read(&fields, issue)?;
+    let now = call.now();
+    if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
+        issue.title = title.unwrap_or_else(|| issue.title.clone());
+        issue.body = body.unwrap_or_else(|| issue.body.clone());
+        issue.updated_at = now;
+    }
+    wanted.apply(call, id, number)?;
+    change.apply(call, id, number, by)?;
+    touch(call, id)?;
+    shown(call, id, number)
+}
+
+/// Opening and closing again.
+pub(super) enum StateChange {
+    None,
+    Close(Option<StateReason>),
+    Reopen,
+}
+
+impl StateChange {
+    pub(super) fn read(fields: &Fields, issue: &Issue) -> Result<StateChange, ApiError> {
+        let state = fields.choice("state", &["open", "closed"])?;
+        let reason = fields.choice("state_reason", &["completed", "not_planned", "duplicate", "reopened"])?;
+        let reason = reason.and_then(StateReason::from_name);
+        let is_pull = issue.pull.is_some();
+        let merged = issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some());
+        match state {
+            Some("closed") => {
+                let reason = reason
+                    .filter(|reason| *reason != StateReason::Reopened)
+                    .unwrap_or(StateReason::Completed);
+                // Closing again changes the reason only.
+                Ok(StateChange::Close((!is_pull).then_some(reason)))
+            }
+            Some("open") if merged => Err(ApiError::custom(
+                "PullRequest",
+                Some("state"),
+                "state cannot be changed. The pull request has already been merged.",
+            )),
+            Some("open") if issue.state == IssueState::Closed => Ok(StateChange::Reopen),
+            _ => Ok(StateChange::None),
+        }
+    }
+
+    pub(super) fn apply(
+        self,
+        call: &mut Call<'_>,
+        id: RepositoryId,
+        number: u64,
+        by: AccountId,
+    ) -> Result<(), ApiError> {
+        let now = call.now();
+        let is_open = call.repo(id)?.issues.get(&number).is_some_and(Issue::is_open);
+        match self {
+            StateChange::None => {}
+            StateChange::Close(reason) if is_open => writing::close(call.state, id, number, by, reason),
+            StateChange::Close(reason) => {
+                if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number)
+                    && issue.pull.is_none()
+                {
+                    issue.state_reason = reason;
+                }
+            }
+            StateChange::Reopen => {
+                if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
+                    issue.reopen(now);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lock(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let number = existing(call, id)?;
+    let fields = call.fields()?;
+    let reason =
+        fields.choice("lock_reason", &["off-topic", "too heated", "resolved", "spam"])?.map(str::to_owned);
+    set_lock(call, id, number, true, reason)
+}
+
+fn unlock(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let number = existing(call, id)?;
+    set_lock(call, id, number, false, None)
+}
+
+fn set_lock(
+    call: &mut Call<'_>,
+    id: RepositoryId,
+    number: u64,
+    locked: bool,
+    reason: Option<String>,
+) -> Answer {
+    let now = call.now();
+    if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
+        issue.locked = locked;
+        issue.lock_reason = reason;
+        issue.updated_at = now;
+    }
+    Ok(Reply::nothing())
+}

@@ -1,0 +1,151 @@
+//! Milestones.
+
+use crate::access::Need;
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::http::Method::{Delete, Get, Patch, Post};
+use crate::route::{Route, route};
+use crate::state::{IssueState, Milestone, RepositoryId};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/repos/{owner}/{repo}/milestones",
+        "issues/list-milestones",
+        "issues/milestones#list-milestones",
+        list,
+    ),
+    route(
+        Post,
+        "/repos/{owner}/{repo}/milestones",
+        "issues/create-milestone",
+        "issues/milestones#create-a-milestone",
+        create,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/milestones/{milestone_number}",
+        "issues/get-milestone",
+        "issues/milestones#get-a-milestone",
+        get,
+    ),
+    route(
+        Patch,
+        "/repos/{owner}/{repo}/milestones/{milestone_number}",
+        "issues/update-milestone",
+        "issues/milestones#update-a-milestone",
+        update,
+    ),
+    route(
+        Delete,
+        "/repos/{owner}/{repo}/milestones/{milestone_number}",
+        "issues/delete-milestone",
+        "issues/milestones#delete-a-milestone",
+        delete,
+    ),
+];
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let repository = call.repo(id)?;
+    let wanted = call.query.get("state").unwrap_or("open");
+    let mut found: Vec<_> =
+        repository.milestones.values().filter(|one| wanted == "all" || one.state.name() == wanted).collect();
+    if call.query.get("sort") == Some("completeness") {
+        let done = |one: &Milestone| {
+            let inside = || repository.issues.values().filter(|issue| issue.milestone == Some(one.number));
+            inside().filter(|issue| !issue.is_open()).count() * 1000 / inside().count().max(1)
+        };
+        found.sort_by_key(|one| (done(one), one.number));
+    } else {
+        // Those without a date come last.
+        found.sort_by_key(|one| (one.due_on.is_none(), one.due_on, one.number));
+    }
+    if !call.ascending(true) {
+        found.reverse();
+    }
+    Ok(call.list(&found, |view, one| view.milestone(repository, one)))
+}
+
+fn state(call: &Call<'_>) -> Result<Option<IssueState>, ApiError> {
+    let fields = call.fields()?;
+    let wanted = fields.choice("state", &["open", "closed"])?;
+    Ok(wanted.map(|name| if name == "closed" { IssueState::Closed } else { IssueState::Open }))
+}
+
+fn free_title(call: &Call<'_>, id: RepositoryId, title: &str, own: Option<u64>) -> Result<(), ApiError> {
+    if title.trim().is_empty() {
+        return Err(ApiError::validation("Milestone", "title", "missing_field"));
+    }
+    let taken = call.repo(id)?.milestones.values().any(|one| one.title == title && Some(one.number) != own);
+    if taken { Err(ApiError::validation("Milestone", "title", "already_exists")) } else { Ok(()) }
+}
+
+fn create(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let fields = call.fields()?;
+    let title = fields.required_text("title")?.to_owned();
+    free_title(call, id, &title, None)?;
+    let description = fields.clearable("description")?.flatten();
+    let due_on = fields.time("due_on")?;
+    let state = state(call)?.unwrap_or(IssueState::Open);
+    let number = call.repo(id)?.milestones.last_key_value().map_or(1, |(number, _)| number + 1);
+    let now = call.now();
+    let milestone = Milestone {
+        id: call.state.next_id(),
+        number,
+        title,
+        description,
+        creator: call.account()?,
+        state,
+        due_on,
+        created_at: now,
+        updated_at: now,
+        closed_at: (state == IssueState::Closed).then_some(now),
+    };
+    call.repo_mut(id)?.milestones.insert(number, milestone.clone());
+    Ok(Reply::created(call.view().milestone(call.repo(id)?, &milestone)))
+}
+
+fn named(call: &Call<'_>, id: RepositoryId) -> Result<Milestone, ApiError> {
+    let number = call.number("milestone_number")?;
+    call.repo(id)?.milestones.get(&number).cloned().ok_or_else(ApiError::not_found)
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let milestone = named(call, id)?;
+    Ok(Reply::ok(call.view().milestone(call.repo(id)?, &milestone)))
+}
+
+fn update(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let mut milestone = named(call, id)?;
+    let fields = call.fields()?;
+    if let Some(title) = fields.text("title")? {
+        free_title(call, id, title, Some(milestone.number))?;
+        title.clone_into(&mut milestone.title);
+    }
+    milestone.description = fields.clearable("description")?.unwrap_or(milestone.description);
+    milestone.due_on =
+        if fields.is_null("due_on") { None } else { fields.time("due_on")?.or(milestone.due_on) };
+    let now = call.now();
+    if let Some(state) = state(call)?.filter(|state| *state != milestone.state) {
+        milestone.state = state;
+        milestone.closed_at = (state == IssueState::Closed).then_some(now);
+    }
+    milestone.updated_at = now;
+    call.repo_mut(id)?.milestones.insert(milestone.number, milestone.clone());
+    Ok(Reply::ok(call.view().milestone(call.repo(id)?, &milestone)))
+}
+
+fn delete(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let number = named(call, id)?.number;
+    let repository = call.repo_mut(id)?;
+    repository.milestones.remove(&number);
+    for issue in repository.issues.values_mut().filter(|issue| issue.milestone == Some(number)) {
+        issue.milestone = None;
+    }
+    Ok(Reply::nothing())
+}

@@ -1,0 +1,292 @@
+//! Merging pull requests, and the issues that are closed by it.
+
+use serde_json::json;
+
+use super::{merging, pulls, writing};
+use crate::access::{self, Need};
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::git::{Commit, Object, ObjectId};
+use crate::http::Method::{Get, Put};
+use crate::route::{Route, route};
+use crate::state::{Issue, Merged, Permission, Pull, Repository, RepositoryId, StateReason};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/merge",
+        "pulls/check-if-merged",
+        "pulls/pulls#check-if-a-pull-request-has-been-merged",
+        is_merged,
+    ),
+    route(
+        Put,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/merge",
+        "pulls/merge",
+        "pulls/pulls#merge-a-pull-request",
+        merge,
+    ),
+    route(
+        Put,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/update-branch",
+        "pulls/update-branch",
+        "pulls/pulls#update-a-pull-request-branch",
+        update_branch,
+    ),
+];
+
+fn is_merged(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let (_, _, pull) = pulls::existing(call, id)?;
+    if pull.merged.is_some() { Ok(Reply::nothing()) } else { Err(ApiError::not_found()) }
+}
+
+fn not_mergeable() -> ApiError {
+    ApiError::new(405, "Pull Request is not mergeable")
+}
+
+fn merge(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let by = call.account()?;
+    let fields = call.fields()?;
+    let method = fields.choice("merge_method", &["merge", "squash", "rebase"])?.unwrap_or("merge").to_owned();
+    let title = fields.text("commit_title")?.map(str::to_owned);
+    let text = fields.text("commit_message")?.map(str::to_owned);
+    let sha = fields.text("sha")?.map(str::to_owned);
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let (base, head) = (call.state.pull_base(repository, issue, pull), call.state.pull_head(issue, pull));
+    if !issue.is_open() || pull.draft {
+        return Err(not_mergeable());
+    }
+    if sha.is_some_and(|sha| sha != head.to_string()) {
+        return Err(ApiError::new(409, "Head branch was modified. Review and try the merge again."));
+    }
+    let allowed = match method.as_str() {
+        "squash" => repository.allow_squash_merge,
+        "rebase" => repository.allow_rebase_merge,
+        _ => repository.allow_merge_commit,
+    };
+    if !allowed {
+        let name = match method.as_str() {
+            "squash" => "Squash merges are",
+            "rebase" => "Rebase merges are",
+            _ => "Merge commits are",
+        };
+        return Err(ApiError::new(405, format!("{name} not allowed on this repository.")));
+    }
+    check_rules(call, repository, issue, pull)?;
+    let plan = merging::plan(call.objects(id)?, base, head).map_err(|_| not_mergeable())?;
+    let messages = Messages::of(call, id, title, text)?;
+    let (author, committer) =
+        (writing::signature_of(call.state, by, call.now()), writing::github(call.now()));
+    let base_name = pull.base.clone();
+    let number = issue.number;
+    let objects = call.objects_mut(id)?;
+    let made = match method.as_str() {
+        "squash" => {
+            let tree = plan.write(objects);
+            let message = messages.squash();
+            objects.insert(Object::Commit(Commit { tree, parents: vec![base], author, committer, message }))
+        }
+        "rebase" => merging::rebase(objects, base, head, &committer).map_err(|_| not_mergeable())?,
+        _ => merging::merge_commit(objects, plan, (base, head), (author, committer), messages.merge()),
+    };
+    finish(call, id, number, by, made)?;
+    writing::move_branch(call.state, id, &base_name, made);
+    close_issues(call, id, number, by, &base_name)?;
+    delete_head(call, id, by)?;
+    Ok(Reply::ok(json!({"sha": made, "merged": true, "message": "Pull Request successfully merged"})))
+}
+
+fn check_rules(call: &Call<'_>, repository: &Repository, issue: &Issue, pull: &Pull) -> Result<(), ApiError> {
+    let bypass = repository.protection.get(&pull.base).is_some_and(|rule| rule.admins_bypass)
+        && access::permission(call.state, call.actor.as_ref(), repository) >= Some(Permission::Admin);
+    match merging::blocked(call.state, repository, issue, pull) {
+        Some(reason) if !bypass => Err(ApiError::new(405, reason)),
+        _ => Ok(()),
+    }
+}
+
+/// Notes what was merged and where both ends were.
+fn finish(
+    call: &mut Call<'_>,
+    id: RepositoryId,
+    number: u64,
+    by: crate::state::AccountId,
+    commit: ObjectId,
+) -> Result<(), ApiError> {
+    writing::close(call.state, id, number, by, None);
+    let at = call.now();
+    pulls::existing_mut(call, id)?.merged = Some(Merged { at, by, commit });
+    Ok(())
+}
+
+/// What a commit that merges says.
+struct Messages {
+    number: u64,
+    from: String,
+    pull_title: String,
+    /// Subjects of the commits, oldest first.
+    commits: Vec<String>,
+    title: Option<String>,
+    text: Option<String>,
+}
+
+impl Messages {
+    fn of(
+        call: &Call<'_>,
+        id: RepositoryId,
+        title: Option<String>,
+        text: Option<String>,
+    ) -> Result<Messages, ApiError> {
+        let (repository, issue, pull) = pulls::existing(call, id)?;
+        let objects = call.objects(id)?;
+        let commits = call.view().pull_commits(repository, issue, pull);
+        Ok(Messages {
+            number: issue.number,
+            from: format!("{}/{}", call.state.login(pull.head.owner), pull.head.branch),
+            pull_title: issue.title.clone(),
+            commits: commits.into_iter().filter_map(|id| Some(objects.commit(id)?.message.clone())).collect(),
+            title,
+            text,
+        })
+    }
+
+    fn merge(self) -> String {
+        let title =
+            self.title.unwrap_or_else(|| format!("Merge pull request #{} from {}", self.number, self.from));
+        let text = self.text.unwrap_or(self.pull_title);
+        if text.is_empty() { title } else { format!("{title}\n\n{text}") }
+    }
+
+    /// One commit lends its own message; several are listed below the pull request's title.
+    fn squash(self) -> String {
+        let subject = |message: &String| message.lines().next().unwrap_or_default().to_owned();
+        let only = (self.commits.len() == 1).then(|| self.commits[0].clone());
+        let title = match &only {
+            Some(message) => format!("{} (#{})", subject(message), self.number),
+            None => format!("{} (#{})", self.pull_title, self.number),
+        };
+        let text = match &only {
+            Some(message) => message.split_once('\n').map_or("", |(_, rest)| rest.trim()).to_owned(),
+            None => self
+                .commits
+                .iter()
+                .map(|message| format!("* {}", subject(message)))
+                .collect::<Vec<_>>()
+                .join("\n\n"),
+        };
+        let (title, text) = (self.title.unwrap_or(title), self.text.unwrap_or(text));
+        if text.is_empty() { title } else { format!("{title}\n\n{text}") }
+    }
+}
+
+/// Issues that the pull request says it closes, if it went into the default branch.
+fn close_issues(
+    call: &mut Call<'_>,
+    id: RepositoryId,
+    number: u64,
+    by: crate::state::AccountId,
+    base: &str,
+) -> Result<(), ApiError> {
+    let repository = call.repo(id)?;
+    if base != repository.default_branch {
+        return Ok(());
+    }
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let objects = call.objects(id)?;
+    let commits = call.view().pull_commits(repository, issue, pull);
+    let messages =
+        commits.into_iter().filter_map(|id| objects.commit(id)).map(|commit| commit.message.as_str());
+    let texts: Vec<&str> =
+        issue.body.as_deref().into_iter().chain([issue.title.as_str()]).chain(messages).collect();
+    let full_name = call.state.full_name(repository);
+    let mut named: Vec<u64> = texts.iter().flat_map(|text| closing_numbers(text, &full_name)).collect();
+    named.sort_unstable();
+    named.dedup();
+    let is_open_issue = |one: &u64| {
+        *one != number
+            && repository.issues.get(one).is_some_and(|issue| issue.pull.is_none() && issue.is_open())
+    };
+    named.retain(is_open_issue);
+    for number in named {
+        writing::close(call.state, id, number, by, Some(StateReason::Completed));
+    }
+    Ok(())
+}
+
+/// `Fixes #5`, `closes: octo/demo#5` and the other words that GitHub knows.
+fn closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
+    const WORDS: [&str; 9] =
+        ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let names = |word: &str| {
+        let word = word.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let (before, digits) = word.split_once('#')?;
+        let fits =
+            before.is_empty() || before.eq_ignore_ascii_case(full_name) || before.eq_ignore_ascii_case("GH-");
+        fits.then(|| digits.parse().ok()).flatten()
+    };
+    let closes = |pair: &[&str]| {
+        let word =
+            pair[0].trim_start_matches(|c: char| !c.is_alphanumeric()).trim_end_matches(':').to_lowercase();
+        WORDS.contains(&word.as_str()).then(|| names(pair[1])).flatten()
+    };
+    words.windows(2).filter_map(closes).collect()
+}
+
+/// Repositories can have branches deleted that were merged.
+fn delete_head(call: &mut Call<'_>, id: RepositoryId, by: crate::state::AccountId) -> Result<(), ApiError> {
+    let (repository, _, pull) = pulls::existing(call, id)?;
+    let branch = pull.head.branch.clone();
+    let is_spare = pull.head.repository == Some(id)
+        && branch != repository.default_branch
+        && !repository.protection.contains_key(&branch);
+    if repository.delete_branch_on_merge && is_spare {
+        writing::delete_branch(call.state, id, &branch, by);
+    }
+    Ok(())
+}
+
+fn update_branch(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let by = call.account()?;
+    let expected = call.fields()?.text("expected_head_sha")?.map(str::to_owned);
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let (base, head) = (call.state.pull_base(repository, issue, pull), call.state.pull_head(issue, pull));
+    if expected.is_some_and(|sha| sha != head.to_string()) {
+        return Err(ApiError::validation("PullRequest", "expected_head_sha", "invalid"));
+    }
+    let objects = call.objects(id)?;
+    if !issue.is_open() || crate::git::is_ancestor(objects, base, head) {
+        return Err(ApiError::new(422, "There are no new commits on the base branch."));
+    }
+    let from = pull.head.repository.ok_or_else(|| ApiError::new(422, "The head repository is gone."))?;
+    access::check(call.state, call.actor.as_ref(), call.repo(from)?, Need::Push)?;
+    let plan = merging::plan(objects, head, base)
+        .map_err(|_| ApiError::new(422, "merge conflict between base and head"))?;
+    let (branch, base_name) = (pull.head.branch.clone(), pull.base.clone());
+    let message = format!("Merge branch '{base_name}' into {branch}");
+    let (author, committer) =
+        (writing::signature_of(call.state, by, call.now()), writing::github(call.now()));
+    let made = merging::merge_commit(call.objects_mut(id)?, plan, (head, base), (author, committer), message);
+    writing::move_branch(call.state, from, &branch, made);
+    let url =
+        format!("{}/pulls/{}", call.view().repository_url(call.repo(id)?), call.argument("pull_number"));
+    Ok(Reply::new(202, json!({"message": "Updating pull request branch.", "url": url})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_close() {
+        let numbers = |text: &str| closing_numbers(text, "octo/demo");
+        assert_eq!(numbers("Fixes #5"), [5]);
+        assert_eq!(numbers("This closes: #7, and resolves #8."), [7, 8]);
+        assert_eq!(numbers("(fixed octo/demo#9)"), [9]);
+        assert_eq!(numbers("fixes other/repo#9"), [] as [u64; 0]);
+        assert_eq!(numbers("see #5, prefixes #6, Closes nothing"), [] as [u64; 0]);
+    }
+}

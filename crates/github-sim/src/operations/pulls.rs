@@ -1,0 +1,316 @@
+//! Pull requests: listing, opening, changing them, and what is in them.
+
+use serde_json::{Map, Value, json};
+
+use super::issues::{self, StateChange};
+use super::{issue_lists, writing};
+use crate::access::{self, Need};
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::git::{ObjectId, is_ancestor};
+use crate::http::Media;
+use crate::http::Method::{Get, Patch, Post};
+use crate::route::{Route, route};
+use crate::state::{Issue, Permission, Pull, PullHead, Repository, RepositoryId};
+use crate::view::CommitParts;
+
+pub(super) const ROUTES: &[Route] = &[
+    route(Get, "/repos/{owner}/{repo}/pulls", "pulls/list", "pulls/pulls#list-pull-requests", list),
+    route(Post, "/repos/{owner}/{repo}/pulls", "pulls/create", "pulls/pulls#create-a-pull-request", create),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/pulls/{pull_number}",
+        "pulls/get",
+        "pulls/pulls#get-a-pull-request",
+        get,
+    ),
+    route(
+        Patch,
+        "/repos/{owner}/{repo}/pulls/{pull_number}",
+        "pulls/update",
+        "pulls/pulls#update-a-pull-request",
+        update,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/files",
+        "pulls/list-files",
+        "pulls/pulls#list-pull-requests-files",
+        files,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/commits",
+        "pulls/list-commits",
+        "pulls/pulls#list-commits-on-a-pull-request",
+        commits,
+    ),
+];
+
+/// The pull request that the path names.
+pub(super) fn existing<'c>(
+    call: &'c Call<'_>,
+    id: RepositoryId,
+) -> Result<(&'c Repository, &'c Issue, &'c Pull), ApiError> {
+    let number = call.number("pull_number")?;
+    let repository = call.repo(id)?;
+    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
+    let pull = issue.pull.as_ref().ok_or_else(ApiError::not_found)?;
+    Ok((repository, issue, pull))
+}
+
+pub(super) fn existing_mut<'c>(call: &'c mut Call<'_>, id: RepositoryId) -> Result<&'c mut Pull, ApiError> {
+    let number = call.number("pull_number")?;
+    let issue = call.repo_mut(id)?.issues.get_mut(&number).ok_or_else(ApiError::not_found)?;
+    issue.pull.as_deref_mut().ok_or_else(ApiError::not_found)
+}
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let repository = call.repo(id)?;
+    let state = call.query.get("state").unwrap_or("open");
+    // Without an owner in front GitHub passes the filter over.
+    let head = call.query.get("head").and_then(|head| head.split_once(':'));
+    let fits = |issue: &Issue, pull: &Pull| {
+        (state == "all" || issue.state.name() == state)
+            && call.query.get("base").is_none_or(|base| pull.base == base)
+            && head.is_none_or(|(owner, branch)| {
+                call.state.login(pull.head.owner).eq_ignore_ascii_case(owner) && pull.head.branch == branch
+            })
+    };
+    let mut found: Vec<_> = repository
+        .issues
+        .values()
+        .filter_map(|issue| Some((issue, issue.pull.as_deref()?)))
+        .filter(|(issue, pull)| fits(issue, pull))
+        .collect();
+    issue_lists::sort(call, &mut found, |(issue, _)| (repository, *issue));
+    // Only by date of creation are the newest first; by anything else GitHub begins at the other end.
+    if call.query.get("sort").is_some_and(|sort| sort != "created") && call.query.get("direction").is_none() {
+        found.reverse();
+    }
+    Ok(call.list(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let (repository, issue, pull) = existing(call, id)?;
+    let view = call.view();
+    match call.media {
+        Media::Diff => {
+            let text = super::compare::diff(&view.pull_changes(repository, issue, pull));
+            Ok(Reply::bytes("application/vnd.github.diff; charset=utf-8", text.into_bytes()))
+        }
+        Media::Patch => {
+            let objects = call.objects(id)?;
+            let mails = view.pull_commits(repository, issue, pull).into_iter().filter_map(|id| {
+                let commit = objects.commit(id)?;
+                Some(super::compare::mail(id, commit, &view.changes_of(repository, commit)))
+            });
+            let text: String = mails.collect();
+            Ok(Reply::bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
+        }
+        _ => Ok(Reply::ok(view.pull(repository, issue, pull, true)).modified(issue.updated_at)),
+    }
+}
+
+fn files(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let (repository, issue, pull) = existing(call, id)?;
+    let found = call.view().pull_changes(repository, issue, pull);
+    let head = call.state.pull_head(issue, pull);
+    Ok(call.list(&found, |view, change| view.file_change(repository, head, change)))
+}
+
+fn commits(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let (repository, issue, pull) = existing(call, id)?;
+    let found = call.view().pull_commits(repository, issue, pull);
+    Ok(call.list(&found, |view, id| view.commit(repository, *id, CommitParts::Head)))
+}
+
+fn invalid(field: &str) -> ApiError {
+    ApiError::validation("PullRequest", field, "invalid")
+}
+
+/// Where a branch is that a pull request comes from: `branch`, or `owner:branch` of a fork.
+fn find_head(
+    call: &Call<'_>,
+    repository: &Repository,
+    head: &str,
+    head_repo: Option<&str>,
+) -> Result<PullHead, ApiError> {
+    let (owner, branch) = match head.split_once(':') {
+        Some((owner, branch)) => (owner, branch),
+        None => (call.state.login(repository.owner), head),
+    };
+    let network = repository.network;
+    let named = |one: &&Repository| {
+        head_repo.is_none_or(|name| one.name.eq_ignore_ascii_case(name.rsplit('/').next().unwrap_or(name)))
+    };
+    let of_owner = |one: &&Repository| {
+        one.network == network
+            && call.state.login(one.owner).eq_ignore_ascii_case(owner)
+            && access::can_see(call.state, call.actor.as_ref(), one)
+    };
+    let from = if call.state.login(repository.owner).eq_ignore_ascii_case(owner) && head_repo.is_none() {
+        Some(repository)
+    } else {
+        call.state.repositories.values().filter(of_owner).find(named)
+    };
+    let from = from.ok_or_else(|| invalid("head"))?;
+    let sha = from.branch(branch).ok_or_else(|| invalid("head"))?;
+    Ok(PullHead { repository: Some(from.id), owner: from.owner, branch: branch.to_owned(), sha })
+}
+
+fn create(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::TakePart)?;
+    let author = call.account()?;
+    let fields = call.fields()?;
+    let head = fields.required_text("head")?;
+    let base = fields.required_text("base")?.to_owned();
+    let from_issue = fields.number("issue")?;
+    let title = match from_issue {
+        Some(_) => None,
+        None => Some(issues::valid_title(fields.required_text("title")?, "PullRequest")?),
+    };
+    let body = fields.clearable("body")?.flatten();
+    issues::valid_body(body.as_deref().unwrap_or_default(), "PullRequest")?;
+    let draft = fields.flag("draft")?.unwrap_or(false);
+    let maintainer_can_modify = fields.flag("maintainer_can_modify")?.unwrap_or(true);
+    let head_repo = fields.text("head_repo")?;
+    let repository = call.repo(id)?;
+    let base_sha = repository.branch(&base).ok_or_else(|| invalid("base"))?;
+    let head = find_head(call, repository, head, head_repo)?;
+    may_open(call, repository, &head)?;
+    check_ends(call, repository, &head, &base, base_sha)?;
+    if let Some(number) = from_issue
+        && !repository.issues.get(&number).is_some_and(|issue| issue.pull.is_none() && issue.is_open())
+    {
+        return Err(invalid("issue"));
+    }
+    let number = from_issue.unwrap_or_else(|| repository.next_number());
+    let (issue_id, pull_id, now) = (call.state.next_id(), call.state.next_id(), call.now());
+    let pull = Pull {
+        id: pull_id,
+        head,
+        base,
+        base_sha,
+        draft,
+        maintainer_can_modify,
+        merged: None,
+        requested_reviewers: Vec::new(),
+        reviews: Vec::new(),
+        review_comments: Vec::new(),
+    };
+    let repository = call.repo_mut(id)?;
+    repository.updated_at = now;
+    let fresh = || {
+        let mut issue = Issue::new(issue_id, number, title.as_deref().unwrap_or_default(), author, now);
+        issue.body = body;
+        issue
+    };
+    let issue = repository.issues.entry(number).or_insert_with(fresh);
+    issue.pull = Some(Box::new(pull));
+    issue.updated_at = now;
+    let repository = call.repo(id)?;
+    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
+    let pull = issue.pull.as_ref().ok_or_else(ApiError::not_found)?;
+    Ok(Reply::created(call.view().pull(repository, issue, pull, false)))
+}
+
+/// One can ask for a branch to be merged that one can push to.
+fn may_open(call: &Call<'_>, repository: &Repository, head: &PullHead) -> Result<(), ApiError> {
+    let from = head.repository.and_then(|id| call.state.repository(id)).unwrap_or(repository);
+    let pushes =
+        |one: &Repository| access::permission(call.state, call.actor.as_ref(), one) >= Some(Permission::Push);
+    if pushes(from) || pushes(repository) { Ok(()) } else { Err(ApiError::out_of_reach()) }
+}
+
+fn check_ends(
+    call: &Call<'_>,
+    repository: &Repository,
+    head: &PullHead,
+    base: &str,
+    base_sha: ObjectId,
+) -> Result<(), ApiError> {
+    let label = format!("{}:{}", call.state.login(head.owner), head.branch);
+    let same = |issue: &&Issue| {
+        issue.is_open()
+            && issue.pull.as_ref().is_some_and(|pull| {
+                pull.head.repository == head.repository
+                    && pull.head.branch == head.branch
+                    && pull.base == base
+            })
+    };
+    if repository.issues.values().any(|issue| same(&issue)) {
+        return Err(ApiError::custom(
+            "PullRequest",
+            None,
+            format!("A pull request already exists for {label}."),
+        ));
+    }
+    if is_ancestor(call.state.objects(repository), head.sha, base_sha) {
+        let shown = if head.repository == Some(repository.id) { head.branch.clone() } else { label };
+        return Err(ApiError::custom("PullRequest", None, format!("No commits between {base} and {shown}")));
+    }
+    Ok(())
+}
+
+fn update(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::TakePart)?;
+    let by = call.account()?;
+    let fields = call.fields()?;
+    let (repository, issue, pull) = existing(call, id)?;
+    let number = issue.number;
+    let right = access::permission(call.state, call.actor.as_ref(), repository);
+    if right < Some(Permission::Triage) && issue.author != by {
+        return Err(ApiError::out_of_reach());
+    }
+    let title = fields.text("title")?.map(|title| issues::valid_title(title, "PullRequest")).transpose()?;
+    let body = fields.clearable("body")?;
+    issues::valid_body(body.as_ref().and_then(Option::as_deref).unwrap_or_default(), "PullRequest")?;
+    let base = fields.text("base")?.map(str::to_owned);
+    if let Some(base) = &base
+        && repository.branch(base).is_none()
+    {
+        return Err(invalid("base"));
+    }
+    let change = StateChange::read(&fields, issue)?;
+    if matches!(change, StateChange::Reopen) {
+        may_reopen(call, pull)?;
+    }
+    let modify = fields.flag("maintainer_can_modify")?;
+    let now = call.now();
+    let computed = base.is_none();
+    if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
+        issue.title = title.unwrap_or_else(|| issue.title.clone());
+        issue.body = body.unwrap_or_else(|| issue.body.clone());
+        issue.updated_at = now;
+        if let Some(pull) = &mut issue.pull {
+            pull.base = base.unwrap_or_else(|| pull.base.clone());
+            pull.maintainer_can_modify = modify.unwrap_or(pull.maintainer_can_modify);
+        }
+    }
+    change.apply(call, id, number, by)?;
+    let (repository, issue, pull) = existing(call, id)?;
+    Ok(Reply::ok(call.view().pull(repository, issue, pull, computed)))
+}
+
+fn may_reopen(call: &Call<'_>, pull: &Pull) -> Result<(), ApiError> {
+    let from = pull.head.repository.and_then(|id| call.state.repository(id));
+    if from.is_some_and(|from| from.branch(&pull.head.branch).is_some()) {
+        return Ok(());
+    }
+    let mut detail = Map::new();
+    detail.insert("resource".to_owned(), json!("PullRequest"));
+    detail.insert("code".to_owned(), json!("invalid"));
+    detail.insert("field".to_owned(), json!("state"));
+    detail.insert("message".to_owned(), json!(format!("The {} branch was deleted.", pull.head.branch)));
+    Err(ApiError::validation_of(Value::Object(detail)))
+}
+
+/// Whether a commit can be found under this name; for review comments.
+pub(super) fn find(call: &Call<'_>, repository: &Repository, name: &str) -> Option<ObjectId> {
+    writing::find_commit(call.state, repository, name)
+}

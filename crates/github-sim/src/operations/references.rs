@@ -1,0 +1,171 @@
+//! References: what branches and tags are to git.
+
+use super::writing;
+use crate::access::Need;
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::git::{ObjectId, is_ancestor};
+use crate::http::Method::{Delete, Get, Patch, Post};
+use crate::route::{Route, route};
+use crate::state::RepositoryId;
+
+pub(super) const ROUTES: &[Route] = &[
+    route(Get, "/repos/{owner}/{repo}/git/ref/{ref*}", "git/get-ref", "git/refs#get-a-reference", get),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/git/matching-refs/{ref*}",
+        "git/list-matching-refs",
+        "git/refs#list-matching-references",
+        list,
+    ),
+    // No longer documented, still used by clients.
+    route(Get, "/repos/{owner}/{repo}/git/refs", "git/list-refs", "git/refs#list-matching-references", list),
+    route(Post, "/repos/{owner}/{repo}/git/refs", "git/create-ref", "git/refs#create-a-reference", create),
+    route(
+        Patch,
+        "/repos/{owner}/{repo}/git/refs/{ref*}",
+        "git/update-ref",
+        "git/refs#update-a-reference",
+        update,
+    ),
+    route(
+        Delete,
+        "/repos/{owner}/{repo}/git/refs/{ref*}",
+        "git/delete-ref",
+        "git/refs#delete-a-reference",
+        delete,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/git/refs/{ref*}",
+        "git/get-refs",
+        "git/refs#list-matching-references",
+        list,
+    ),
+];
+
+/// `heads/x` in the path, `refs/heads/x` in git; both are understood.
+fn full_name(call: &Call<'_>) -> String {
+    let name = call.argument("ref").trim_matches('/');
+    if name.starts_with("refs/") { name.to_owned() } else { format!("refs/{name}") }
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let name = full_name(call);
+    let repository = call.repo(id)?;
+    if repository.is_empty() {
+        return Err(ApiError::empty_repository());
+    }
+    let found = *repository.refs.get(&name).ok_or_else(ApiError::not_found)?;
+    Ok(Reply::ok(call.view().git_ref(repository, &name, found)))
+}
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let begin = full_name(call);
+    let repository = call.repo(id)?;
+    if repository.is_empty() {
+        return Err(ApiError::empty_repository());
+    }
+    let found: Vec<_> = repository.refs.iter().filter(|(name, _)| name.starts_with(&begin)).collect();
+    Ok(call.list(&found, |view, (name, id)| view.git_ref(repository, name, **id)))
+}
+
+/// The commit that a body names.
+fn target(call: &Call<'_>, id: RepositoryId, sha: &str) -> Result<ObjectId, ApiError> {
+    let invalid =
+        || ApiError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].");
+    let sha: ObjectId = sha.parse().map_err(|_| invalid())?;
+    let objects = call.objects(id)?;
+    match objects.get(sha) {
+        None => Err(ApiError::new(422, "Object does not exist")),
+        Some(_) if objects.commit(sha).is_none() => Err(ApiError::new(422, "Object is not a commit")),
+        Some(_) => Ok(sha),
+    }
+}
+
+fn create(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let fields = call.fields()?;
+    let name = fields.required_text("ref")?;
+    let sha = fields.required_text("sha")?;
+    let known = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/tags/"));
+    if !known.is_some_and(writing::is_valid_ref) {
+        let hint = if name.starts_with("refs/") {
+            "is not a valid ref name."
+        } else {
+            "is not a valid ref name. It must start with 'refs/' and have at least two slashes."
+        };
+        return Err(ApiError::new(422, format!("{name} {hint}")));
+    }
+    if call.repo(id)?.is_empty() {
+        return Err(ApiError::empty_repository());
+    }
+    let target = target(call, id, sha)?;
+    let repository = call.repo(id)?;
+    if repository.refs.contains_key(name) {
+        return Err(ApiError::new(422, "Reference already exists"));
+    }
+    if !writing::ref_has_room(repository, name) {
+        return Err(ApiError::new(422, "Reference cannot be created: another one is in its way"));
+    }
+    match name.strip_prefix("refs/heads/") {
+        Some(branch) => writing::move_branch(call.state, id, branch, target),
+        None => {
+            let now = call.now();
+            let repository = call.repo_mut(id)?;
+            repository.refs.insert(name.to_owned(), target);
+            repository.pushed_at = now;
+        }
+    }
+    Ok(Reply::created(call.view().git_ref(call.repo(id)?, name, target)))
+}
+
+fn existing(call: &Call<'_>, id: RepositoryId) -> Result<(String, ObjectId), ApiError> {
+    let name = full_name(call);
+    let found = call.repo(id)?.refs.get(&name).copied();
+    Ok((name, found.ok_or_else(|| ApiError::new(422, "Reference does not exist"))?))
+}
+
+/// A protected branch is told in the words of the git endpoints.
+fn may_change(call: &Call<'_>, id: RepositoryId, name: &str) -> Result<(), ApiError> {
+    let Some(branch) = name.strip_prefix("refs/heads/") else { return Ok(()) };
+    writing::may_change_branch(call, id, branch).map_err(|error| ApiError { status: 422, ..error })
+}
+
+fn update(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let fields = call.fields()?;
+    let sha = fields.required_text("sha")?;
+    let force = fields.flag("force")?.unwrap_or(false);
+    let (name, now_at) = existing(call, id)?;
+    let target = target(call, id, sha)?;
+    may_change(call, id, &name)?;
+    if !force && !is_ancestor(call.objects(id)?, now_at, target) {
+        return Err(ApiError::new(422, "Update is not a fast forward"));
+    }
+    match name.strip_prefix("refs/heads/") {
+        Some(branch) => writing::move_branch(call.state, id, branch, target),
+        None => drop(call.repo_mut(id)?.refs.insert(name.clone(), target)),
+    }
+    Ok(Reply::ok(call.view().git_ref(call.repo(id)?, &name, target)))
+}
+
+fn delete(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let (name, _) = existing(call, id)?;
+    let by = call.account()?;
+    let repository = call.repo(id)?;
+    match name.strip_prefix("refs/heads/") {
+        Some(branch) if repository.protection.contains_key(branch) => {
+            return Err(ApiError::new(422, "Cannot delete this protected branch"));
+        }
+        Some(branch) if branch == repository.default_branch => {
+            return Err(ApiError::new(422, "Cannot delete the default branch"));
+        }
+        Some(branch) => writing::delete_branch(call.state, id, branch, by),
+        None => drop(call.repo_mut(id)?.refs.remove(&name)),
+    }
+    Ok(Reply::nothing())
+}

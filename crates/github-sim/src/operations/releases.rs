@@ -1,0 +1,212 @@
+//! Releases and tags.
+
+use super::writing;
+use crate::access::{self, Need};
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::http::Method::{Delete, Get, Patch, Post};
+use crate::route::{Route, route};
+use crate::state::{Permission, Release, RepositoryId};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(Get, "/repos/{owner}/{repo}/tags", "repos/list-tags", "repos/repos#list-repository-tags", tags),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/releases",
+        "repos/list-releases",
+        "releases/releases#list-releases",
+        list,
+    ),
+    route(
+        Post,
+        "/repos/{owner}/{repo}/releases",
+        "repos/create-release",
+        "releases/releases#create-a-release",
+        create,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/releases/latest",
+        "repos/get-latest-release",
+        "releases/releases#get-the-latest-release",
+        latest,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/releases/tags/{tag*}",
+        "repos/get-release-by-tag",
+        "releases/releases#get-a-release-by-tag-name",
+        by_tag,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/releases/{release_id}",
+        "repos/get-release",
+        "releases/releases#get-a-release",
+        get,
+    ),
+    route(
+        Patch,
+        "/repos/{owner}/{repo}/releases/{release_id}",
+        "repos/update-release",
+        "releases/releases#update-a-release",
+        update,
+    ),
+    route(
+        Delete,
+        "/repos/{owner}/{repo}/releases/{release_id}",
+        "repos/delete-release",
+        "releases/releases#delete-a-release",
+        delete,
+    ),
+];
+
+fn tags(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let repository = call.repo(id)?;
+    // As GitHub lists them: the highest name first.
+    let mut found: Vec<_> = repository.tags().collect();
+    found.reverse();
+    Ok(call.list(&found, |view, (name, id)| view.tag(repository, name, *id)))
+}
+
+fn pushes(call: &Call<'_>, id: RepositoryId) -> Result<bool, ApiError> {
+    Ok(access::permission(call.state, call.actor.as_ref(), call.repo(id)?) >= Some(Permission::Push))
+}
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let sees_drafts = pushes(call, id)?;
+    let repository = call.repo(id)?;
+    let mut found: Vec<_> = repository.releases.values().filter(|one| sees_drafts || !one.draft).collect();
+    found.sort_by_key(|one| std::cmp::Reverse((one.created_at, one.id)));
+    Ok(call.list(&found, |view, one| view.release(repository, one)))
+}
+
+fn create(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let fields = call.fields()?;
+    let tag_name = fields.required_text("tag_name")?.to_owned();
+    let repository = call.repo(id)?;
+    let target_commitish = fields.text("target_commitish")?.unwrap_or(&repository.default_branch).to_owned();
+    let name = fields.clearable("name")?.flatten();
+    let body = fields.clearable("body")?.flatten();
+    let draft = fields.flag("draft")?.unwrap_or(false);
+    let prerelease = fields.flag("prerelease")?.unwrap_or(false);
+    if !writing::is_valid_ref(&tag_name) {
+        return Err(ApiError::custom("Release", Some("tag_name"), "tag_name is not a valid tag"));
+    }
+    if repository.releases.values().any(|one| one.tag_name == tag_name) {
+        return Err(ApiError::validation("Release", "tag_name", "already_exists"));
+    }
+    if repository.is_empty() {
+        return Err(ApiError::custom("Release", None, "Repository is empty."));
+    }
+    let new_tag = tag(call, id, &tag_name, &target_commitish, draft)?;
+    let now = call.now();
+    let release = Release {
+        id: call.state.next_id(),
+        tag_name,
+        target_commitish,
+        name,
+        body,
+        draft,
+        prerelease,
+        author: call.account()?,
+        created_at: now,
+        published_at: (!draft).then_some(now),
+    };
+    let repository = call.repo_mut(id)?;
+    repository.refs.extend(new_tag);
+    repository.releases.insert(release.id, release.clone());
+    Ok(Reply::created(call.view().release(call.repo(id)?, &release)))
+}
+
+/// The tag that a published release needs, if it is not there yet.
+fn tag(
+    call: &Call<'_>,
+    id: RepositoryId,
+    name: &str,
+    target: &str,
+    draft: bool,
+) -> Result<Option<(String, crate::git::ObjectId)>, ApiError> {
+    let repository = call.repo(id)?;
+    if repository.tag(name).is_some() || draft {
+        return Ok(None);
+    }
+    let full = format!("refs/tags/{name}");
+    let commit = writing::find_commit(call.state, repository, target)
+        .filter(|_| writing::ref_has_room(repository, &full));
+    let commit = commit.ok_or_else(|| ApiError::validation("Release", "target_commitish", "invalid"))?;
+    Ok(Some((full, commit)))
+}
+
+fn latest(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let repository = call.repo(id)?;
+    let published = repository.releases.values().filter(|one| !one.draft && !one.prerelease);
+    let newest = published.max_by_key(|one| (one.created_at, one.id)).ok_or_else(ApiError::not_found)?;
+    Ok(Reply::ok(call.view().release(repository, newest)))
+}
+
+fn by_tag(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let repository = call.repo(id)?;
+    let tag = call.argument("tag");
+    let found = repository.releases.values().find(|one| one.tag_name == tag && !one.draft);
+    Ok(Reply::ok(call.view().release(repository, found.ok_or_else(ApiError::not_found)?)))
+}
+
+fn named(call: &Call<'_>, id: RepositoryId) -> Result<Release, ApiError> {
+    let number = call.number("release_id")?;
+    let sees_drafts = pushes(call, id)?;
+    let found = call.repo(id)?.releases.get(&number).filter(|one| sees_drafts || !one.draft);
+    found.cloned().ok_or_else(ApiError::not_found)
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let release = named(call, id)?;
+    Ok(Reply::ok(call.view().release(call.repo(id)?, &release)))
+}
+
+fn update(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let mut release = named(call, id)?;
+    let fields = call.fields()?;
+    if let Some(tag_name) = fields.text("tag_name")? {
+        let taken =
+            call.repo(id)?.releases.values().any(|one| one.tag_name == tag_name && one.id != release.id);
+        if taken {
+            return Err(ApiError::validation("Release", "tag_name", "already_exists"));
+        }
+        if !writing::is_valid_ref(tag_name) {
+            return Err(ApiError::custom("Release", Some("tag_name"), "tag_name is not a valid tag"));
+        }
+        tag_name.clone_into(&mut release.tag_name);
+    }
+    if let Some(target) = fields.text("target_commitish")? {
+        target.clone_into(&mut release.target_commitish);
+    }
+    release.name = fields.clearable("name")?.unwrap_or(release.name);
+    release.body = fields.clearable("body")?.unwrap_or(release.body);
+    release.draft = fields.flag("draft")?.unwrap_or(release.draft);
+    release.prerelease = fields.flag("prerelease")?.unwrap_or(release.prerelease);
+    let new_tag = tag(call, id, &release.tag_name, &release.target_commitish, release.draft)?;
+    let now = call.now();
+    if !release.draft {
+        release.published_at = release.published_at.or(Some(now));
+    }
+    let repository = call.repo_mut(id)?;
+    repository.refs.extend(new_tag);
+    repository.releases.insert(release.id, release.clone());
+    Ok(Reply::ok(call.view().release(call.repo(id)?, &release)))
+}
+
+/// The tag stays.
+fn delete(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let release = named(call, id)?;
+    call.repo_mut(id)?.releases.remove(&release.id);
+    Ok(Reply::nothing())
+}

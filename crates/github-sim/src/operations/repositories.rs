@@ -1,0 +1,327 @@
+//! Repositories: making, changing, deleting them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::writing;
+use crate::access::{self, Need};
+use crate::call::{Answer, Call, Fields, Reply};
+use crate::error::ApiError;
+use crate::git::{Commit, EMPTY_TREE, Leaf, Mode, Object, edit};
+use crate::http::Method::{Delete, Get, Patch, Post, Put};
+use crate::route::{Route, route};
+use crate::state::{AccountId, AccountKind, Permission, Reach, Repository, RepositoryId};
+use crate::view::repository::languages;
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Post,
+        "/user/repos",
+        "repos/create-for-authenticated-user",
+        "repos/repos#create-a-repository-for-the-authenticated-user",
+        create_own,
+    ),
+    route(
+        Post,
+        "/orgs/{org}/repos",
+        "repos/create-in-org",
+        "repos/repos#create-an-organization-repository",
+        create_in_org,
+    ),
+    route(Get, "/repos/{owner}/{repo}", "repos/get", "repos/repos#get-a-repository", get),
+    route(Patch, "/repos/{owner}/{repo}", "repos/update", "repos/repos#update-a-repository", update),
+    route(Delete, "/repos/{owner}/{repo}", "repos/delete", "repos/repos#delete-a-repository", delete),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/topics",
+        "repos/get-all-topics",
+        "repos/repos#get-all-repository-topics",
+        topics,
+    ),
+    route(
+        Put,
+        "/repos/{owner}/{repo}/topics",
+        "repos/replace-all-topics",
+        "repos/repos#replace-all-repository-topics",
+        replace_topics,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/languages",
+        "repos/list-languages",
+        "repos/repos#list-repository-languages",
+        list_languages,
+    ),
+];
+
+pub(super) fn organization(call: &Call<'_>) -> Result<AccountId, ApiError> {
+    let found = call.state.account_by_login(call.argument("org"));
+    let found = found.filter(|account| account.kind == AccountKind::Organization);
+    Ok(found.ok_or_else(ApiError::not_found)?.id)
+}
+
+fn create_own(call: &mut Call<'_>) -> Answer {
+    let account = call.account()?;
+    create(call, account)
+}
+
+fn create_in_org(call: &mut Call<'_>) -> Answer {
+    let account = call.account()?;
+    let owner = organization(call)?;
+    let is_member = call.state.account(owner).is_some_and(|owner| owner.members.contains_key(&account));
+    if !is_member {
+        return Err(ApiError::new(
+            403,
+            "You need admin access to the organization before adding a repository to it.",
+        ));
+    }
+    create(call, owner)
+}
+
+fn may_create(call: &Call<'_>, private: bool) -> Result<(), ApiError> {
+    let reach = call.actor.as_ref().map(|actor| &actor.reach);
+    let allowed = match reach {
+        Some(Reach::Scopes(scopes)) => {
+            scopes.contains("repo") || (scopes.contains("public_repo") && !private)
+        }
+        // Fine-grained tokens here name repositories that exist.
+        Some(Reach::Repositories(_)) | None => false,
+    };
+    if allowed { Ok(()) } else { Err(ApiError::out_of_reach()) }
+}
+
+/// What GitHub makes of a wanted name.
+pub(super) fn clean_name(name: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    name.trim().chars().map(|c| if fits(c) { c } else { '-' }).take(100).collect()
+}
+
+pub(super) fn name_is_taken() -> ApiError {
+    let mut error = ApiError::custom("Repository", Some("name"), "name already exists on this account");
+    error.message = "Repository creation failed.".to_owned();
+    error
+}
+
+fn valid_name(name: &str) -> Result<String, ApiError> {
+    let cleaned = clean_name(name);
+    if cleaned.is_empty() || cleaned == "." || cleaned == ".." || cleaned.to_lowercase().ends_with(".git") {
+        let mut error =
+            ApiError::custom("Repository", Some("name"), "name is too short (minimum is 1 character)");
+        error.message = "Repository creation failed.".to_owned();
+        return Err(error);
+    }
+    Ok(cleaned)
+}
+
+fn create(call: &mut Call<'_>, owner: AccountId) -> Answer {
+    let fields = call.fields()?;
+    let name = valid_name(fields.required_text("name")?)?;
+    let private = fields.flag("private")?.unwrap_or(fields.text("visibility")? == Some("private"));
+    may_create(call, private)?;
+    if call.state.repository_by_name(call.state.login(owner), &name).is_some() {
+        return Err(name_is_taken());
+    }
+    let settings = Settings::read(&fields)?;
+    let auto_init = fields.flag("auto_init")?.unwrap_or(false);
+    let by = call.account()?;
+    let (id, now) = (RepositoryId(call.state.next_id()), call.now());
+    let state = &mut *call.state;
+    let mut repository = Repository::new(id, owner, &name, now, || state.next_id());
+    repository.private = private;
+    settings.apply(&mut repository);
+    let description = repository.description.clone();
+    call.state.add_repository(repository);
+    if auto_init {
+        initialize(call, id, by, &name, description.as_deref())?;
+    }
+    Ok(Reply::created(call.view().full_repository(call.repo(id)?)))
+}
+
+/// A first commit with a README.
+fn initialize(
+    call: &mut Call<'_>,
+    id: RepositoryId,
+    by: AccountId,
+    name: &str,
+    description: Option<&str>,
+) -> Result<(), ApiError> {
+    let text = match description {
+        Some(description) => format!("# {name}\n{description}\n"),
+        None => format!("# {name}\n"),
+    };
+    let now = call.now();
+    let who = writing::signature_of(call.state, by, now);
+    let objects = call.objects_mut(id)?;
+    let leaf = Leaf { mode: Mode::File, id: objects.insert(Object::Blob(text.into_bytes())) };
+    let tree = edit(objects, EMPTY_TREE, &BTreeMap::from([("README.md".to_owned(), Some(leaf))]));
+    let message = "Initial commit".to_owned();
+    let first = Commit { tree, parents: Vec::new(), author: who.clone(), committer: who, message };
+    let commit = objects.insert(Object::Commit(first));
+    let branch = call.repo(id)?.default_branch.clone();
+    writing::move_branch(call.state, id, &branch, commit);
+    Ok(())
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let repository = call.repo(id)?;
+    Ok(Reply::ok(call.view().full_repository(repository)).modified(repository.updated_at))
+}
+
+/// Settings that both making and changing take.
+struct Settings {
+    description: Option<Option<String>>,
+    homepage: Option<Option<String>>,
+    flags: Vec<(&'static str, bool)>,
+}
+
+impl Settings {
+    fn read(fields: &Fields) -> Result<Settings, ApiError> {
+        const FLAGS: [&str; 7] = [
+            "has_issues",
+            "has_wiki",
+            "has_projects",
+            "allow_merge_commit",
+            "allow_squash_merge",
+            "allow_rebase_merge",
+            "delete_branch_on_merge",
+        ];
+        let mut flags = Vec::new();
+        for name in FLAGS {
+            flags.extend(fields.flag(name)?.map(|flag| (name, flag)));
+        }
+        Ok(Settings {
+            description: fields.clearable("description")?,
+            homepage: fields.clearable("homepage")?,
+            flags,
+        })
+    }
+
+    fn apply(self, repository: &mut Repository) {
+        if let Some(description) = self.description {
+            repository.description = description;
+        }
+        if let Some(homepage) = self.homepage {
+            repository.homepage = homepage;
+        }
+        for (name, flag) in self.flags {
+            match name {
+                "has_issues" => repository.has_issues = flag,
+                "has_wiki" => repository.has_wiki = flag,
+                "has_projects" => repository.has_projects = flag,
+                "allow_merge_commit" => repository.allow_merge_commit = flag,
+                "allow_squash_merge" => repository.allow_squash_merge = flag,
+                "allow_rebase_merge" => repository.allow_rebase_merge = flag,
+                _ => repository.delete_branch_on_merge = flag,
+            }
+        }
+    }
+}
+
+fn update(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Admin)?;
+    let fields = call.fields()?;
+    let archived = fields.flag("archived")?;
+    if archived != Some(false) {
+        access::writable(call.repo(id)?)?;
+    }
+    let settings = Settings::read(&fields)?;
+    let private = match fields.choice("visibility", &["public", "private", "internal"])? {
+        Some(visibility) => Some(visibility != "public"),
+        None => fields.flag("private")?,
+    };
+    let name = fields.text("name")?.map(valid_name).transpose()?;
+    let repository = call.repo(id)?;
+    if let Some(name) = &name {
+        let owner = call.state.login(repository.owner);
+        if call.state.repository_by_name(owner, name).is_some_and(|other| other != id) {
+            return Err(name_is_taken());
+        }
+    }
+    let branch = fields.text("default_branch")?.map(str::to_owned);
+    if let Some(branch) = &branch
+        && repository.branch(branch).is_none()
+        && !(repository.is_empty() && writing::is_valid_ref(branch))
+    {
+        let message = format!(
+            "The branch {branch} was not found. Please push that ref first or create it via the Git Data API."
+        );
+        return Err(ApiError::custom("Repository", Some("default_branch"), message));
+    }
+    let now = call.now();
+    let repository = call.repo_mut(id)?;
+    settings.apply(repository);
+    repository.private = private.unwrap_or(repository.private);
+    repository.archived = archived.unwrap_or(repository.archived);
+    repository.default_branch = branch.unwrap_or_else(|| repository.default_branch.clone());
+    repository.updated_at = now;
+    if let Some(name) = name {
+        call.state.rename_repository(id, &name);
+    }
+    Ok(Reply::ok(call.view().full_repository(call.repo(id)?)))
+}
+
+fn delete(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Admin)?;
+    let may = match call.actor.as_ref().map(|actor| &actor.reach) {
+        Some(Reach::Scopes(scopes)) => scopes.contains("delete_repo"),
+        Some(Reach::Repositories(rights)) => rights.get(&id) == Some(&Permission::Admin),
+        None => false,
+    };
+    if !may {
+        return Err(ApiError::needs_admin());
+    }
+    let by = call.account()?;
+    let branches: Vec<String> = call.repo(id)?.branches().map(|(name, _)| name.to_owned()).collect();
+    // Pull requests from here into other repositories are over.
+    for branch in branches {
+        writing::delete_branch(call.state, id, &branch, by);
+    }
+    for repository in call.state.repositories.values_mut() {
+        for pull in repository.issues.values_mut().filter_map(|issue| issue.pull.as_mut()) {
+            if pull.head.repository == Some(id) {
+                pull.head.repository = None;
+            }
+        }
+    }
+    for account in call.state.accounts.values_mut() {
+        account.starred.remove(&id);
+    }
+    call.state.remove_repository(id);
+    Ok(Reply::nothing())
+}
+
+fn topics(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    Ok(Reply::ok(json!({"names": call.repo(id)?.topics})))
+}
+
+fn replace_topics(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Maintain)?;
+    let fields = call.fields()?;
+    let names = fields.texts("names")?.ok_or_else(|| ApiError::missing("names"))?;
+    let fits = |name: &String| {
+        let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !name.is_empty() && name.len() <= 50 && !name.starts_with('-') && name.chars().all(letter)
+    };
+    if names.len() > 20 || !names.iter().all(fits) {
+        return Err(ApiError::custom(
+            "Repository",
+            Some("topics"),
+            "Topics must start with a lowercase letter or number, consist of 50 characters or less, and can include hyphens.",
+        ));
+    }
+    let now = call.now();
+    let repository = call.repo_mut(id)?;
+    repository.topics = names;
+    repository.updated_at = now;
+    Ok(Reply::ok(json!({"names": repository.topics})))
+}
+
+fn list_languages(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let found = languages(call.objects(id)?, call.repo(id)?);
+    let counted = found.into_iter().map(|(name, bytes)| (name.to_owned(), json!(bytes)));
+    Ok(Reply::ok(Value::Object(counted.collect())))
+}

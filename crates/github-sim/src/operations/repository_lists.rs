@@ -1,0 +1,116 @@
+//! Lists of repositories: one's own, someone's, an organization's.
+
+use super::repositories::organization;
+use crate::access;
+use crate::call::{Answer, Call};
+use crate::error::ApiError;
+use crate::http::Method::Get;
+use crate::route::{Route, route};
+use crate::state::{AccountId, Repository};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/user/repos",
+        "repos/list-for-authenticated-user",
+        "repos/repos#list-repositories-for-the-authenticated-user",
+        list_own,
+    ),
+    route(
+        Get,
+        "/users/{username}/repos",
+        "repos/list-for-user",
+        "repos/repos#list-repositories-for-a-user",
+        list_of_user,
+    ),
+    route(
+        Get,
+        "/orgs/{org}/repos",
+        "repos/list-for-org",
+        "repos/repos#list-organization-repositories",
+        list_of_org,
+    ),
+];
+
+fn sorted<'s>(call: &Call<'_>, mut found: Vec<&'s Repository>, default: &str) -> Vec<&'s Repository> {
+    let sort = call.query.get("sort").unwrap_or(default);
+    let name = |one: &Repository| (call.state.login(one.owner).to_lowercase(), one.name.to_lowercase());
+    match sort {
+        "created" => found.sort_by_key(|one| (one.created_at, one.id)),
+        "updated" => found.sort_by_key(|one| (one.updated_at, one.id)),
+        "pushed" => found.sort_by_key(|one| (one.pushed_at, one.id)),
+        _ => found.sort_by_key(|one| name(one)),
+    }
+    let by_name = !matches!(sort, "created" | "updated" | "pushed");
+    if !call.ascending(by_name) {
+        found.reverse();
+    }
+    found
+}
+
+fn list_own(call: &mut Call<'_>) -> Answer {
+    let account = call.account()?;
+    let query = &call.query;
+    if query.has("type") && (query.has("visibility") || query.has("affiliation")) {
+        return Err(ApiError::new(422, "If you specify visibility or affiliation, you cannot specify type."));
+    }
+    let affiliation = query.get("affiliation").unwrap_or("owner,collaborator,organization_member");
+    let kinds: Vec<&str> = match query.get("type") {
+        Some("owner") => vec!["owner"],
+        Some("member") => vec!["collaborator", "organization_member"],
+        _ => affiliation.split(',').map(str::trim).collect(),
+    };
+    let wanted = query.get("visibility").or(query.get("type"));
+    let belongs = |one: &&Repository| {
+        let is_member =
+            || call.state.account(one.owner).is_some_and(|owner| owner.members.contains_key(&account));
+        (kinds.contains(&"owner") && one.owner == account)
+            || (kinds.contains(&"collaborator") && one.collaborators.contains_key(&account))
+            || (kinds.contains(&"organization_member") && is_member())
+    };
+    let visible = |one: &&Repository| match wanted {
+        Some("public") => !one.private,
+        Some("private") => one.private,
+        _ => true,
+    };
+    let seen = |one: &&Repository| access::can_see(call.state, call.actor.as_ref(), one);
+    let found = call.state.repositories.values().filter(belongs).filter(visible).filter(seen).collect();
+    let found = sorted(call, found, "full_name");
+    Ok(call.list(&found, |view, one| view.repository(one)))
+}
+
+fn list_of_user(call: &mut Call<'_>) -> Answer {
+    let found = call.state.account_by_login(call.argument("username"));
+    let account = found.ok_or_else(ApiError::not_found)?.id;
+    list_owned(call, account)
+}
+
+fn list_of_org(call: &mut Call<'_>) -> Answer {
+    let account = organization(call)?;
+    let wanted = call.query.get("type").unwrap_or("all");
+    let fits = |one: &&Repository| match wanted {
+        "public" => !one.private,
+        "private" => one.private,
+        "forks" => one.fork_of.is_some(),
+        "sources" => one.fork_of.is_none(),
+        _ => true,
+    };
+    let seen =
+        |one: &&Repository| one.owner == account && access::can_see(call.state, call.actor.as_ref(), one);
+    let found = call.state.repositories.values().filter(seen).filter(fits).collect();
+    let found = sorted(call, found, "created");
+    Ok(call.list(&found, |view, one| view.repository(one)))
+}
+
+/// Of others only what is public; this list shows private ones to their owner alone.
+fn list_owned(call: &Call<'_>, account: AccountId) -> Answer {
+    let is_self = call.actor.as_ref().is_some_and(|actor| actor.account == account);
+    let seen = |one: &&Repository| {
+        one.owner == account
+            && (!one.private || is_self)
+            && access::can_see(call.state, call.actor.as_ref(), one)
+    };
+    let found = call.state.repositories.values().filter(seen).collect();
+    let found = sorted(call, found, "full_name");
+    Ok(call.list(&found, |view, one| view.repository(one)))
+}

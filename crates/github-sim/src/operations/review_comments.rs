@@ -1,0 +1,96 @@
+//! Comments on the lines of a pull request.
+
+use super::{pulls, reviews};
+use crate::access::Need;
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::http::Method::{Get, Post};
+use crate::route::{Route, route};
+use crate::state::{Review, ReviewState};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/comments",
+        "pulls/list-review-comments",
+        "pulls/comments#list-review-comments-on-a-pull-request",
+        list,
+    ),
+    route(
+        Post,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/comments",
+        "pulls/create-review-comment",
+        "pulls/comments#create-a-review-comment-for-a-pull-request",
+        create,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/comments",
+        "pulls/list-comments-for-review",
+        "pulls/reviews#list-comments-for-a-pull-request-review",
+        of_review,
+    ),
+];
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let mut found: Vec<_> = pull.review_comments.iter().collect();
+    if !call.ascending(true) {
+        found.reverse();
+    }
+    Ok(call.list(&found, |view, comment| view.review_comment(repository, issue, comment)))
+}
+
+fn of_review(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let review = call.number("review_id")?;
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    if !pull.reviews.iter().any(|one| one.id == review) {
+        return Err(ApiError::not_found());
+    }
+    let found: Vec<_> =
+        pull.review_comments.iter().filter(|comment| comment.review == Some(review)).collect();
+    Ok(call.list(&found, |view, comment| view.review_comment(repository, issue, comment)))
+}
+
+/// A comment of its own comes with a review of its own, as on GitHub.
+fn create(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::TakePart)?;
+    let author = call.account()?;
+    let body = call.json()?;
+    let fields = call.fields()?;
+    let in_reply_to = fields.number("in_reply_to")?;
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let commit = match fields.text("commit_id")? {
+        Some(name) => pulls::find(call, repository, name)
+            .ok_or_else(|| ApiError::validation("PullRequestReviewComment", "commit_id", "invalid"))?,
+        None => call.state.pull_head(issue, pull),
+    };
+    let mut body = body;
+    if let Some(first) = in_reply_to {
+        // An answer stands where the first comment stands.
+        let first =
+            pull.review_comments.iter().find(|one| one.id == first).ok_or_else(ApiError::not_found)?;
+        body["path"] = serde_json::json!(first.path);
+        body["line"] = serde_json::json!(first.line);
+    }
+    let draft = reviews::Draft::read(call, id, &body)?;
+    let (review_id, comment_id, now) = (call.state.next_id(), call.state.next_id(), call.now());
+    let mut comment = draft.comment(comment_id, review_id, author, commit, now);
+    comment.in_reply_to = in_reply_to;
+    let review = Review {
+        id: review_id,
+        author,
+        state: ReviewState::Commented,
+        body: String::new(),
+        commit,
+        submitted_at: Some(now),
+    };
+    let pull = pulls::existing_mut(call, id)?;
+    pull.reviews.push(review);
+    pull.review_comments.push(comment.clone());
+    reviews::touch(call, id)?;
+    let (repository, issue, _) = pulls::existing(call, id)?;
+    Ok(Reply::created(call.view().review_comment(repository, issue, &comment)))
+}

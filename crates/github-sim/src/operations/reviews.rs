@@ -1,0 +1,309 @@
+//! What people think of a pull request.
+
+use serde_json::{Value, json};
+
+use super::pulls;
+use crate::access::{self, Need};
+use crate::call::{Answer, Call, Fields, Reply};
+use crate::error::ApiError;
+use crate::git::ObjectId;
+use crate::http::Method::{Delete, Get, Post, Put};
+use crate::route::{Route, route};
+use crate::state::{AccountId, RepositoryId, Review, ReviewComment, ReviewState};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/reviews",
+        "pulls/list-reviews",
+        "pulls/reviews#list-reviews-for-a-pull-request",
+        list,
+    ),
+    route(
+        Post,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/reviews",
+        "pulls/create-review",
+        "pulls/reviews#create-a-review-for-a-pull-request",
+        create,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}",
+        "pulls/get-review",
+        "pulls/reviews#get-a-review-for-a-pull-request",
+        get,
+    ),
+    route(
+        Post,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/events",
+        "pulls/submit-review",
+        "pulls/reviews#submit-a-review-for-a-pull-request",
+        submit,
+    ),
+    route(
+        Put,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/dismissals",
+        "pulls/dismiss-review",
+        "pulls/reviews#dismiss-a-review-for-a-pull-request",
+        dismiss,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
+        "pulls/list-requested-reviewers",
+        "pulls/review-requests#get-all-requested-reviewers-for-a-pull-request",
+        requested,
+    ),
+    route(
+        Post,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
+        "pulls/request-reviewers",
+        "reference/pulls#request-reviewers-for-a-pull-request",
+        request,
+    ),
+    route(
+        Delete,
+        "/repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
+        "pulls/remove-requested-reviewers",
+        "pulls/review-requests#remove-requested-reviewers-from-a-pull-request",
+        unrequest,
+    ),
+];
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let asker = call.actor.as_ref().map(|actor| actor.account);
+    // What is not submitted yet is its author's own business.
+    let shown = |review: &&Review| review.state != ReviewState::Pending || Some(review.author) == asker;
+    let found: Vec<_> = pull.reviews.iter().filter(shown).collect();
+    Ok(call.list(&found, |view, review| view.review(repository, issue, review)))
+}
+
+fn state_of(event: Option<&str>) -> ReviewState {
+    match event {
+        Some("APPROVE") => ReviewState::Approved,
+        Some("REQUEST_CHANGES") => ReviewState::ChangesRequested,
+        Some("COMMENT") => ReviewState::Commented,
+        _ => ReviewState::Pending,
+    }
+}
+
+const EVENTS: [&str; 3] = ["APPROVE", "REQUEST_CHANGES", "COMMENT"];
+
+/// Nobody decides on what they wrote themselves.
+fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> Result<(), ApiError> {
+    match state {
+        ReviewState::Approved if is_author => {
+            Err(ApiError::unprocessable("Can not approve your own pull request"))
+        }
+        ReviewState::ChangesRequested if is_author => {
+            Err(ApiError::unprocessable("Can not request changes on your own pull request"))
+        }
+        ReviewState::ChangesRequested if body.is_empty() => {
+            Err(ApiError::unprocessable("You need to leave a comment indicating the requested changes."))
+        }
+        ReviewState::Commented if body.is_empty() && comments == 0 => {
+            Err(ApiError::unprocessable("Could not create review: body or comments are required"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn create(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::TakePart)?;
+    let author = call.account()?;
+    let fields = call.fields()?;
+    let state = state_of(fields.choice("event", &EVENTS)?);
+    let body = fields.text("body")?.unwrap_or_default().to_owned();
+    let items = fields.list("comments")?.unwrap_or_default().to_vec();
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    may_say(state, issue.author == author, &body, items.len())?;
+    let head = call.state.pull_head(issue, pull);
+    let commit = match fields.text("commit_id")? {
+        None => head,
+        Some(name) => pulls::find(call, repository, name)
+            .ok_or_else(|| ApiError::unprocessable("Commit is not part of the pull request"))?,
+    };
+    let drafts = items.iter().map(|item| Draft::read(call, id, item)).collect::<Result<Vec<_>, _>>()?;
+    let review_id = call.state.next_id();
+    let now = call.now();
+    let submitted_at = (state != ReviewState::Pending).then_some(now);
+    let review = Review { id: review_id, author, state, body, commit, submitted_at };
+    let comments: Vec<ReviewComment> = drafts
+        .into_iter()
+        .map(|draft| draft.comment(call.state.next_id(), review_id, author, commit, now))
+        .collect();
+    let pull = pulls::existing_mut(call, id)?;
+    pull.reviews.push(review.clone());
+    pull.review_comments.extend(comments);
+    if state != ReviewState::Pending {
+        pull.requested_reviewers.retain(|one| *one != author);
+    }
+    touch(call, id)?;
+    let (repository, issue, _) = pulls::existing(call, id)?;
+    Ok(Reply::ok(call.view().review(repository, issue, &review)))
+}
+
+pub(super) fn touch(call: &mut Call<'_>, id: RepositoryId) -> Result<(), ApiError> {
+    let (number, now) = (call.number("pull_number")?, call.now());
+    if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
+        issue.updated_at = now;
+    }
+    Ok(())
+}
+
+/// A comment on a line, before it has an id.
+pub(super) struct Draft {
+    path: String,
+    line: Option<u64>,
+    side: String,
+    body: String,
+    diff_hunk: String,
+}
+
+impl Draft {
+    pub(super) fn read(call: &Call<'_>, id: RepositoryId, item: &Value) -> Result<Draft, ApiError> {
+        let fields = Fields::of(item);
+        let (path, body) = (fields.required_text("path")?, fields.required_text("body")?);
+        let line = fields.number("line")?.or(fields.number("position")?);
+        let side = fields.choice("side", &["LEFT", "RIGHT"])?.unwrap_or("RIGHT");
+        let (repository, issue, pull) = pulls::existing(call, id)?;
+        let changes = call.view().pull_changes(repository, issue, pull);
+        let Some(change) = changes.iter().find(|change| change.path == path) else {
+            return Err(ApiError::unprocessable("Path could not be resolved"));
+        };
+        let patch = change.patch.clone().unwrap_or_default();
+        let hunk: Vec<&str> = patch.lines().take(12).collect();
+        Ok(Draft {
+            path: path.to_owned(),
+            line,
+            side: side.to_owned(),
+            body: body.to_owned(),
+            diff_hunk: hunk.join("\n"),
+        })
+    }
+
+    pub(super) fn comment(
+        self,
+        id: u64,
+        review: u64,
+        author: AccountId,
+        commit: ObjectId,
+        now: crate::time::Time,
+    ) -> ReviewComment {
+        let Draft { path, line, side, body, diff_hunk } = self;
+        let (review, in_reply_to) = (Some(review), None);
+        ReviewComment {
+            id,
+            review,
+            in_reply_to,
+            author,
+            body,
+            path,
+            line,
+            side,
+            commit,
+            diff_hunk,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+}
+
+fn named(call: &Call<'_>, id: RepositoryId) -> Result<Review, ApiError> {
+    let number = call.number("review_id")?;
+    let (_, _, pull) = pulls::existing(call, id)?;
+    pull.reviews.iter().find(|review| review.id == number).cloned().ok_or_else(ApiError::not_found)
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let review = named(call, id)?;
+    let (repository, issue, _) = pulls::existing(call, id)?;
+    Ok(Reply::ok(call.view().review(repository, issue, &review)))
+}
+
+fn replace(call: &mut Call<'_>, id: RepositoryId, review: &Review) -> Answer {
+    let pull = pulls::existing_mut(call, id)?;
+    if let Some(place) = pull.reviews.iter_mut().find(|one| one.id == review.id) {
+        *place = review.clone();
+    }
+    touch(call, id)?;
+    let (repository, issue, _) = pulls::existing(call, id)?;
+    Ok(Reply::ok(call.view().review(repository, issue, review)))
+}
+
+fn submit(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::TakePart)?;
+    let mut review = named(call, id)?;
+    let fields = call.fields()?;
+    let event = fields.choice("event", &EVENTS)?.ok_or_else(|| ApiError::missing("event"))?;
+    if review.author != call.account()? || review.state != ReviewState::Pending {
+        return Err(ApiError::unprocessable("Could not submit review: it is not pending"));
+    }
+    if let Some(body) = fields.text("body")? {
+        body.clone_into(&mut review.body);
+    }
+    review.state = state_of(Some(event));
+    let (_, issue, pull) = pulls::existing(call, id)?;
+    let comments = pull.review_comments.iter().filter(|comment| comment.review == Some(review.id)).count();
+    may_say(review.state, issue.author == review.author, &review.body, comments)?;
+    review.submitted_at = Some(call.now());
+    replace(call, id, &review)
+}
+
+fn dismiss(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let mut review = named(call, id)?;
+    call.fields()?.required_text("message")?;
+    if !matches!(review.state, ReviewState::Approved | ReviewState::ChangesRequested) {
+        return Err(ApiError::unprocessable("Can not dismiss a commented pull request review"));
+    }
+    review.state = ReviewState::Dismissed;
+    replace(call, id, &review)
+}
+
+fn requested(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let (_, _, pull) = pulls::existing(call, id)?;
+    Ok(Reply::ok(json!({"users": call.view().users(&pull.requested_reviewers), "teams": []})))
+}
+
+fn request(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let names = call.fields()?.texts("reviewers")?.unwrap_or_default();
+    let (repository, issue, _) = pulls::existing(call, id)?;
+    let mut wanted = Vec::new();
+    for name in &names {
+        let account = call.state.account_by_login(name).map(|account| account.id);
+        if account == Some(issue.author) {
+            return Err(ApiError::new(422, "Review cannot be requested from pull request author."));
+        }
+        let collaborator =
+            account.filter(|account| access::can_be_assigned(call.state, repository, *account));
+        wanted.push(collaborator.ok_or_else(|| {
+            ApiError::new(422, "Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a collaborator of this repository.")
+        })?);
+    }
+    let pull = pulls::existing_mut(call, id)?;
+    for account in wanted {
+        if !pull.requested_reviewers.contains(&account) {
+            pull.requested_reviewers.push(account);
+        }
+    }
+    touch(call, id)?;
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    Ok(Reply::created(call.view().pull_simple(repository, issue, pull)))
+}
+
+fn unrequest(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Triage)?;
+    let names = call.fields()?.texts("reviewers")?.ok_or_else(|| ApiError::missing("reviewers"))?;
+    let gone: Vec<AccountId> =
+        names.iter().filter_map(|name| call.state.account_by_login(name)).map(|one| one.id).collect();
+    pulls::existing_mut(call, id)?.requested_reviewers.retain(|one| !gone.contains(one));
+    touch(call, id)?;
+    let (repository, issue, pull) = pulls::existing(call, id)?;
+    Ok(Reply::ok(call.view().pull_simple(repository, issue, pull)))
+}

@@ -1,0 +1,318 @@
+//! Searching repositories, issues and code.
+
+use serde_json::{Value, json};
+
+use crate::access;
+use crate::call::{Answer, Body, Call, Reply};
+use crate::error::ApiError;
+use crate::git::{Mode, entries};
+use crate::http::Method::Get;
+use crate::page::Page;
+use crate::route::{Route, route};
+use crate::search::{Qualifier, Search, in_range, tokens};
+use crate::state::{Issue, Repository};
+use crate::time::Time;
+use crate::view::{View, repository::languages};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(Get, "/search/repositories", "search/repos", "search/search#search-repositories", repositories),
+    route(
+        Get,
+        "/search/issues",
+        "search/issues-and-pull-requests",
+        "search/search#search-issues-and-pull-requests",
+        issues,
+    ),
+    route(Get, "/search/code", "search/code", "search/search#search-code", code),
+];
+
+/// GitHub shows no more.
+const MAX_RESULTS: usize = 1000;
+/// Files above this are not looked into.
+const MAX_BYTES: usize = 384 << 10;
+
+fn search(call: &Call<'_>) -> Result<Search, ApiError> {
+    let text = call.query.get("q").map(str::trim).filter(|text| !text.is_empty());
+    let missing = || ApiError::validation("Search", "q", "missing");
+    let search = Search::parse(text.ok_or_else(missing)?);
+    if Page::of(&call.query).start() >= MAX_RESULTS {
+        return Err(ApiError::new(422, "Only the first 1000 search results are available"));
+    }
+    Ok(search)
+}
+
+fn results<T>(call: &Call<'_>, found: &[T], view: impl Fn(&View<'_>, &T) -> Value) -> Reply {
+    let total = found.len();
+    let mut reply = call.list(&found[..total.min(MAX_RESULTS)], view);
+    let items = match reply.body {
+        Body::Json(items) => items,
+        Body::None | Body::Bytes(..) => Value::Null,
+    };
+    reply.body = Body::Json(json!({"total_count": total, "incomplete_results": false, "items": items}));
+    reply
+}
+
+/// The repositories in which a search looks: visible, and named if any are named.
+fn scope<'c>(call: &'c Call<'_>, search: &Search) -> Result<Vec<&'c Repository>, ApiError> {
+    let state = &*call.state;
+    let visible = |one: &&Repository| access::can_see(state, call.actor.as_ref(), one);
+    let named = |one: &&Qualifier| !one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
+    for qualifier in search.qualifiers.iter().filter(named) {
+        let known = match (qualifier.name.as_str(), qualifier.value.split_once('/')) {
+            ("repo", Some((owner, name))) => {
+                let found = state.repository_by_name(owner, name).and_then(|id| state.repository(id));
+                found.is_some_and(|one| visible(&one))
+            }
+            ("repo", None) => false,
+            _ => state.account_by_login(&qualifier.value).is_some(),
+        };
+        if !known {
+            let message = "The listed users and repositories cannot be searched either because the resources do not exist or you do not have permission to view them.";
+            let error = json!({"message": message, "resource": "Search", "field": "q", "code": "invalid"});
+            return Err(ApiError::validation_of(error));
+        }
+    }
+    let fits = |repository: &&Repository| {
+        let is = |qualifier: &Qualifier| match qualifier.name.as_str() {
+            "repo" => state.full_name(repository).eq_ignore_ascii_case(&qualifier.value),
+            _ => state.login(repository.owner).eq_ignore_ascii_case(&qualifier.value),
+        };
+        let mut wanted = search.qualifiers.iter().filter(named).peekable();
+        let inside = wanted.peek().is_none() || wanted.any(is);
+        let unwanted = |one: &&Qualifier| one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
+        inside && !search.qualifiers.iter().filter(unwanted).any(is)
+    };
+    Ok(state.repositories.values().filter(visible).filter(fits).collect())
+}
+
+fn repositories(call: &mut Call<'_>) -> Answer {
+    let search = search(call)?;
+    let state = &*call.state;
+    let stars = |one: &Repository| {
+        state.accounts.values().filter(|account| account.starred.contains_key(&one.id)).count()
+    };
+    let fits = |one: &&Repository| {
+        let places: Vec<&str> = search.all("in").flat_map(|one| one.value.split(',')).collect();
+        let looks_in = |place: &str| places.is_empty() || places.contains(&place);
+        let name = [one.name.as_str(), state.login(one.owner)];
+        let named = name.into_iter().filter(|_| looks_in("name"));
+        let described = one.description.as_deref().filter(|_| looks_in("description"));
+        // A name counts as a whole, too: `sim-1` is two words and one name.
+        let is_name = |word: &String| looks_in("name") && one.name.to_lowercase().contains(word.as_str());
+        let texts: Vec<&str> = named.chain(described).chain(one.topics.iter().map(String::as_str)).collect();
+        let found: Vec<String> = texts.iter().flat_map(|text| tokens(text)).collect();
+        let words_fit = search.words.iter().all(|word| found.contains(word) || is_name(word))
+            && !search.not_words.iter().any(|word| found.contains(word));
+        words_fit
+            && search
+                .qualifiers
+                .iter()
+                .all(|qualifier| qualifier.negated != repository_fits(call, one, qualifier, stars(one)))
+    };
+    let mut found: Vec<_> = scope(call, &search)?.into_iter().filter(fits).collect();
+    match call.query.get("sort") {
+        Some("stars") => found.sort_by_key(|one| (stars(one), std::cmp::Reverse(one.id))),
+        Some("updated") => found.sort_by_key(|one| (one.updated_at, one.id)),
+        _ => found.sort_by_key(|one| std::cmp::Reverse(one.id)),
+    }
+    if call.query.get("order") != Some("asc") {
+        found.reverse();
+    }
+    Ok(results(call, &found, |view, one| {
+        let mut object = view.repository(one);
+        object["score"] = json!(1.0);
+        object
+    }))
+}
+
+fn repository_fits(call: &Call<'_>, one: &Repository, qualifier: &Qualifier, stars: usize) -> bool {
+    let value = qualifier.value.as_str();
+    match qualifier.name.as_str() {
+        "is" => match value {
+            "public" => !one.private,
+            "private" => one.private,
+            _ => false,
+        },
+        "language" => languages(call.state.objects(one), one)
+            .first()
+            .is_some_and(|(name, _)| name.eq_ignore_ascii_case(value)),
+        "topic" => one.topics.iter().any(|topic| topic == value),
+        "archived" => one.archived.to_string() == value,
+        "fork" => value == "true" || (value == "only") == one.fork_of.is_some(),
+        "stars" => in_range(value, &stars, |text| text.parse().ok()),
+        "created" => in_range(value, &one.created_at, Time::parse),
+        "pushed" => in_range(value, &one.pushed_at, Time::parse),
+        // `repo`, `user` and `org` said where to look; what is unknown narrows nothing.
+        _ => !qualifier.negated,
+    }
+}
+
+fn issues(call: &mut Call<'_>) -> Answer {
+    let search = search(call)?;
+    let places: Vec<&str> = search.all("in").flat_map(|one| one.value.split(',')).collect();
+    let looks_in = |place: &str| places.is_empty() || places.contains(&place);
+    let fits = |(repository, issue): &(&Repository, &Issue)| {
+        let title = looks_in("title").then_some(issue.title.as_str());
+        let body = issue.body.as_deref().filter(|_| looks_in("body"));
+        let comments = repository
+            .comments_of(issue.number)
+            .map(|comment| comment.body.as_str())
+            .filter(|_| looks_in("comments"));
+        search.words_fit(title.into_iter().chain(body).chain(comments))
+            && search.qualifiers.iter().all(|one| one.negated != issue_fits(call, repository, issue, one))
+    };
+    let mut found: Vec<_> = scope(call, &search)?
+        .into_iter()
+        .filter(|repository| {
+            repository.has_issues || repository.issues.values().any(|issue| issue.pull.is_some())
+        })
+        .flat_map(|repository| repository.issues.values().map(move |issue| (repository, issue)))
+        .filter(fits)
+        .collect();
+    match call.query.get("sort") {
+        Some("updated") => found.sort_by_key(|(_, issue)| (issue.updated_at, issue.id)),
+        Some("comments") => {
+            found.sort_by_key(|(repository, issue)| (repository.comments_of(issue.number).count(), issue.id))
+        }
+        _ => found.sort_by_key(|(_, issue)| (issue.created_at, issue.id)),
+    }
+    if call.query.get("order") != Some("asc") {
+        found.reverse();
+    }
+    let mut reply = results(call, &found, |view, (repository, issue)| {
+        let mut object = view.issue(repository, issue);
+        object["score"] = json!(1.0);
+        object
+    });
+    if let Body::Json(body) = &mut reply.body {
+        body["search_type"] = json!("lexical");
+    }
+    Ok(reply)
+}
+
+fn issue_fits(call: &Call<'_>, repository: &Repository, issue: &Issue, qualifier: &Qualifier) -> bool {
+    let value = qualifier.value.as_str();
+    let state = &*call.state;
+    let me = call.actor.as_ref().map(|actor| actor.account);
+    let account = |login: &str| match login.trim_start_matches('@') {
+        "me" => me,
+        login => state.account_by_login(login).map(|account| account.id),
+    };
+    let labelled = |name: &str| {
+        issue
+            .labels
+            .iter()
+            .filter_map(|id| repository.labels.get(id))
+            .any(|label| label.name.to_lowercase() == name.to_lowercase())
+    };
+    match qualifier.name.as_str() {
+        "is" | "state" | "type" => match value {
+            "open" => issue.is_open(),
+            "closed" => !issue.is_open(),
+            "issue" => issue.pull.is_none(),
+            "pr" | "pull-request" => issue.pull.is_some(),
+            "merged" => issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some()),
+            "unmerged" => issue.pull.as_ref().is_some_and(|pull| pull.merged.is_none()),
+            "draft" => issue.pull.as_ref().is_some_and(|pull| pull.draft),
+            "locked" => issue.locked,
+            "public" => !repository.private,
+            "private" => repository.private,
+            _ => false,
+        },
+        "label" => value.split(',').any(|name| labelled(name.trim())),
+        "author" => account(value).is_some_and(|one| issue.author == one),
+        "assignee" => account(value).is_some_and(|one| issue.assignees.contains(&one)),
+        "commenter" => account(value)
+            .is_some_and(|one| repository.comments_of(issue.number).any(|comment| comment.author == one)),
+        "mentions" => issue
+            .body
+            .as_ref()
+            .is_some_and(|body| body.to_lowercase().contains(&format!("@{}", value.to_lowercase()))),
+        "involves" => account(value).is_some_and(|one| issue.author == one || issue.assignees.contains(&one)),
+        "milestone" => {
+            let of = issue.milestone.and_then(|number| repository.milestones.get(&number));
+            of.is_some_and(|milestone| milestone.title.eq_ignore_ascii_case(value))
+        }
+        "no" => match value {
+            "label" => issue.labels.is_empty(),
+            "assignee" => issue.assignees.is_empty(),
+            "milestone" => issue.milestone.is_none(),
+            _ => false,
+        },
+        "reason" => issue.state_reason.is_some_and(|reason| reason.name() == value.replace(' ', "_")),
+        "head" => issue.pull.as_ref().is_some_and(|pull| pull.head.branch == value),
+        "base" => issue.pull.as_ref().is_some_and(|pull| pull.base == value),
+        "draft" => issue.pull.as_ref().is_some_and(|pull| pull.draft.to_string() == value),
+        "comments" => {
+            in_range(value, &repository.comments_of(issue.number).count(), |text| text.parse().ok())
+        }
+        "created" => in_range(value, &issue.created_at, Time::parse),
+        "updated" => in_range(value, &issue.updated_at, Time::parse),
+        "closed" => issue.closed_at.is_some_and(|at| in_range(value, &at, Time::parse)),
+        _ => !qualifier.negated,
+    }
+}
+
+fn code(call: &mut Call<'_>) -> Answer {
+    call.account()?;
+    let search = search(call)?;
+    let mut found = Vec::new();
+    for repository in scope(call, &search)? {
+        let objects = call.state.objects(repository);
+        let Some(head) = repository.head().and_then(|head| objects.commit(head)) else { continue };
+        for (path, entry) in entries(objects, head.tree).0 {
+            let bytes = objects.blob(entry.id).unwrap_or_default();
+            if !matches!(entry.mode, Mode::File | Mode::Executable) || bytes.len() > MAX_BYTES {
+                continue;
+            }
+            let text = std::str::from_utf8(bytes).unwrap_or_default();
+            let in_path = search.all("in").any(|one| one.value == "path");
+            let texts = [text].into_iter().filter(|_| !in_path).chain(in_path.then_some(path.as_str()));
+            if search.words_fit(texts)
+                && search.qualifiers.iter().all(|one| one.negated != file_fits(&path, text, one))
+            {
+                found.push((repository, path, entry));
+            }
+        }
+    }
+    Ok(results(call, &found, |view, (repository, path, entry)| {
+        let shown = view.entry(repository, path, entry, &repository.default_branch);
+        json!({
+            "name": shown["name"],
+            "path": path,
+            "sha": entry.id,
+            "url": shown["url"],
+            "git_url": shown["git_url"],
+            "html_url": shown["html_url"],
+            "repository": view.repository(repository),
+            "score": 1.0,
+        })
+    }))
+}
+
+fn file_fits(path: &str, text: &str, qualifier: &Qualifier) -> bool {
+    let value = qualifier.value.to_lowercase();
+    let path = path.to_lowercase();
+    let name = path.rsplit('/').next().unwrap_or(&path);
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    match qualifier.name.as_str() {
+        "filename" => name == value || name.starts_with(&format!("{value}.")),
+        "extension" => ending == value.trim_start_matches('.'),
+        "path" => {
+            let folder = value.trim_matches('/');
+            path == folder || path.starts_with(&format!("{folder}/"))
+        }
+        "language" => match value.as_str() {
+            "python" => ending == "py",
+            "rust" => ending == "rs",
+            "javascript" => ending == "js",
+            "typescript" => ending == "ts",
+            "markdown" => ending == "md",
+            "yaml" => ending == "yml" || ending == "yaml",
+            "shell" => ending == "sh",
+            other => ending == other,
+        },
+        "size" => in_range(&value, &text.len(), |text| text.parse().ok()),
+        _ => !qualifier.negated,
+    }
+}

@@ -1,0 +1,92 @@
+//! Stars.
+
+use crate::access::{self, Need};
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::http::Method::{Delete, Get, Put};
+use crate::route::{Route, route};
+use crate::state::{AccountId, Reach};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/user/starred",
+        "activity/list-repos-starred-by-authenticated-user",
+        "activity/starring#list-repositories-starred-by-the-authenticated-user",
+        list,
+    ),
+    route(
+        Get,
+        "/user/starred/{owner}/{repo}",
+        "activity/check-repo-is-starred-by-authenticated-user",
+        "activity/starring#check-if-a-repository-is-starred-by-the-authenticated-user",
+        check,
+    ),
+    route(
+        Put,
+        "/user/starred/{owner}/{repo}",
+        "activity/star-repo-for-authenticated-user",
+        "activity/starring#star-a-repository-for-the-authenticated-user",
+        star,
+    ),
+    route(
+        Delete,
+        "/user/starred/{owner}/{repo}",
+        "activity/unstar-repo-for-authenticated-user",
+        "activity/starring#unstar-a-repository-for-the-authenticated-user",
+        unstar,
+    ),
+];
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let account = call.account()?;
+    let starred = call.state.account(account).map(|account| account.starred.clone()).unwrap_or_default();
+    let mut starred: Vec<_> = starred.into_iter().collect();
+    starred.sort_by_key(|(id, at)| (*at, *id));
+    if !call.ascending(false) {
+        starred.reverse();
+    }
+    let found: Vec<_> = starred
+        .iter()
+        .filter_map(|(id, _)| call.state.repository(*id))
+        .filter(|one| access::can_see(call.state, call.actor.as_ref(), one))
+        .collect();
+    Ok(call.list(&found, |view, one| view.repository(one)))
+}
+
+fn check(call: &mut Call<'_>) -> Answer {
+    let account = call.account()?;
+    let id = call.repository(Need::Read)?;
+    let starred = call.state.account(account).is_some_and(|account| account.starred.contains_key(&id));
+    if starred { Ok(Reply::nothing()) } else { Err(ApiError::not_found()) }
+}
+
+/// Stars belong to the account; a token for some repositories only does not reach them.
+fn writer(call: &Call<'_>) -> Result<AccountId, ApiError> {
+    let account = call.account()?;
+    match call.actor.as_ref().map(|actor| &actor.reach) {
+        Some(Reach::Scopes(scopes)) if scopes.contains("repo") || scopes.contains("public_repo") => {
+            Ok(account)
+        }
+        _ => Err(ApiError::out_of_reach()),
+    }
+}
+
+fn star(call: &mut Call<'_>) -> Answer {
+    let account = writer(call)?;
+    let id = call.repository(Need::Read)?;
+    let now = call.now();
+    if let Some(account) = call.state.accounts.get_mut(&account) {
+        account.starred.entry(id).or_insert(now);
+    }
+    Ok(Reply::nothing())
+}
+
+fn unstar(call: &mut Call<'_>) -> Answer {
+    let account = writer(call)?;
+    let id = call.repository(Need::Read)?;
+    if let Some(account) = call.state.accounts.get_mut(&account) {
+        account.starred.remove(&id);
+    }
+    Ok(Reply::nothing())
+}

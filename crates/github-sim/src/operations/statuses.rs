@@ -1,0 +1,100 @@
+//! What checks say of a commit.
+
+use serde_json::{Value, json};
+
+use super::writing;
+use crate::access::Need;
+use crate::call::{Answer, Call, Reply};
+use crate::error::ApiError;
+use crate::git::ObjectId;
+use crate::http::Method::{Get, Post};
+use crate::route::{Route, route};
+use crate::state::{CheckState, CommitStatus, RepositoryId};
+
+pub(super) const ROUTES: &[Route] = &[
+    route(
+        Get,
+        "/repos/{owner}/{repo}/commits/{ref*}/status",
+        "repos/get-combined-status-for-ref",
+        "commits/statuses#get-the-combined-status-for-a-specific-reference",
+        combined,
+    ),
+    route(
+        Get,
+        "/repos/{owner}/{repo}/commits/{ref*}/statuses",
+        "repos/list-commit-statuses-for-ref",
+        "commits/statuses#list-commit-statuses-for-a-reference",
+        list,
+    ),
+    route(
+        Post,
+        "/repos/{owner}/{repo}/statuses/{sha}",
+        "repos/create-commit-status",
+        "commits/statuses#create-a-commit-status",
+        create,
+    ),
+];
+
+fn named(call: &Call<'_>, id: RepositoryId) -> Result<ObjectId, ApiError> {
+    let name = call.argument("ref");
+    let found = writing::find_commit(call.state, call.repo(id)?, name);
+    found.ok_or_else(|| ApiError::new(422, format!("No commit found for SHA: {name}")))
+}
+
+fn combined(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let commit = named(call, id)?;
+    let repository = call.repo(id)?;
+    let statuses = repository.statuses_at(commit);
+    let has = |state: CheckState| statuses.iter().any(|status| status.state == state);
+    let state = if has(CheckState::Error) || has(CheckState::Failure) {
+        "failure"
+    } else if statuses.is_empty() || has(CheckState::Pending) {
+        "pending"
+    } else {
+        "success"
+    };
+    let view = call.view();
+    let url = view.repository_url(repository);
+    let shown: Vec<Value> = statuses.iter().map(|status| view.status(repository, status)).collect();
+    Ok(Reply::ok(json!({
+        "state": state,
+        "statuses": shown,
+        "sha": commit,
+        "total_count": statuses.len(),
+        "repository": view.repository(repository),
+        "commit_url": format!("{url}/commits/{commit}"),
+        "url": format!("{url}/commits/{commit}/status"),
+    })))
+}
+
+fn list(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Read)?;
+    let commit = named(call, id)?;
+    let repository = call.repo(id)?;
+    let found: Vec<_> = repository.statuses.iter().rev().filter(|status| status.commit == commit).collect();
+    Ok(call.list(&found, |view, status| view.status(repository, status)))
+}
+
+fn create(call: &mut Call<'_>) -> Answer {
+    let id = call.repository(Need::Push)?;
+    let fields = call.fields()?;
+    let state = fields.required_text("state")?;
+    let state = CheckState::from_name(state)
+        .ok_or_else(|| ApiError::not_one_of("state", state, &["error", "failure", "pending", "success"]))?;
+    let sha = call.argument("sha");
+    let found = sha
+        .parse()
+        .ok()
+        .filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));
+    let commit = found.ok_or_else(|| ApiError::new(422, format!("No commit found for SHA: {sha}")))?;
+    let context = fields.text("context")?.unwrap_or("default").to_owned();
+    let description = fields.text("description")?.map(str::to_owned);
+    let target_url = fields.text("target_url")?.map(str::to_owned);
+    let (creator, created_at) = (call.account()?, call.now());
+    let status_id = call.state.next_id();
+    let status =
+        CommitStatus { id: status_id, commit, state, context, description, target_url, creator, created_at };
+    call.repo_mut(id)?.statuses.push(status.clone());
+    Ok(Reply::created(call.view().status(call.repo(id)?, &status)))
+}

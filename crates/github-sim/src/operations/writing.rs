@@ -1,0 +1,191 @@
+//! What several operations do: finding commits by any name, making commits, moving branches, closing issues.
+
+use crate::access::permission;
+use crate::call::{Call, Fields};
+use crate::error::ApiError;
+use crate::git::{Commit, Object, ObjectId, Signature};
+use crate::state::{AccountId, Issue, IssueState, Permission, Repository, RepositoryId, State, StateReason};
+use crate::time::Time;
+
+/// The commit that a branch, a tag, a full reference or a (shortened) sha names.
+pub(crate) fn find_commit(state: &State, repository: &Repository, name: &str) -> Option<ObjectId> {
+    let objects = state.objects(repository);
+    let named = |name: String| repository.refs.get(&name).copied();
+    let by_sha = || name.parse().ok().filter(|id| objects.commit(*id).is_some());
+    by_sha()
+        .or_else(|| named(format!("refs/heads/{name}")))
+        .or_else(|| named(format!("refs/tags/{name}")))
+        .or_else(|| named(name.to_owned()).filter(|_| name.starts_with("refs/")))
+        .or_else(|| named(format!("refs/{name}")))
+        .or_else(|| (name == "HEAD").then(|| repository.head()).flatten())
+        .or_else(|| objects.commit_by_prefix(name))
+        .filter(|id| objects.commit(*id).is_some())
+}
+
+/// Who a commit is by: what the body says, else the one who asks.
+pub(super) fn signature(
+    call: &Call<'_>,
+    fields: &Fields,
+    field: &str,
+) -> Result<Option<Signature>, ApiError> {
+    let Some(given) = fields.get(field).filter(|value| !value.is_null()) else { return Ok(None) };
+    if !given.is_object() {
+        return Err(ApiError::wrong_type(field, given, "an object"));
+    }
+    let given = Fields::of(given);
+    let (name, email) = (given.required_text("name")?, given.required_text("email")?);
+    let at = given.time("date")?.unwrap_or_else(|| call.now());
+    let made = Signature::new(name, email, at.0);
+    if made.name.is_empty() {
+        return Err(ApiError::validation("Commit", &format!("{field}.name"), "missing_field"));
+    }
+    Ok(Some(made))
+}
+
+pub(crate) fn signature_of(state: &State, account: AccountId, at: Time) -> Signature {
+    match state.account(account) {
+        Some(account) => Signature::new(account.display_name(), &account.commit_email(), at.0),
+        None => Signature::new("ghost", "ghost@users.noreply.github.com", at.0),
+    }
+}
+
+/// The one who commits what GitHub merges.
+pub(crate) fn github(at: Time) -> Signature {
+    Signature::new("GitHub", "noreply@github.com", at.0)
+}
+
+pub(super) fn commit(call: &mut Call<'_>, id: RepositoryId, commit: Commit) -> Result<ObjectId, ApiError> {
+    Ok(call.objects_mut(id)?.insert(Object::Commit(commit)))
+}
+
+/// Points a branch somewhere else, and lets all know who look at it.
+pub(crate) fn move_branch(state: &mut State, id: RepositoryId, branch: &str, to: ObjectId) {
+    let now = state.now;
+    if let Some(repository) = state.repositories.get_mut(&id) {
+        if repository.branches().next().is_none() {
+            // The first branch that is pushed is the default one.
+            branch.clone_into(&mut repository.default_branch);
+        }
+        repository.refs.insert(format!("refs/heads/{branch}"), to);
+        repository.pushed_at = now;
+        repository.updated_at = now;
+    }
+    for repository in state.repositories.values_mut() {
+        for issue in repository.issues.values_mut().filter(|issue| issue.state == IssueState::Open) {
+            let from = issue
+                .pull
+                .as_ref()
+                .is_some_and(|pull| pull.head.repository == Some(id) && pull.head.branch == branch);
+            if from {
+                issue.updated_at = now;
+            }
+        }
+    }
+}
+
+/// Takes a branch away; pull requests from it and into it are over.
+pub(crate) fn delete_branch(state: &mut State, id: RepositoryId, branch: &str, by: AccountId) {
+    let uses = |repository: &Repository, issue: &Issue| {
+        issue.is_open()
+            && issue.pull.as_ref().is_some_and(|pull| {
+                (pull.head.repository == Some(id) && pull.head.branch == branch)
+                    || (repository.id == id && pull.base == branch)
+            })
+    };
+    let over: Vec<(RepositoryId, u64)> = state
+        .repositories
+        .values()
+        .flat_map(|repository| {
+            repository
+                .issues
+                .values()
+                .filter(move |issue| uses(repository, issue))
+                .map(|issue| (repository.id, issue.number))
+        })
+        .collect();
+    for (repository, number) in over {
+        close(state, repository, number, by, None);
+    }
+    let now = state.now;
+    if let Some(repository) = state.repositories.get_mut(&id) {
+        repository.refs.remove(&format!("refs/heads/{branch}"));
+        repository.pushed_at = now;
+        repository.updated_at = now;
+    }
+}
+
+/// Closes an issue or a pull request; of the latter it is kept where its branches were.
+pub(crate) fn close(
+    state: &mut State,
+    id: RepositoryId,
+    number: u64,
+    by: AccountId,
+    reason: Option<StateReason>,
+) {
+    let Some(repository) = state.repository(id) else { return };
+    let Some(issue) = repository.issues.get(&number) else { return };
+    let ends = issue
+        .pull
+        .as_ref()
+        .map(|pull| (state.pull_head(issue, pull), state.pull_base(repository, issue, pull)));
+    let now = state.now;
+    let Some(issue) = state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number)) else {
+        return;
+    };
+    if let (Some(pull), Some((head, base))) = (&mut issue.pull, ends) {
+        pull.head.sha = head;
+        pull.base_sha = base;
+    }
+    issue.close(by, reason, now);
+}
+
+/// Refuses direct changes to a branch that takes pull requests only.
+pub(super) fn may_change_branch(call: &Call<'_>, id: RepositoryId, branch: &str) -> Result<(), ApiError> {
+    let repository = call.repo(id)?;
+    let Some(rule) = repository.protection.get(branch) else { return Ok(()) };
+    let is_admin = permission(call.state, call.actor.as_ref(), repository) >= Some(Permission::Admin);
+    if (rule.admins_bypass && is_admin) || (!rule.require_pull_request && rule.required_checks.is_empty()) {
+        return Ok(());
+    }
+    let why = if rule.require_pull_request {
+        "Changes must be made through a pull request.".to_owned()
+    } else {
+        format!("Required status check \"{}\" is expected.", rule.required_checks[0])
+    };
+    Err(ApiError::new(409, format!("Repository rule violations found\n\n{why}\n\n")))
+}
+
+/// As git's own rules for names of branches and tags.
+pub(super) fn is_valid_ref(name: &str) -> bool {
+    let bad = |c: char| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
+    name.len() <= 255
+        && !name.contains(bad)
+        && !name.contains("..")
+        && !name.contains("@{")
+        && !name.ends_with('.')
+        && name.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock"))
+}
+
+/// A new reference must not be a folder of others, nor in a folder that is a reference.
+pub(super) fn ref_has_room(repository: &Repository, name: &str) -> bool {
+    let inside = format!("{name}/");
+    !repository.refs.keys().any(|other| other.starts_with(&inside) || name.starts_with(&format!("{other}/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_branches() {
+        for good in ["main", "feature/x", "release-1.0", "a@b", "ünïcode"] {
+            assert!(is_valid_ref(good), "{good}");
+        }
+        for bad in [
+            "", "a b", "a..b", "/a", "a/", "a//b", ".a", "a.lock", "a/.b", "a^", "a:b", "a.", "a@{1}",
+            "a\\b", "a\n",
+        ] {
+            assert!(!is_valid_ref(bad), "{bad}");
+        }
+    }
+}

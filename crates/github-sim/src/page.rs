@@ -1,0 +1,102 @@
+//! Pages of lists, and the `Link` header that leads through them.
+
+use super::http::{Query, Request};
+
+const DEFAULT: usize = 30;
+const MAX_PER_PAGE: usize = 100;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) per_page: usize,
+    /// From 1.
+    pub(super) number: usize,
+}
+
+impl Page {
+    pub(super) fn of(query: &Query) -> Page {
+        let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
+        let per_page = number("per_page").filter(|count| *count > 0).unwrap_or(DEFAULT).min(MAX_PER_PAGE);
+        Page { per_page, number: number("page").unwrap_or(1).max(1) }
+    }
+
+    pub(super) fn start(self) -> usize {
+        (self.number - 1).saturating_mul(self.per_page)
+    }
+
+    /// The items that are on it.
+    pub(super) fn of_items<T>(self, items: &[T]) -> &[T] {
+        let start = self.start().min(items.len());
+        &items[start..items.len().min(start.saturating_add(self.per_page))]
+    }
+
+    /// None when all is on one page.
+    pub(super) fn link(self, base: &str, request: &Request, total: usize) -> Option<String> {
+        let last = total.div_ceil(self.per_page).max(1);
+        if last == 1 && self.number == 1 {
+            return None;
+        }
+        let mut links = Vec::new();
+        let mut add = |number: usize, rel: &str| {
+            let others =
+                request.query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("page="));
+            let page = format!("page={number}");
+            let query: Vec<&str> = others.chain([page.as_str()]).collect();
+            let path = request.path.strip_prefix("/api/v3").unwrap_or(&request.path);
+            links.push(format!("<{base}{path}?{}>; rel=\"{rel}\"", query.join("&")));
+        };
+        if self.number > 1 {
+            add((self.number - 1).min(last), "prev");
+        }
+        if self.number < last {
+            add(self.number + 1, "next");
+            add(last, "last");
+        }
+        if self.number > 1 {
+            add(1, "first");
+        }
+        Some(links.join(", "))
+    }
+}
+
+/// Which items of a list a query asks for: the first, and the one behind the last.
+pub fn span_of_page(query: &str) -> (usize, usize) {
+    let page = Page::of(&Query::parse(query));
+    (page.start(), page.start().saturating_add(page.per_page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::http::Method;
+    use super::*;
+
+    fn link(target: &str, total: usize) -> Option<String> {
+        let request = Request::new(Method::Get, target);
+        Page::of(&Query::parse(&request.query)).link("http://h", &request, total)
+    }
+
+    #[test]
+    fn links_lead_through_all_pages() {
+        assert_eq!(link("/x?per_page=3", 3), None);
+        assert_eq!(
+            link("/x?per_page=3", 7).as_deref(),
+            Some(
+                "<http://h/x?per_page=3&page=2>; rel=\"next\", <http://h/x?per_page=3&page=3>; rel=\"last\""
+            )
+        );
+        let middle = link("/x?per_page=3&page=2", 7).unwrap();
+        for rel in ["prev", "next", "last", "first"] {
+            assert!(middle.contains(&format!("rel=\"{rel}\"")), "{middle}");
+        }
+        let last = link("/x?per_page=3&page=3", 7).unwrap();
+        assert!(last.contains("prev") && last.contains("first") && !last.contains("next"));
+    }
+
+    #[test]
+    fn pages_that_make_no_sense_are_the_first() {
+        let page = |query: &str| Page::of(&Query::parse(query));
+        assert_eq!(page("per_page=1000").per_page, 100);
+        assert_eq!(page("per_page=0&page=0").per_page, 30);
+        assert_eq!(page("page=-1").number, 1);
+        assert!(page("page=18446744073709551615&per_page=100").of_items(&[1, 2, 3]).is_empty());
+    }
+}

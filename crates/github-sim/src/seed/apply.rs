@@ -1,0 +1,232 @@
+//! From what seeds say to a world: accounts, repositories and their settings, tokens.
+
+use std::collections::BTreeMap;
+
+use super::file::{AccountSeed, RepositorySeed, Seed, TokenSeed};
+use super::{SeedError, history, tickets};
+use crate::rate::Limits;
+use crate::state::{Account, AccountId, Label, LabelId, Reach, Repository, RepositoryId, State, Token};
+use crate::time::Time;
+use crate::world::World;
+
+/// How far things are apart that have no time of their own.
+const STEP_S: i64 = 60;
+
+/// A world in the making, and where in which seed it is.
+#[derive(Debug)]
+pub(super) struct Making<'s> {
+    pub(super) state: State,
+    pub(super) origin: &'s str,
+    /// The last moment that anything happened.
+    pub(super) latest: Time,
+}
+
+impl Making<'_> {
+    pub(super) fn wrong(&self, place: impl Into<String>, reason: impl Into<String>) -> SeedError {
+        SeedError::Content {
+            origin: self.origin.to_owned(),
+            line: None,
+            place: place.into(),
+            reason: reason.into(),
+        }
+    }
+
+    /// The time that something happens: what it says, or a minute after what was before.
+    pub(super) fn at(&mut self, given: Option<Time>) -> Time {
+        let at = given.unwrap_or_else(|| self.state.now.after(STEP_S));
+        self.state.now = at;
+        self.latest = self.latest.max(at);
+        at
+    }
+
+    pub(super) fn account(&self, login: &str, place: &str) -> Result<AccountId, SeedError> {
+        let found = self.state.account_by_login(login).map(|account| account.id);
+        found.ok_or_else(|| {
+            self.wrong(place, format!("there is no account {login:?}; add it to [[accounts]]"))
+        })
+    }
+
+    pub(super) fn repository(&self, name: &str, place: &str) -> Result<RepositoryId, SeedError> {
+        let found = name.split_once('/').and_then(|(owner, name)| self.state.repository_by_name(owner, name));
+        found.ok_or_else(|| {
+            self.wrong(place, format!("there is no repository {name:?}; add it to [[repositories]]"))
+        })
+    }
+}
+
+pub(super) fn apply<'s>(seeds: impl Iterator<Item = &'s Seed> + Clone) -> Result<World, SeedError> {
+    let state = State::default();
+    let mut making = Making { latest: state.now, state, origin: "" };
+    let (mut now, mut limits, mut faults) = (None, Limits::default(), Vec::new());
+    for seed in seeds {
+        making.origin = &seed.origin;
+        for (index, account) in seed.accounts.iter().enumerate() {
+            add_account(&mut making, account, &format!("accounts[{index}]"))?;
+        }
+        for (index, account) in seed.accounts.iter().enumerate() {
+            add_members(&mut making, account, &format!("accounts[{index}].members"))?;
+        }
+        for (index, repository) in seed.repositories.iter().enumerate() {
+            add_repository(&mut making, repository, &format!("repositories[{index}]"))?;
+        }
+        for (index, account) in seed.accounts.iter().enumerate() {
+            add_stars(&mut making, account, &format!("accounts[{index}].starred"))?;
+        }
+        for (index, token) in seed.tokens.iter().enumerate() {
+            add_token(&mut making, token, &format!("tokens[{index}]"))?;
+        }
+        now = seed.now.or(now);
+        limits = seed.limits.unwrap_or(limits);
+        for (index, fault) in seed.faults.iter().enumerate() {
+            fault.check(&making.state).map_err(|reason| making.wrong(format!("faults[{index}]"), reason))?;
+            faults.push(fault.clone());
+        }
+        // The next seed goes on where this one ended.
+        making.state.now = making.latest;
+    }
+    making.state.now = now.unwrap_or(making.latest);
+    Ok(World::new(making.state, limits, faults))
+}
+
+fn add_account(making: &mut Making<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if seed.login.is_empty() || seed.login.len() > 39 || !seed.login.chars().all(fits) {
+        return Err(
+            making.wrong(place, format!("login {:?}: letters, digits and hyphens, 39 at most", seed.login))
+        );
+    }
+    if let Some(known) = making.state.account_by_login(&seed.login).map(|account| account.id) {
+        // A seed that extends another may say more of an account.
+        if let Some(account) = making.state.accounts.get_mut(&known) {
+            describe(account, seed);
+        }
+        return Ok(());
+    }
+    let mut account = Account::new(&seed.login, seed.kind, making.state.now);
+    describe(&mut account, seed);
+    making.state.add_account(account);
+    Ok(())
+}
+
+fn describe(account: &mut Account, seed: &AccountSeed) {
+    let more = |new: &Option<String>, old: &mut Option<String>| {
+        if new.is_some() {
+            old.clone_from(new);
+        }
+    };
+    more(&seed.name, &mut account.name);
+    more(&seed.email, &mut account.email);
+    more(&seed.bio, &mut account.bio);
+    more(&seed.company, &mut account.company);
+    more(&seed.location, &mut account.location);
+}
+
+fn add_members(making: &mut Making<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
+    let organization = making.account(&seed.login, place)?;
+    for (login, right) in &seed.members {
+        let member = making.account(login, place)?;
+        if let Some(account) = making.state.accounts.get_mut(&organization) {
+            account.members.insert(member, *right);
+        }
+    }
+    Ok(())
+}
+
+fn add_stars(making: &mut Making<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
+    let account = making.account(&seed.login, place)?;
+    for name in &seed.starred {
+        let repository = making.repository(name, place)?;
+        let at = making.at(None);
+        if let Some(account) = making.state.accounts.get_mut(&account) {
+            account.starred.insert(repository, at);
+        }
+    }
+    Ok(())
+}
+
+fn add_token(making: &mut Making<'_>, seed: &TokenSeed, place: &str) -> Result<(), SeedError> {
+    if seed.token.is_empty() || seed.token.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(making.wrong(place, "a token has no blanks, and is not empty"));
+    }
+    let account = making.account(&seed.account, place)?;
+    let reach = match (&seed.scopes, &seed.repositories) {
+        (Some(scopes), None) => Reach::Scopes(scopes.iter().cloned().collect()),
+        (None, Some(rights)) => {
+            let mut by_id = BTreeMap::new();
+            for (name, right) in rights {
+                by_id.insert(making.repository(name, &format!("{place}.repositories"))?, *right);
+            }
+            Reach::Repositories(by_id)
+        }
+        (None, None) => Reach::Scopes(Default::default()),
+        (Some(_), Some(_)) => {
+            return Err(making.wrong(place, "a token has scopes or repositories, not both"));
+        }
+    };
+    making.state.tokens.insert(seed.token.clone(), Token { account, reach });
+    Ok(())
+}
+
+fn add_repository(making: &mut Making<'_>, seed: &RepositorySeed, place: &str) -> Result<(), SeedError> {
+    let Some((owner, name)) = seed.name.split_once('/') else {
+        return Err(making.wrong(place, format!("name {:?}: write owner/name", seed.name)));
+    };
+    let owner = making.account(owner, place)?;
+    let place = &format!("{place} ({})", seed.name);
+    let known = making.state.repository_by_name(making.state.login(owner), name);
+    let id = match known {
+        Some(id) => id,
+        None => {
+            let at = making.at(seed.at);
+            let id = RepositoryId(making.state.next_id());
+            let state = &mut making.state;
+            let repository = Repository::new(id, owner, name, at, || state.next_id());
+            making.state.add_repository(repository);
+            id
+        }
+    };
+    let mut collaborators = BTreeMap::new();
+    for (login, right) in &seed.collaborators {
+        collaborators.insert(making.account(login, &format!("{place}.collaborators"))?, *right);
+    }
+    if let Some(repository) = making.state.repositories.get_mut(&id) {
+        repository.description = seed.description.clone().or(repository.description.take());
+        repository.homepage = seed.homepage.clone().or(repository.homepage.take());
+        repository.topics = seed.topics.clone().unwrap_or(std::mem::take(&mut repository.topics));
+        repository.private = seed.private.unwrap_or(repository.private);
+        repository.has_issues = seed.has_issues.unwrap_or(repository.has_issues);
+        repository.delete_branch_on_merge =
+            seed.delete_branch_on_merge.unwrap_or(repository.delete_branch_on_merge);
+        repository.default_branch =
+            seed.default_branch.clone().unwrap_or(std::mem::take(&mut repository.default_branch));
+        repository.collaborators.extend(collaborators);
+    }
+    add_labels(making, id, seed);
+    history::add(making, id, seed, place)?;
+    tickets::add(making, id, seed, place)?;
+    history::add_publications(making, id, seed, place)?;
+    if let Some(repository) = making.state.repositories.get_mut(&id) {
+        repository.protection.extend(seed.protection.clone());
+        // Last, as nothing could be done in it otherwise.
+        repository.archived = seed.archived.unwrap_or(repository.archived);
+    }
+    Ok(())
+}
+
+fn add_labels(making: &mut Making<'_>, id: RepositoryId, seed: &RepositorySeed) {
+    for label in &seed.labels {
+        let label_id = LabelId(making.state.next_id());
+        let Some(repository) = making.state.repositories.get_mut(&id) else { return };
+        let color = label.color.clone().unwrap_or_else(|| "ededed".to_owned());
+        let known = repository.label_by_name(&label.name).map(|known| known.id);
+        let id = known.unwrap_or(label_id);
+        let made = Label {
+            id,
+            name: label.name.clone(),
+            color,
+            description: label.description.clone(),
+            is_default: false,
+        };
+        repository.labels.insert(id, made);
+    }
+}

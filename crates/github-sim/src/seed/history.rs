@@ -1,0 +1,199 @@
+//! Commits, branches, tags, and what is published of them.
+
+use std::collections::BTreeMap;
+
+use super::SeedError;
+use super::apply::Making;
+use super::file::{CommitSeed, RepositorySeed};
+use crate::git::{Commit, EMPTY_TREE, Leaf, Mode, Object, ObjectId, edit, is_valid_path, lookup};
+use crate::operations::{merging, writing};
+use crate::state::{CommitStatus, Release, RepositoryId, WorkflowRun};
+
+pub(super) fn add(
+    making: &mut Making<'_>,
+    id: RepositoryId,
+    seed: &RepositorySeed,
+    place: &str,
+) -> Result<(), SeedError> {
+    for (index, commit) in seed.commits.iter().enumerate() {
+        add_commit(making, id, commit, &format!("{place}.commits[{index}]"))?;
+    }
+    for (index, branch) in seed.branches.iter().enumerate() {
+        let place = format!("{place}.branches[{index}]");
+        let from = find(making, id, branch.from.as_deref(), &place)?;
+        writing::move_branch(&mut making.state, id, &branch.name, from);
+    }
+    for (index, tag) in seed.tags.iter().enumerate() {
+        let place = format!("{place}.tags[{index}]");
+        let from = find(making, id, tag.from.as_deref(), &place)?;
+        if let Some(repository) = making.state.repositories.get_mut(&id) {
+            repository.refs.insert(format!("refs/tags/{}", tag.name), from);
+        }
+    }
+    Ok(())
+}
+
+/// A commit by any of its names, `main~2` being two before `main`.
+fn find(
+    making: &Making<'_>,
+    id: RepositoryId,
+    name: Option<&str>,
+    place: &str,
+) -> Result<ObjectId, SeedError> {
+    let Some(repository) = making.state.repository(id) else {
+        return Err(making.wrong(place, "the repository is gone"));
+    };
+    let name = name.unwrap_or(&repository.default_branch);
+    let (start, back) = name.split_once('~').unwrap_or((name, "0"));
+    let mut found = writing::find_commit(&making.state, repository, start);
+    let back: usize =
+        back.parse().map_err(|_| making.wrong(place, format!("{name:?}: what follows ~ is a number")))?;
+    for _ in 0..back {
+        let objects = making.state.objects(repository);
+        found = found.and_then(|id| objects.commit(id)?.parents.first().copied());
+    }
+    found.ok_or_else(|| making.wrong(place, format!("there is no branch, tag or commit {name:?}")))
+}
+
+fn add_commit(
+    making: &mut Making<'_>,
+    id: RepositoryId,
+    seed: &CommitSeed,
+    place: &str,
+) -> Result<(), SeedError> {
+    let Some(repository) = making.state.repository(id) else {
+        return Err(making.wrong(place, "the repository is gone"));
+    };
+    let owner = making.state.login(repository.owner).to_owned();
+    let branch = seed.branch.clone().unwrap_or_else(|| repository.default_branch.clone());
+    let (network, existing, is_empty) =
+        (repository.network, repository.branch(&branch), repository.is_empty());
+    let head = match existing {
+        Some(head) => Some(head),
+        None if is_empty => None,
+        None => Some(find(making, id, seed.from.as_deref(), place)?),
+    };
+    let author = making.account(seed.author.as_deref().unwrap_or(&owner), place)?;
+    let at = making.at(seed.at);
+    let who = writing::signature_of(&making.state, author, at);
+    let merged = match &seed.merge {
+        Some(name) => Some(find(making, id, Some(name), place)?),
+        None => None,
+    };
+    if let Some(bad) = seed.files.keys().chain(&seed.delete).find(|path| !is_valid_path(path)) {
+        return Err(making.wrong(place, format!("{bad:?} is no path of a file")));
+    }
+    let origin = making.origin;
+    let objects = making.state.networks.entry(network).or_default();
+    let mut tree = head.and_then(|head| objects.commit(head)).map_or(EMPTY_TREE, |commit| commit.tree);
+    if let (Some(head), Some(merged)) = (head, merged) {
+        let plan = merging::plan(objects, head, merged).map_err(|paths| SeedError::Content {
+            origin: origin.to_owned(),
+            line: None,
+            place: place.to_owned(),
+            reason: format!("the merge has conflicts in {}", paths.join(", ")),
+        })?;
+        tree = plan.write(objects);
+    }
+    let mut changes: BTreeMap<String, Option<Leaf>> = BTreeMap::new();
+    for (path, text) in &seed.files {
+        let mode = lookup(objects, tree, path).map_or(Mode::File, |entry| entry.mode);
+        let blob = objects.insert(Object::Blob(text.clone().into_bytes()));
+        changes.insert(path.clone(), Some(Leaf { mode, id: blob }));
+    }
+    for path in &seed.delete {
+        changes.insert(path.clone(), None);
+    }
+    let tree = edit(objects, tree, &changes);
+    let parents = head.into_iter().chain(merged).collect();
+    let message = seed.message.clone();
+    let made = objects.insert(Object::Commit(Commit {
+        tree,
+        parents,
+        author: who.clone(),
+        committer: who,
+        message,
+    }));
+    writing::move_branch(&mut making.state, id, &branch, made);
+    if let (Some(tag), Some(repository)) = (&seed.tag, making.state.repositories.get_mut(&id)) {
+        repository.refs.insert(format!("refs/tags/{tag}"), made);
+    }
+    Ok(())
+}
+
+pub(super) fn add_publications(
+    making: &mut Making<'_>,
+    id: RepositoryId,
+    seed: &RepositorySeed,
+    place: &str,
+) -> Result<(), SeedError> {
+    let owner =
+        making.state.repository(id).map(|one| making.state.login(one.owner).to_owned()).unwrap_or_default();
+    for (index, release) in seed.releases.iter().enumerate() {
+        let place = format!("{place}.releases[{index}]");
+        let commit =
+            find(making, id, Some(&release.tag), &place).or_else(|_| find(making, id, None, &place))?;
+        let author = making.account(release.author.as_deref().unwrap_or(&owner), &place)?;
+        let at = making.at(release.at);
+        let release_id = making.state.next_id();
+        let Some(repository) = making.state.repositories.get_mut(&id) else { continue };
+        if !release.draft {
+            repository.refs.entry(format!("refs/tags/{}", release.tag)).or_insert(commit);
+        }
+        let made = Release {
+            id: release_id,
+            tag_name: release.tag.clone(),
+            target_commitish: repository.default_branch.clone(),
+            name: release.name.clone(),
+            body: release.body.clone(),
+            draft: release.draft,
+            prerelease: release.prerelease,
+            author,
+            created_at: at,
+            published_at: (!release.draft).then_some(at),
+        };
+        repository.releases.insert(release_id, made);
+    }
+    for (index, status) in seed.statuses.iter().enumerate() {
+        let place = format!("{place}.statuses[{index}]");
+        let commit = find(making, id, Some(&status.on), &place)?;
+        let creator = making.account(status.creator.as_deref().unwrap_or(&owner), &place)?;
+        let (status_id, created_at) = (making.state.next_id(), making.at(None));
+        let made = CommitStatus {
+            id: status_id,
+            commit,
+            state: status.state,
+            context: status.context.clone(),
+            description: status.description.clone(),
+            target_url: None,
+            creator,
+            created_at,
+        };
+        if let Some(repository) = making.state.repositories.get_mut(&id) {
+            repository.statuses.push(made);
+        }
+    }
+    for (index, run) in seed.runs.iter().enumerate() {
+        let place = format!("{place}.runs[{index}]");
+        let commit = find(making, id, run.branch.as_deref(), &place)?;
+        let actor = making.account(run.actor.as_deref().unwrap_or(&owner), &place)?;
+        let (run_id, at) = (making.state.next_id(), making.at(run.at));
+        let Some(repository) = making.state.repositories.get_mut(&id) else { continue };
+        let number = repository.runs.values().filter(|one| one.path == run.path).count() as u64 + 1;
+        let made = WorkflowRun {
+            id: run_id,
+            number,
+            path: run.path.clone(),
+            branch: run.branch.clone().unwrap_or_else(|| repository.default_branch.clone()),
+            commit,
+            event: run.event.clone(),
+            status: run.status.clone(),
+            conclusion: run.conclusion.clone(),
+            actor,
+            created_at: at,
+            updated_at: at,
+        };
+        repository.runs.insert(run_id, made);
+    }
+    Ok(())
+}

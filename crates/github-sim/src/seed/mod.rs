@@ -1,0 +1,165 @@
+//! Worlds as files: who is there, which repositories, what is in them. `docs/simulator.md` describes the format.
+
+mod apply;
+mod file;
+mod history;
+mod tickets;
+
+use std::path::{Path, PathBuf};
+
+pub use file::Seed;
+
+use super::world::World;
+use crate::source_file::{Mistake, NoText, from_json, from_toml, line_of, read_text};
+
+/// The worlds that come with Gradus, by name.
+pub const BUILT_IN: [(&str, &str); 5] = [
+    ("w0", include_str!("../../seeds/w0.toml")),
+    ("w1", include_str!("../../seeds/w1.toml")),
+    ("w2", include_str!("../../seeds/w2.toml")),
+    ("w3", include_str!("../../seeds/w3.toml")),
+    ("w4", include_str!("../../seeds/w4.toml")),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Json,
+    Toml,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SeedError {
+    #[error("there is no seed {name:?}: give a file (.toml or .json) or one of {known}")]
+    Unknown { name: String, known: String },
+    #[error("{}: {reason}", path.display())]
+    Unreadable { path: PathBuf, reason: std::io::Error },
+    #[error("{origin}: line {line}: {reason}")]
+    Syntax { origin: String, line: usize, reason: String },
+    #[error("{origin}: {}{place}: {reason}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+    Content { origin: String, line: Option<usize>, place: String, reason: String },
+    #[error("{origin}: it extends {name:?}, which in the end extends it again")]
+    Circle { origin: String, name: String },
+    // Without the name: an answer must not tell whether there is such a file.
+    #[error("{origin}: a seed that is sent can extend only the seeds that come with Gradus: {known}")]
+    NotBuiltIn { origin: String, known: String },
+}
+
+/// Which seeds a seed may extend.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SeedSources {
+    BuiltIn,
+    Files,
+}
+
+fn built_in_names() -> String {
+    BUILT_IN.map(|(name, _)| name).join(", ")
+}
+
+/// Seeds that extend each other more often than this go in a circle.
+const MAX_LAYERS: usize = 16;
+
+impl Seed {
+    /// A world that comes with Gradus, or a file.
+    pub fn find(name: &str) -> Result<Seed, SeedError> {
+        Seed::find_beside(name, None)
+    }
+
+    fn find_beside(name: &str, folder: Option<&Path>) -> Result<Seed, SeedError> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Seed::parse(text, Format::Toml, name);
+        }
+        let path = folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+        let format = match path.extension().and_then(|ending| ending.to_str()) {
+            Some("toml") => Format::Toml,
+            Some("json") => Format::Json,
+            _ => {
+                return Err(SeedError::Unknown { name: name.to_owned(), known: built_in_names() });
+            }
+        };
+        let text = read_text(&path).map_err(|reason| match reason {
+            NoText::Unreadable(reason) => SeedError::Unreadable { path: path.clone(), reason },
+            NoText::Mistake(mistake) => syntax(&path.display().to_string(), &mistake),
+        })?;
+        let mut seed = Seed::parse(&text, format, &path.display().to_string())?;
+        seed.folder = path.parent().map(Path::to_owned);
+        Ok(seed)
+    }
+
+    /// `origin` is what errors call it.
+    pub fn parse(text: &str, format: Format, origin: &str) -> Result<Seed, SeedError> {
+        let mut seed: Seed = match format {
+            Format::Json => from_json(text),
+            Format::Toml => from_toml(text),
+        }
+        .map_err(|mistake| syntax(origin, &mistake))?;
+        origin.clone_into(&mut seed.origin);
+        if format == Format::Toml {
+            seed.text = text.into();
+        }
+        Ok(seed)
+    }
+
+    /// Of a seed that is a table of another file: that file's text, the table's name, what errors call the file, and where
+    /// files that it extends are.
+    #[must_use]
+    pub(crate) fn placed(
+        mut self,
+        text: &str,
+        table: &'static str,
+        origin: &str,
+        folder: Option<&Path>,
+    ) -> Seed {
+        (self.text, self.table) = (text.into(), table);
+        origin.clone_into(&mut self.origin);
+        self.folder = folder.map(Path::to_owned);
+        self
+    }
+
+    /// The world that it tells of.
+    pub fn world(&self) -> Result<World, SeedError> {
+        self.build_world(SeedSources::Files)
+    }
+
+    /// The same for a seed that came with a request: it extends seeds that come with Gradus, and reads no files.
+    pub(super) fn world_without_files(&self) -> Result<World, SeedError> {
+        self.build_world(SeedSources::BuiltIn)
+    }
+
+    fn build_world(&self, sources: SeedSources) -> Result<World, SeedError> {
+        let mut layers = Vec::new();
+        let mut above = self.extends.clone();
+        let (mut origin, mut folder) = (self.origin.clone(), self.folder.clone());
+        while let Some(name) = above {
+            if layers.len() >= MAX_LAYERS {
+                return Err(SeedError::Circle { origin, name });
+            }
+            if sources == SeedSources::BuiltIn && !BUILT_IN.iter().any(|(known, _)| *known == name) {
+                return Err(SeedError::NotBuiltIn { origin, known: built_in_names() });
+            }
+            let layer = Seed::find_beside(&name, folder.as_deref())?;
+            above = layer.extends.clone();
+            origin.clone_from(&layer.origin);
+            folder.clone_from(&layer.folder);
+            layers.push(layer);
+        }
+        layers.reverse();
+        apply::apply(layers.iter().chain([self])).map_err(|error| match error {
+            SeedError::Content { origin, line: None, place, reason } => {
+                let seed = layers.iter().chain([self]).find(|seed| seed.origin == origin);
+                let line = seed.and_then(|seed| seed.line_of(&place));
+                SeedError::Content { origin, line, place, reason }
+            }
+            other => other,
+        })
+    }
+
+    /// Where something that it tells of stands, if its text is known.
+    fn line_of(&self, place: &str) -> Option<usize> {
+        let is_known = !self.text.is_empty();
+        is_known.then(|| line_of(&self.text, &format!("{}.{place}", self.table)))
+    }
+}
+
+fn syntax(origin: &str, mistake: &Mistake) -> SeedError {
+    SeedError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.told() }
+}

@@ -1,0 +1,250 @@
+//! Files that people write, and where they are wrong: the line, the field, and what is wrong there in words that need no
+//! knowledge of this program.
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue};
+
+/// What is wrong in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// From 1.
+    pub line: usize,
+    /// `checks[0].count`; empty where it is the whole file.
+    pub field: String,
+    pub reason: String,
+}
+
+impl Mistake {
+    /// `checks[0].count: it must be ...`.
+    pub fn told(&self) -> String {
+        if self.field.is_empty() { self.reason.clone() } else { format!("{}: {}", self.field, self.reason) }
+    }
+}
+
+/// Why a file cannot be read as a text.
+#[derive(Debug)]
+pub enum NoText {
+    Unreadable(std::io::Error),
+    Mistake(Mistake),
+}
+
+pub fn read_text(path: &Path) -> Result<String, NoText> {
+    let bytes = std::fs::read(path).map_err(NoText::Unreadable)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let reason = "there are bytes here that are no text; save the file as UTF-8".to_owned();
+        NoText::Mistake(Mistake { line, field: String::new(), reason })
+    })
+}
+
+pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
+    let line = |error: &toml::de::Error| error.span().map_or(1, |span| line_at(text, span.start));
+    let reader = toml::Deserializer::parse(text).map_err(|error| Mistake {
+        line: line(&error),
+        field: String::new(),
+        reason: plain(error.message()),
+    })?;
+    serde_path_to_error::deserialize(reader).map_err(|error| {
+        let field = field(error.path());
+        Mistake { line: line(error.inner()), field, reason: plain(error.inner().message()) }
+    })
+}
+
+pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let field = field(error.path());
+        (field, error.into_inner())
+    });
+    let read = read.and_then(|value| reader.end().map(|()| value).map_err(|error| (String::new(), error)));
+    read.map_err(|(field, error)| {
+        let message = error.to_string();
+        let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+        Mistake { line: error.line().max(1), field, reason: plain(message) }
+    })
+}
+
+fn field(path: &serde_path_to_error::Path) -> String {
+    let path = path.to_string();
+    // What stands for the whole file, and for a key that could not be read.
+    path.trim_end_matches('?').trim_end_matches('.').to_owned()
+}
+
+/// The line of a field such as `oracle.steps[1].tool`: of as much of it as is there. What stands in round brackets only
+/// tells people which one it is.
+pub fn line_of(text: &str, field: &str) -> usize {
+    let mut field = field.to_owned();
+    while let Some((begin, (_, end))) =
+        field.split_once(" (").and_then(|(begin, rest)| Some((begin, rest.split_once(')')?)))
+    {
+        field = format!("{begin}{end}");
+    }
+    let Ok(root) = DeTable::parse(text) else { return 1 };
+    let mut line = 1;
+    let mut place: Option<&DeValue<'_>> = None;
+    let keys = field.split(['.', '[']).map(|key| key.trim_end_matches(']')).filter(|key| !key.is_empty());
+    for key in keys {
+        let table = match place {
+            None => Some(root.get_ref()),
+            Some(value) => value.as_table(),
+        };
+        let found = if let Some((name, value)) = table.and_then(|table| table.get_key_value(key)) {
+            // Of a table the heading, of a value its name.
+            Some((name.span().start, value))
+        } else {
+            let list = place.and_then(DeValue::as_array);
+            let item = key.parse::<usize>().ok().and_then(|index| list?.get(index));
+            item.map(|item| (item.span().start, item))
+        };
+        let Some((start, value)) = found else { break };
+        line = line_at(text, start);
+        place = Some(value.get_ref());
+    }
+    line
+}
+
+fn line_at(text: &str, byte: usize) -> usize {
+    text.as_bytes()[..byte.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// What a reader says, without its own words for things.
+fn plain(message: &str) -> String {
+    let message = message.replace('\n', " ");
+    let message = message.trim();
+    for begin in ["invalid type: ", "invalid value: "] {
+        if let Some((found, wanted)) =
+            message.strip_prefix(begin).and_then(|rest| rest.split_once(", expected "))
+        {
+            return format!("this is {}; it must be {}", thing(found), kind(wanted));
+        }
+    }
+    if let Some(rest) = message.strip_prefix("invalid length ")
+        && let Some((found, wanted)) = rest.split_once(", expected ")
+    {
+        return format!("there are {found} of them; it must be {}", kind(wanted));
+    }
+    if let Some((name, known)) = quoted(message, "unknown field ") {
+        return format!("there is no field {name:?} here{}", choices(known, "; there are "));
+    }
+    if let Some((name, known)) = quoted(message, "unknown variant ") {
+        return format!("{name:?} is none of those that there are{}", choices(known, ": "));
+    }
+    if let Some((name, _)) = quoted(message, "missing field ") {
+        return format!("the field {name:?} is missing");
+    }
+    if let Some((name, _)) = quoted(message, "duplicate field ") {
+        return format!("the field {name:?} is there twice");
+    }
+    match message {
+        "wanted string or table" => "it must be a text".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// What stands in backticks behind a begin, and the rest.
+fn quoted<'m>(message: &'m str, begin: &str) -> Option<(&'m str, &'m str)> {
+    message.strip_prefix(begin)?.strip_prefix('`')?.split_once('`')
+}
+
+/// ", expected one of `a`, `b`".
+fn choices(rest: &str, before: &str) -> String {
+    let names: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    if names.is_empty() { String::new() } else { format!("{before}{}", names.join(", ")) }
+}
+
+/// What was found.
+fn thing(found: &str) -> String {
+    // A number that no number of this program can hold.
+    if let Some(number) = found.strip_suffix(" as i128").or_else(|| found.strip_suffix(" as u128")) {
+        return format!("{}, which is too large", thing(number));
+    }
+    let inner = |begin: &str| found.strip_prefix(begin).map(|rest| rest.trim_matches('`').to_owned());
+    if let Some(text) = inner("string ") {
+        return format!("the text {text}");
+    }
+    for begin in ["integer ", "floating point "] {
+        if let Some(number) = inner(begin) {
+            return format!("the number {number}");
+        }
+    }
+    if let Some(value) = inner("boolean ") {
+        return value;
+    }
+    match found {
+        "sequence" => "a list".to_owned(),
+        "map" => "a table".to_owned(),
+        "null" | "unit value" => "nothing".to_owned(),
+        "enum" | "unit variant" | "newtype variant" => "a choice".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// What was wanted.
+fn kind(wanted: &str) -> String {
+    let is_struct = wanted.starts_with("struct ") || wanted.starts_with("internally tagged");
+    match wanted {
+        "usize" | "u8" | "u16" | "u32" | "u64" => "a whole number, 0 or more".to_owned(),
+        "isize" | "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a string" | "string" | "a borrowed string" => "a text".to_owned(),
+        "a boolean" | "boolean" => "true or false".to_owned(),
+        "a sequence" | "sequence" => "a list".to_owned(),
+        "a map" | "map" => "a table".to_owned(),
+        "string or table" | "variant identifier" => "a text".to_owned(),
+        _ if is_struct => "a table".to_owned(),
+        other => {
+            other.replace("a sequence", "a list").replace("a map", "a table").replace("a string", "a text")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_fields() {
+        let text = "a = 1\n[b]\nc = [\n  1,\n  2,\n]\n[[d]]\nx = 1\n[[d]]\nx = 2\n[[d.e]]\ny = { z = 3 }\n";
+        for (field, line) in [
+            ("a", 1),
+            ("b", 2),
+            ("b.c[1]", 5),
+            ("d[0].x", 8),
+            ("d[1]", 9),
+            ("d[1].x", 10),
+            ("d[1].e[0].y.z", 12),
+            ("d[1].missing", 9),
+            ("d[1] (octo/a.b).x", 10),
+            ("nothing", 1),
+        ] {
+            assert_eq!(line_of(text, field), line, "{field}");
+        }
+    }
+
+    #[test]
+    fn messages_are_in_plain_words() {
+        for (message, wanted) in [
+            (
+                "invalid type: string \"one\", expected usize",
+                "this is the text \"one\"; it must be a whole number, 0 or more",
+            ),
+            (
+                "invalid value: integer `-6`, expected usize",
+                "this is the number -6; it must be a whole number, 0 or more",
+            ),
+            (
+                "invalid type: integer `99999999999999999999` as i128, expected u32",
+                "this is the number 99999999999999999999, which is too large; it must be a whole number, 0 or more",
+            ),
+            ("invalid type: string \"x\", expected a sequence", "this is the text \"x\"; it must be a list"),
+            ("unknown variant `9`, expected one of `1`, `2`", "\"9\" is none of those that there are: 1, 2"),
+            ("unknown field `a`, expected `b` or `c`", "there is no field \"a\" here; there are b, c"),
+            ("missing field `id`", "the field \"id\" is missing"),
+        ] {
+            assert_eq!(plain(message), wanted);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Issues, and what hangs on them: labels, milestones, comments.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::account::AccountId;
+use super::pull::Pull;
+use crate::time::Time;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LabelId(pub u64);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Label {
+    pub id: LabelId,
+    pub name: String,
+    /// Six hexadecimal digits.
+    pub color: String,
+    pub description: Option<String>,
+    pub is_default: bool,
+}
+
+/// What GitHub gives every new repository.
+pub fn default_labels(mut next_id: impl FnMut() -> u64) -> BTreeMap<LabelId, Label> {
+    const LABELS: [(&str, &str, &str); 9] = [
+        ("bug", "d73a4a", "Something isn't working"),
+        ("documentation", "0075ca", "Improvements or additions to documentation"),
+        ("duplicate", "cfd3d7", "This issue or pull request already exists"),
+        ("enhancement", "a2eeef", "New feature or request"),
+        ("good first issue", "7057ff", "Good for newcomers"),
+        ("help wanted", "008672", "Extra attention is needed"),
+        ("invalid", "e4e669", "This doesn't seem right"),
+        ("question", "d876e3", "Further information is requested"),
+        ("wontfix", "ffffff", "This will not be worked on"),
+    ];
+    let label = |(name, color, description): (&str, &str, &str)| {
+        let id = LabelId(next_id());
+        let (name, color) = (name.to_owned(), color.to_owned());
+        (id, Label { id, name, color, description: Some(description.to_owned()), is_default: true })
+    };
+    LABELS.into_iter().map(label).collect()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IssueState {
+    Open,
+    Closed,
+}
+
+impl IssueState {
+    pub fn name(self) -> &'static str {
+        match self {
+            IssueState::Open => "open",
+            IssueState::Closed => "closed",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateReason {
+    Completed,
+    NotPlanned,
+    Duplicate,
+    Reopened,
+}
+
+impl StateReason {
+    pub fn name(self) -> &'static str {
+        match self {
+            StateReason::Completed => "completed",
+            StateReason::NotPlanned => "not_planned",
+            StateReason::Duplicate => "duplicate",
+            StateReason::Reopened => "reopened",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<StateReason> {
+        let all =
+            [StateReason::Completed, StateReason::NotPlanned, StateReason::Duplicate, StateReason::Reopened];
+        all.into_iter().find(|reason| reason.name() == name)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Issue {
+    pub id: u64,
+    pub number: u64,
+    pub title: String,
+    pub body: Option<String>,
+    pub author: AccountId,
+    pub labels: Vec<LabelId>,
+    pub assignees: Vec<AccountId>,
+    pub milestone: Option<u64>,
+    pub state: IssueState,
+    pub state_reason: Option<StateReason>,
+    pub locked: bool,
+    pub lock_reason: Option<String>,
+    pub created_at: Time,
+    pub updated_at: Time,
+    pub closed_at: Option<Time>,
+    pub closed_by: Option<AccountId>,
+    /// What makes it a pull request.
+    pub pull: Option<Box<Pull>>,
+}
+
+impl Issue {
+    pub fn new(id: u64, number: u64, title: &str, author: AccountId, now: Time) -> Issue {
+        Issue {
+            id,
+            number,
+            title: title.to_owned(),
+            body: None,
+            author,
+            labels: Vec::new(),
+            assignees: Vec::new(),
+            milestone: None,
+            state: IssueState::Open,
+            state_reason: None,
+            locked: false,
+            lock_reason: None,
+            created_at: now,
+            updated_at: now,
+            closed_at: None,
+            closed_by: None,
+            pull: None,
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.state == IssueState::Open
+    }
+
+    pub fn close(&mut self, by: AccountId, reason: Option<StateReason>, now: Time) {
+        self.state = IssueState::Closed;
+        self.state_reason = reason;
+        self.closed_at = Some(now);
+        self.closed_by = Some(by);
+        self.updated_at = now;
+    }
+
+    pub fn reopen(&mut self, now: Time) {
+        self.state = IssueState::Open;
+        self.state_reason = self.pull.is_none().then_some(StateReason::Reopened);
+        self.closed_at = None;
+        self.closed_by = None;
+        self.updated_at = now;
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comment {
+    pub id: u64,
+    /// The number of its issue or pull request.
+    pub issue: u64,
+    pub author: AccountId,
+    pub body: String,
+    pub created_at: Time,
+    pub updated_at: Time,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Milestone {
+    pub id: u64,
+    pub number: u64,
+    pub title: String,
+    pub description: Option<String>,
+    pub creator: AccountId,
+    pub state: IssueState,
+    pub due_on: Option<Time>,
+    pub created_at: Time,
+    pub updated_at: Time,
+    pub closed_at: Option<Time>,
+}

@@ -1,0 +1,109 @@
+//! What a pull request is beyond an issue.
+
+use serde::{Deserialize, Serialize};
+
+use super::account::AccountId;
+use super::repository::RepositoryId;
+use crate::git::ObjectId;
+use crate::time::Time;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pull {
+    pub id: u64,
+    pub head: PullHead,
+    /// The branch it goes into.
+    pub base: String,
+    /// Where that branch was when this was closed; while it is open the branch itself says so.
+    pub base_sha: ObjectId,
+    pub draft: bool,
+    pub maintainer_can_modify: bool,
+    pub merged: Option<Merged>,
+    pub requested_reviewers: Vec<AccountId>,
+    pub reviews: Vec<Review>,
+    pub review_comments: Vec<ReviewComment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PullHead {
+    /// None when a fork was deleted.
+    pub repository: Option<RepositoryId>,
+    pub owner: AccountId,
+    pub branch: String,
+    /// Where it was when this was opened or closed; while it is open the branch itself says so.
+    pub sha: ObjectId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Merged {
+    pub at: Time,
+    pub by: AccountId,
+    pub commit: ObjectId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ReviewState {
+    Approved,
+    ChangesRequested,
+    Commented,
+    Dismissed,
+    Pending,
+}
+
+impl ReviewState {
+    pub fn name(self) -> &'static str {
+        match self {
+            ReviewState::Approved => "APPROVED",
+            ReviewState::ChangesRequested => "CHANGES_REQUESTED",
+            ReviewState::Commented => "COMMENTED",
+            ReviewState::Dismissed => "DISMISSED",
+            ReviewState::Pending => "PENDING",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Review {
+    pub id: u64,
+    pub author: AccountId,
+    pub state: ReviewState,
+    pub body: String,
+    pub commit: ObjectId,
+    pub submitted_at: Option<Time>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReviewComment {
+    pub id: u64,
+    pub review: Option<u64>,
+    pub in_reply_to: Option<u64>,
+    pub author: AccountId,
+    pub body: String,
+    pub path: String,
+    pub line: Option<u64>,
+    /// `LEFT` or `RIGHT`.
+    pub side: String,
+    pub commit: ObjectId,
+    pub diff_hunk: String,
+    pub created_at: Time,
+    pub updated_at: Time,
+}
+
+impl Pull {
+    /// Each reviewer's last word: who approves, and who asks for changes.
+    pub fn opinions(&self) -> Vec<(AccountId, ReviewState)> {
+        let mut last: std::collections::BTreeMap<AccountId, ReviewState> = std::collections::BTreeMap::new();
+        for review in &self.reviews {
+            match review.state {
+                ReviewState::Approved | ReviewState::ChangesRequested => {
+                    last.insert(review.author, review.state);
+                }
+                ReviewState::Dismissed => {
+                    last.remove(&review.author);
+                }
+                ReviewState::Commented | ReviewState::Pending => {}
+            }
+        }
+        last.into_iter().collect()
+    }
+}

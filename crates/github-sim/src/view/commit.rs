@@ -1,0 +1,206 @@
+//! Commits, references, trees, and the differences between them.
+
+use serde_json::{Value, json};
+
+use super::{View, escape_path, node_id};
+use crate::git::{Change, Commit, EMPTY_TREE, ObjectId, Signature, changes};
+use crate::state::{CommitStatus, Repository};
+use crate::time::Time;
+
+/// How much of a commit is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommitParts {
+    /// As lists show it.
+    Head,
+    /// With the files that changed.
+    Files,
+}
+
+fn person(signature: &Signature) -> Value {
+    json!({"name": signature.name, "email": signature.email, "date": Time(signature.at)})
+}
+
+fn unsigned() -> Value {
+    json!({"verified": false, "reason": "unsigned", "signature": null, "payload": null, "verified_at": null})
+}
+
+impl View<'_> {
+    /// The account whose address a commit carries.
+    pub(crate) fn user_of(&self, signature: &Signature) -> Value {
+        let found = self
+            .state
+            .accounts
+            .values()
+            .find(|one| one.commit_email().eq_ignore_ascii_case(&signature.email));
+        found.map_or(Value::Null, |account| self.simple_account(account))
+    }
+
+    pub(crate) fn commit(&self, repository: &Repository, id: ObjectId, parts: CommitParts) -> Value {
+        let objects = self.state.objects(repository);
+        let Some(commit) = objects.commit(id) else { return Value::Null };
+        let (url, page) = (self.repository_url(repository), self.repository_page(repository));
+        let parents: Vec<Value> = commit
+            .parents
+            .iter()
+            .map(|parent| {
+                json!({"sha": parent, "url": format!("{url}/commits/{parent}"), "html_url": format!("{page}/commit/{parent}")})
+            })
+            .collect();
+        let comments_url = format!("{url}/commits/{id}/comments");
+        let mut object = json!({
+            "sha": id,
+            "node_id": node_id("Commit", id),
+            "commit": {
+                "author": person(&commit.author),
+                "committer": person(&commit.committer),
+                "message": commit.message,
+                "tree": {"sha": commit.tree, "url": format!("{url}/git/trees/{}", commit.tree)},
+                "url": format!("{url}/git/commits/{id}"),
+                "comment_count": 0,
+                "verification": unsigned(),
+            },
+            "url": format!("{url}/commits/{id}"),
+            "html_url": format!("{page}/commit/{id}"),
+            "comments_url": comments_url,
+            "author": self.user_of(&commit.author),
+            "committer": self.user_of(&commit.committer),
+            "parents": parents,
+        });
+        if parts == CommitParts::Files {
+            let changes = self.changes_of(repository, commit);
+            let additions: usize = changes.iter().map(|change| change.additions).sum();
+            let deletions: usize = changes.iter().map(|change| change.deletions).sum();
+            object["stats"] =
+                json!({"total": additions + deletions, "additions": additions, "deletions": deletions});
+            let files = changes.iter().take(300).map(|change| self.file_change(repository, id, change));
+            object["files"] = Value::Array(files.collect());
+        }
+        object
+    }
+
+    /// What a commit did to its first parent.
+    pub(crate) fn changes_of(&self, repository: &Repository, commit: &Commit) -> Vec<Change> {
+        let objects = self.state.objects(repository);
+        let parent = commit.parents.first().and_then(|parent| objects.commit(*parent));
+        changes(objects, parent.map_or(EMPTY_TREE, |parent| parent.tree), commit.tree)
+    }
+
+    pub(crate) fn file_change(&self, repository: &Repository, at: ObjectId, change: &Change) -> Value {
+        let (url, page) = (self.repository_url(repository), self.repository_page(repository));
+        let path = escape_path(&change.path);
+        let mut object = json!({
+            "sha": change.id,
+            "filename": change.path,
+            "status": change.kind.name(),
+            "additions": change.additions,
+            "deletions": change.deletions,
+            "changes": change.additions + change.deletions,
+            "blob_url": format!("{page}/blob/{at}/{path}"),
+            "raw_url": format!("{page}/raw/{at}/{path}"),
+            "contents_url": format!("{url}/contents/{path}?ref={at}"),
+        });
+        if let Some(patch) = &change.patch {
+            object["patch"] = json!(patch);
+        }
+        if let Some(previous) = &change.previous_path {
+            object["previous_filename"] = json!(previous);
+        }
+        object
+    }
+
+    /// As the git endpoints show it.
+    pub(crate) fn git_commit(&self, repository: &Repository, id: ObjectId) -> Value {
+        let Some(commit) = self.state.objects(repository).commit(id) else { return Value::Null };
+        let (url, page) = (self.repository_url(repository), self.repository_page(repository));
+        let parents: Vec<Value> = commit
+            .parents
+            .iter()
+            .map(|parent| {
+                json!({"sha": parent, "url": format!("{url}/git/commits/{parent}"), "html_url": format!("{page}/commit/{parent}")})
+            })
+            .collect();
+        json!({
+            "sha": id,
+            "node_id": node_id("Commit", id),
+            "url": format!("{url}/git/commits/{id}"),
+            "html_url": format!("{page}/commit/{id}"),
+            "author": person(&commit.author),
+            "committer": person(&commit.committer),
+            "tree": {"sha": commit.tree, "url": format!("{url}/git/trees/{}", commit.tree)},
+            "message": commit.message,
+            "parents": parents,
+            "verification": unsigned(),
+        })
+    }
+
+    pub(crate) fn git_ref(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
+        let url = self.repository_url(repository);
+        let kind = self.state.objects(repository).get(id).map_or("commit", |object| object.kind());
+        json!({
+            "ref": name,
+            "node_id": node_id("Ref", format!("{}:{name}", repository.id.0)),
+            "url": format!("{url}/git/{}", escape_path(name)),
+            "object": {"sha": id, "type": kind, "url": format!("{url}/git/{kind}s/{id}")},
+        })
+    }
+
+    pub(crate) fn short_branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
+        let url = self.repository_url(repository);
+        json!({
+            "name": name,
+            "commit": {"sha": id, "url": format!("{url}/commits/{id}")},
+            "protected": repository.protection.contains_key(name),
+        })
+    }
+
+    pub(crate) fn branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
+        let (url, page) = (self.repository_url(repository), self.repository_page(repository));
+        let branch_url = format!("{url}/branches/{}", escape_path(name));
+        let rule = repository.protection.get(name);
+        let checks = rule.map(|rule| rule.required_checks.clone()).unwrap_or_default();
+        json!({
+            "name": name,
+            "commit": self.commit(repository, id, CommitParts::Head),
+            "_links": {"self": branch_url, "html": format!("{page}/tree/{}", escape_path(name))},
+            "protected": rule.is_some(),
+            "protection": {
+                "enabled": rule.is_some(),
+                "required_status_checks": {
+                    "enforcement_level": if checks.is_empty() { "off" } else { "everyone" },
+                    "contexts": checks,
+                    "checks": [],
+                },
+            },
+            "protection_url": format!("{branch_url}/protection"),
+        })
+    }
+
+    pub(crate) fn tag(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
+        let url = self.repository_url(repository);
+        let name_in_url = escape_path(name);
+        json!({
+            "name": name,
+            "zipball_url": format!("{url}/zipball/refs/tags/{name_in_url}"),
+            "tarball_url": format!("{url}/tarball/refs/tags/{name_in_url}"),
+            "commit": {"sha": id, "url": format!("{url}/commits/{id}")},
+            "node_id": node_id("Ref", format!("{}:refs/tags/{name}", repository.id.0)),
+        })
+    }
+
+    pub(crate) fn status(&self, repository: &Repository, status: &CommitStatus) -> Value {
+        let avatar = self.simple_user(status.creator)["avatar_url"].clone();
+        json!({
+            "url": format!("{}/statuses/{}", self.repository_url(repository), status.commit),
+            "avatar_url": avatar,
+            "id": status.id,
+            "node_id": node_id("StatusContext", status.id),
+            "state": status.state.name(),
+            "description": status.description,
+            "target_url": status.target_url,
+            "context": status.context,
+            "created_at": status.created_at,
+            "updated_at": status.created_at,
+            "creator": self.simple_user(status.creator),
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! Files and directories, as the contents endpoints show them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::{View, escape_path};
+use crate::git::{Mode, TreeEntry};
+use crate::state::Repository;
+
+/// Above this, GitHub sends no content with the rest.
+const MAX_INLINE: usize = 1 << 20;
+/// As GitHub breaks its base64.
+const LINE: usize = 60;
+
+pub(crate) fn in_lines(bytes: &[u8]) -> String {
+    let text = STANDARD.encode(bytes);
+    let mut lines = String::with_capacity(text.len() + text.len() / LINE + 1);
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(LINE));
+        lines.push_str(line);
+        lines.push('\n');
+        rest = after;
+    }
+    lines
+}
+
+impl View<'_> {
+    /// Without the content: as directories list it, and as writes answer.
+    pub(crate) fn entry(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
+        let (url, page) = (self.repository_url(repository), self.repository_page(repository));
+        let objects = self.state.objects(repository);
+        let (name_in_url, at_in_url) = (escape_path(path), escape_path(at));
+        let kind = match entry.mode {
+            Mode::Directory => "dir",
+            Mode::Link => "symlink",
+            Mode::Submodule => "submodule",
+            Mode::File | Mode::Executable => "file",
+        };
+        let own = format!("{url}/contents/{name_in_url}?ref={at_in_url}");
+        let folder = if entry.mode == Mode::Directory { "tree" } else { "blob" };
+        let is_directory = matches!(entry.mode, Mode::Directory | Mode::Submodule);
+        let git_url = match entry.mode {
+            Mode::Submodule => Value::Null,
+            _ => json!(format!("{url}/git/{folder}s/{}", entry.id)),
+        };
+        let html_url = json!(format!("{page}/{folder}/{at_in_url}/{name_in_url}"));
+        json!({
+            "name": path.rsplit('/').next().unwrap_or(path),
+            "path": path,
+            "sha": entry.id,
+            "size": if is_directory { 0 } else { objects.blob(entry.id).map_or(0, <[u8]>::len) },
+            "url": own,
+            "html_url": html_url,
+            "git_url": git_url,
+            "download_url": if is_directory { Value::Null } else { json!(format!("{page}/raw/{at_in_url}/{name_in_url}")) },
+            "type": kind,
+            "_links": {"self": own, "git": git_url, "html": html_url},
+        })
+    }
+
+    /// With what is in it.
+    pub(crate) fn file(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
+        let mut object = self.entry(repository, path, entry, at);
+        let bytes = self.state.objects(repository).blob(entry.id).unwrap_or_default();
+        match entry.mode {
+            Mode::Link => object["target"] = json!(String::from_utf8_lossy(bytes)),
+            Mode::Submodule => {
+                object["submodule_git_url"] = json!(format!("{}.git", self.repository_page(repository)));
+            }
+            Mode::Directory | Mode::File | Mode::Executable => {
+                let inline = bytes.len() <= MAX_INLINE;
+                object["content"] = json!(if inline { in_lines(bytes) } else { String::new() });
+                object["encoding"] = json!(if inline { "base64" } else { "none" });
+            }
+        }
+        object
+    }
+}

@@ -1,0 +1,219 @@
+//! Pull requests and reviews.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{View, extend, node_id};
+use crate::git::{EMPTY_TREE, ObjectId, ancestors, changes, log, merge_base};
+use crate::operations::merging;
+use crate::state::{Issue, Pull, Repository, Review, ReviewComment};
+
+impl View<'_> {
+    pub(crate) fn pull_simple(&self, repository: &Repository, issue: &Issue, pull: &Pull) -> Value {
+        let (url, page) = (self.repository_url(repository), self.repository_page(repository));
+        let number = issue.number;
+        let (own, html, as_issue) = (
+            format!("{url}/pulls/{number}"),
+            format!("{page}/pull/{number}"),
+            format!("{url}/issues/{number}"),
+        );
+        let head = self.state.pull_head(issue, pull);
+        let base = self.state.pull_base(repository, issue, pull);
+        let link = |href: String| json!({"href": href});
+        let mut object = json!({
+            "url": own,
+            "id": pull.id,
+            "node_id": node_id("PullRequest", pull.id),
+            "html_url": html,
+            "diff_url": format!("{html}.diff"),
+            "patch_url": format!("{html}.patch"),
+            "issue_url": as_issue,
+            "number": number,
+            "state": issue.state.name(),
+            "locked": issue.locked,
+            "title": issue.title,
+            "user": self.simple_user(issue.author),
+            "created_at": issue.created_at,
+            "updated_at": issue.updated_at,
+            "closed_at": issue.closed_at,
+            "merged_at": pull.merged.as_ref().map(|merged| merged.at),
+            "merge_commit_sha": pull.merged.as_ref().map(|merged| merged.commit),
+            "assignee": issue.assignees.first().map_or(Value::Null, |id| self.simple_user(*id)),
+            "assignees": self.users(&issue.assignees),
+        });
+        extend(
+            &mut object,
+            json!({
+                "requested_reviewers": self.users(&pull.requested_reviewers),
+                "requested_teams": [],
+                "labels": self.labels(repository, &issue.labels),
+                "milestone": self.milestone_of(repository, issue),
+                "draft": pull.draft,
+                "commits_url": format!("{own}/commits"),
+                "review_comments_url": format!("{own}/comments"),
+                "review_comment_url": format!("{url}/pulls/comments{{/number}}"),
+                "comments_url": format!("{as_issue}/comments"),
+                "statuses_url": format!("{url}/statuses/{head}"),
+                "head": self.pull_end(pull.head.repository.and_then(|id| self.state.repository(id)), pull.head.owner, &pull.head.branch, head),
+                "base": self.pull_end(Some(repository), repository.owner, &pull.base, base),
+                "_links": {
+                    "self": link(own.clone()),
+                    "html": link(html.clone()),
+                    "issue": link(as_issue.clone()),
+                    "comments": link(format!("{as_issue}/comments")),
+                    "review_comments": link(format!("{own}/comments")),
+                    "review_comment": link(format!("{url}/pulls/comments{{/number}}")),
+                    "commits": link(format!("{own}/commits")),
+                    "statuses": link(format!("{url}/statuses/{head}")),
+                },
+                "author_association": self.association(repository, issue.author),
+                "auto_merge": null,
+                "active_lock_reason": issue.lock_reason,
+            }),
+        );
+        self.put_body(&mut object, issue.body.as_deref());
+        object
+    }
+
+    fn pull_end(
+        &self,
+        repository: Option<&Repository>,
+        owner: crate::state::AccountId,
+        branch: &str,
+        sha: ObjectId,
+    ) -> Value {
+        json!({
+            "label": format!("{}:{branch}", self.state.login(owner)),
+            "ref": branch,
+            "sha": sha,
+            "user": self.simple_user(owner),
+            "repo": repository.map(|repository| self.repository(repository)),
+        })
+    }
+
+    /// `computed` is false right after something was changed: GitHub finds out later whether it can be merged.
+    pub(crate) fn pull(&self, repository: &Repository, issue: &Issue, pull: &Pull, computed: bool) -> Value {
+        let mut object = self.pull_simple(repository, issue, pull);
+        let changes = self.pull_changes(repository, issue, pull);
+        let (mergeable, state) = merging::mergeability(self.state, repository, issue, pull);
+        let mergeable = if computed { mergeable } else { None };
+        extend(
+            &mut object,
+            json!({
+                "merged": pull.merged.is_some(),
+                "mergeable": mergeable,
+                "rebaseable": mergeable,
+                "mergeable_state": if computed { state } else { "unknown" },
+                "merged_by": pull.merged.as_ref().map(|merged| self.simple_user(merged.by)),
+                "comments": repository.comments_of(issue.number).count(),
+                "review_comments": pull.review_comments.len(),
+                "maintainer_can_modify": pull.maintainer_can_modify,
+                "commits": self.pull_commits(repository, issue, pull).len(),
+                "additions": changes.iter().map(|change| change.additions).sum::<usize>(),
+                "deletions": changes.iter().map(|change| change.deletions).sum::<usize>(),
+                "changed_files": changes.len(),
+            }),
+        );
+        object
+    }
+
+    /// Where a pull request's own changes begin.
+    fn pull_start(&self, repository: &Repository, issue: &Issue, pull: &Pull) -> Option<ObjectId> {
+        let base = self.state.pull_base(repository, issue, pull);
+        merge_base(self.state.objects(repository), base, self.state.pull_head(issue, pull))
+    }
+
+    pub(crate) fn pull_changes(
+        &self,
+        repository: &Repository,
+        issue: &Issue,
+        pull: &Pull,
+    ) -> Vec<crate::git::Change> {
+        let objects = self.state.objects(repository);
+        let start = self.pull_start(repository, issue, pull).and_then(|id| objects.commit(id));
+        let Some(head) = objects.commit(self.state.pull_head(issue, pull)) else { return Vec::new() };
+        changes(objects, start.map_or(EMPTY_TREE, |start| start.tree), head.tree)
+    }
+
+    /// Oldest first.
+    pub(crate) fn pull_commits(&self, repository: &Repository, issue: &Issue, pull: &Pull) -> Vec<ObjectId> {
+        let objects = self.state.objects(repository);
+        let base = self.state.pull_base(repository, issue, pull);
+        let hidden: BTreeSet<ObjectId> = ancestors(objects, base);
+        let mut commits = log(objects, self.state.pull_head(issue, pull), &hidden);
+        commits.reverse();
+        commits.truncate(250);
+        commits
+    }
+
+    pub(crate) fn review(&self, repository: &Repository, issue: &Issue, review: &Review) -> Value {
+        let own = format!("{}/pulls/{}", self.repository_url(repository), issue.number);
+        let html = format!(
+            "{}/pull/{}#pullrequestreview-{}",
+            self.repository_page(repository),
+            issue.number,
+            review.id
+        );
+        let mut object = json!({
+            "id": review.id,
+            "node_id": node_id("PullRequestReview", review.id),
+            "user": self.simple_user(review.author),
+            "state": review.state.name(),
+            "html_url": html,
+            "pull_request_url": own,
+            "author_association": self.association(repository, review.author),
+            "_links": {"html": {"href": html}, "pull_request": {"href": own}},
+            "commit_id": review.commit,
+        });
+        if let Some(at) = review.submitted_at {
+            object["submitted_at"] = json!(at);
+        }
+        self.put_body(&mut object, Some(&review.body));
+        object
+    }
+
+    pub(crate) fn review_comment(
+        &self,
+        repository: &Repository,
+        issue: &Issue,
+        comment: &ReviewComment,
+    ) -> Value {
+        let url = self.repository_url(repository);
+        let own = format!("{url}/pulls/comments/{}", comment.id);
+        let pull = format!("{url}/pulls/{}", issue.number);
+        let html =
+            format!("{}/pull/{}#discussion_r{}", self.repository_page(repository), issue.number, comment.id);
+        let mut object = json!({
+            "url": own,
+            "pull_request_review_id": comment.review,
+            "id": comment.id,
+            "node_id": node_id("PullRequestReviewComment", comment.id),
+            "diff_hunk": comment.diff_hunk,
+            "path": comment.path,
+            "commit_id": comment.commit,
+            "original_commit_id": comment.commit,
+            "user": self.simple_user(comment.author),
+            "created_at": comment.created_at,
+            "updated_at": comment.updated_at,
+            "html_url": html,
+            "pull_request_url": pull,
+            "author_association": self.association(repository, comment.author),
+            "_links": {"self": {"href": own}, "html": {"href": html}, "pull_request": {"href": pull}},
+            "reactions": self.reactions(&own),
+            "side": comment.side,
+            "subject_type": if comment.line.is_some() { "line" } else { "file" },
+        });
+        if let Some(line) = comment.line {
+            extend(
+                &mut object,
+                json!({"line": line, "original_line": line, "position": line, "original_position": line}),
+            );
+        }
+        if let Some(first) = comment.in_reply_to {
+            object["in_reply_to_id"] = json!(first);
+        }
+        self.put_body(&mut object, Some(&comment.body));
+        object
+    }
+}
