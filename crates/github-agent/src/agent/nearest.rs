@@ -5,7 +5,7 @@ const MAX_NAME_BYTES: usize = 64;
 const MAX_SUGGESTIONS: usize = 3;
 
 /// Up to three names, the nearest first: few edits, or a word in common.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let letters: Vec<char> = name.chars().take(MAX_NAME_BYTES + 1).flat_map(char::to_lowercase).collect();
     if letters.is_empty() || letters.len() > MAX_NAME_BYTES {
         return Vec::new();

@@ -40,7 +40,7 @@ pub fn problems(schema: &Value, arguments: &Value) -> Vec<String> {
 }
 
 /// Takes out arguments that are null where null does not fit and that need not be there: many models write them so.
-pub(crate) fn without_nulls(schema: &Value, arguments: &Value) -> Value {
+pub fn without_nulls(schema: &Value, arguments: &Value) -> Value {
     let mut arguments = arguments.clone();
     if let Some(object) = arguments.as_object_mut() {
         object.retain(|name, value| {

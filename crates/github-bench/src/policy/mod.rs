@@ -7,7 +7,7 @@ mod scripted;
 mod stage;
 mod truth;
 
-use crate::suite::Task;
+use crate::suite::{Script, Task};
 use gradus_github_agent::tools::Tool;
 use gradus_github_sim::{Fault, World};
 
@@ -90,7 +90,7 @@ pub fn variants(flaw: Flaw, task: &Task, world: &World, tools: &[Tool]) -> Resul
 
 /// Whether a value depends on what was seen.
 fn is_template(value: &serde_json::Value) -> bool {
-    !template::sources(value).is_empty()
+    !crate::suite::sources(value).is_empty()
 }
 
 fn oracle(task: &Task, variant: impl Into<String>) -> Play {

@@ -102,13 +102,7 @@ impl Seed {
     /// Of a seed that is a table of another file: that file's text, the table's name, what errors call the file, and where
     /// files that it extends are.
     #[must_use]
-    pub(crate) fn placed(
-        mut self,
-        text: &str,
-        table: &'static str,
-        origin: &str,
-        folder: Option<&Path>,
-    ) -> Seed {
+    pub fn placed(mut self, text: &str, table: &'static str, origin: &str, folder: Option<&Path>) -> Seed {
         (self.text, self.table) = (text.into(), table);
         origin.clone_into(&mut self.origin);
         self.folder = folder.map(Path::to_owned);

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
+use gradus_github_agent::agent::{RunEnd, RunStep};
 use gradus_github_agent::tools::BoxFuture;
-use gradus_github_bench::record::{End, RunRecord, Step};
+use gradus_github_bench::record::RunRecord;
 use gradus_github_bench::rules::Spent;
 use gradus_github_bench::trial::{
     Arena, BenchError, Finished, Job, Player, Spending, TrialLine, assess, replayed,
@@ -69,7 +70,7 @@ impl Player for ForeignAgent {
 
 /// How a program ended, and what it said.
 struct Ended {
-    end: End,
+    end: RunEnd,
     answer: Option<String>,
     /// As its shell gives it.
     code: Option<i32>,
@@ -97,7 +98,7 @@ impl ForeignAgent {
             self.has_worked.store(true, Ordering::Relaxed);
         }
         // Once it has worked, something in it was not found, which is its own failure.
-        if let (End::Failed(reason), false) = (&ended.end, self.has_worked.load(Ordering::Relaxed))
+        if let (RunEnd::Failed(reason), false) = (&ended.end, self.has_worked.load(Ordering::Relaxed))
             && ended.code.is_some_and(|code| NOT_FOUND.contains(&code))
         {
             return Err(BenchError::Program(reason.clone()));
@@ -181,7 +182,7 @@ impl ForeignAgent {
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                let end = End::Failed(format!("it does not start: {error}"));
+                let end = RunEnd::Failed(format!("it does not start: {error}"));
                 return Ended { end, answer: None, code: None };
             }
         };
@@ -229,16 +230,16 @@ impl ForeignAgent {
             // What is not read is not judged either, by no check and by no rule.
             Ok(Ok(_)) if answer.is_cut => {
                 let reason = format!("its answer is longer than {} KiB", MAX_ANSWER >> 10);
-                (End::Failed(reason), Some(answer.text()))
+                (RunEnd::Failed(reason), Some(answer.text()))
             }
-            Ok(Ok(status)) if status.success() => (End::Answered, Some(answer.text())),
+            Ok(Ok(status)) if status.success() => (RunEnd::Answered, Some(answer.text())),
             Ok(Ok(status)) => {
                 let complaint = crate::output::printable_line(&complaint.text());
                 let said = if complaint.is_empty() { complaint } else { format!(": {complaint}") };
-                (End::Failed(format!("it ended with {status}{said}")), Some(answer.text()))
+                (RunEnd::Failed(format!("it ended with {status}{said}")), Some(answer.text()))
             }
-            Ok(Err(error)) => (End::Failed(error.to_string()), None),
-            Err(_) => (End::Failed(format!("it took longer than {} s", self.timeout.as_secs_f64())), None),
+            Ok(Err(error)) => (RunEnd::Failed(error.to_string()), None),
+            Err(_) => (RunEnd::Failed(format!("it took longer than {} s", self.timeout.as_secs_f64())), None),
         };
         Ended { end, answer, code }
     }
@@ -333,10 +334,10 @@ pub(crate) fn trajectories(otlp: &[u8]) -> io::Result<Vec<Trajectory>> {
 
 /// Which request belongs to which step is not known: spans and requests have no clock in common, and tools of others may
 /// make several requests or none.
-fn steps_of_spans(trajectory: &Trajectory) -> Vec<Step> {
+fn steps_of_spans(trajectory: &Trajectory) -> Vec<RunStep> {
     let steps = trajectory.steps.iter();
     steps
-        .map(|step| Step {
+        .map(|step| RunStep {
             thought: step.thought.clone(),
             tool: step.tool.clone(),
             arguments: step.arguments.clone().unwrap_or(Value::Null),

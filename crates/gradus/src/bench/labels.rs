@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
+use gradus_github_agent::agent::RunEnd;
 use gradus_github_bench::policy::{Policy, Truth};
-use gradus_github_bench::record::{End, RunRecord};
+use gradus_github_bench::record::RunRecord;
 use gradus_github_bench::trial::TrialLine;
 use serde_json::{Value, json};
 
@@ -114,7 +115,7 @@ fn gold(line: &TrialLine, truth: &Truth, record: &RunRecord) -> Value {
                 "steps": steps,
                 "final_answer": record.answer,
                 "final_answer_correct": line.passed,
-                "terminated": if record.end == End::Answered { "final_answer" } else { "other" },
+                "terminated": if record.end == RunEnd::Answered { "final_answer" } else { "other" },
                 "sequence": {"label": sequence(truth), "reason": truth.detour.as_deref().unwrap_or_default()},
                 "recoverable": {"user_query": "exact", "final_answer": "exact", "session_id": "exact"},
             }],

@@ -12,8 +12,8 @@ use gradus_github_bench::record::RunRecord;
 use gradus_github_bench::replay::{Checks, Need, Replay, Stage, replay};
 use gradus_github_bench::suite::{BUILT_IN, Suite, Task};
 use gradus_github_bench::trial::Plan;
+use gradus_github_sim::World;
 use gradus_github_sim::state::State;
-use gradus_github_sim::{self, World};
 
 use super::{Exit, complain};
 use crate::output::{counted, json, printable_line};
@@ -167,9 +167,9 @@ async fn play(record: &RunRecord, task: &Task) -> anyhow::Result<Replay> {
         seed.add_fault(fault.clone());
     }
     let world = Arc::new(Mutex::new(seed.clone()));
-    let listener = simulator::listen(0).await?;
+    let listener = gradus_github_sim::listen(0).await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let serving = tokio::spawn(simulator::run(listener, Arc::clone(&world), false));
+    let serving = tokio::spawn(gradus_github_sim::run(listener, Arc::clone(&world), false));
     let limits = Limits { allow_destructive: true, ..Limits::default() };
     let tools = GitHubTools::new(&url, Some(&task.token), limits)?;
     let verify = |after: &State, record: &RunRecord| -> Checks {

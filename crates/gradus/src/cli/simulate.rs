@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
-use gradus_github_sim::{self, BUILT_IN, Seed, World};
+use gradus_github_sim::{BUILT_IN, Seed, World};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Exit, complain};
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 async fn serve(arguments: &Arguments, world: World) -> anyhow::Result<Exit> {
     // Before anyone knows that it is there: they may be quick to stop it.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let listener = match simulator::listen(arguments.port).await {
+    let listener = match gradus_github_sim::listen(arguments.port).await {
         Ok(listener) => listener,
         Err(error) => {
             complain(&error.to_string());
@@ -74,7 +74,7 @@ async fn serve(arguments: &Arguments, world: World) -> anyhow::Result<Exit> {
     }
     std::io::Write::flush(&mut std::io::stdout())?;
     tokio::select! {
-        () = simulator::run(listener, Arc::new(Mutex::new(world)), arguments.rate_limits) => {}
+        () = gradus_github_sim::run(listener, Arc::new(Mutex::new(world)), arguments.rate_limits) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }

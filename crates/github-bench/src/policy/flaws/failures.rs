@@ -87,7 +87,7 @@ pub(super) fn ignored_error(stage: &Stage<'_>) -> Vec<Play> {
             });
             let (boast, is_plain) = boast(stage, at);
             let answer = &mut draft.play.script.answer;
-            let is_plain_text = super::super::text_sources(answer).is_empty();
+            let is_plain_text = crate::suite::text_sources(answer).is_empty();
             // What the oracle would say may claim the same in other words.
             *answer = match is_plain && is_plain_text {
                 true => format!("Done. {boast} {answer}"),

@@ -14,9 +14,9 @@ use std::time::Duration;
 use gradus_github_agent::agent::{
     Confirm, Driver, Keeper, Machine, Observer, RealClock, Recorder, SessionError, SessionFile,
 };
+use gradus_github_agent::agent::{RunEnd, RunStep};
 use gradus_github_agent::mcp::{MCP_TIMEOUT, McpTools};
 use gradus_github_agent::tools::{Boxes, GitHubTools, Limits, ToolBox};
-use gradus_github_bench::record::{End, Step};
 use gradus_llm::Client;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -199,7 +199,7 @@ async fn converse(
                 return Ok(Exit::Unexpected);
             }
         };
-        exit = if end == End::Answered { Exit::Pass } else { Exit::Unexpected };
+        exit = if end == RunEnd::Answered { Exit::Pass } else { Exit::Unexpected };
         report(arguments, &machine, recorder.steps(), &end, answer.as_deref())?;
         if !arguments.chat {
             return Ok(exit);
@@ -212,7 +212,7 @@ async fn work_on(
     driver: &mut Driver<'_>,
     machine: &mut Machine<'_>,
     request: Option<&str>,
-) -> Result<(End, Option<String>), SessionError> {
+) -> Result<(RunEnd, Option<String>), SessionError> {
     match request {
         Some(request) => driver.request(machine, request).await,
         None => driver.go_on(machine).await,
@@ -239,9 +239,9 @@ async fn listen() -> Option<String> {
 struct Report<'r> {
     session: &'r str,
     request: Option<&'r str>,
-    end: &'r End,
+    end: &'r RunEnd,
     answer: Option<&'r str>,
-    steps: &'r [Step],
+    steps: &'r [RunStep],
     replies: u32,
     prompt_tokens: u64,
     completion_tokens: u64,
@@ -250,8 +250,8 @@ struct Report<'r> {
 fn report(
     arguments: &Arguments,
     machine: &Machine<'_>,
-    steps: &[Step],
-    end: &End,
+    steps: &[RunStep],
+    end: &RunEnd,
     answer: Option<&str>,
 ) -> anyhow::Result<()> {
     let state = machine.state();
@@ -288,9 +288,9 @@ fn report(
         }
     } else if arguments.quiet {
         let reason = match end {
-            End::Failed(reason) => reason.clone(),
-            End::CallLimit => "the limit of calls is reached".to_owned(),
-            End::StepLimit | End::Answered => "the limit of steps is reached".to_owned(),
+            RunEnd::Failed(reason) => reason.clone(),
+            RunEnd::CallLimit => "the limit of calls is reached".to_owned(),
+            RunEnd::StepLimit | RunEnd::Answered => "the limit of steps is reached".to_owned(),
         };
         complain(&format!("no answer: {}", printable_line(&reason)));
     }
