@@ -3,6 +3,7 @@ pub mod assemble;
 pub mod bounded_json;
 pub mod coverage;
 pub mod dialect;
+pub mod duration_text;
 pub mod filter;
 pub mod literal;
 pub mod message;

@@ -210,7 +210,7 @@ impl Sent {
     /// Adds what an answer to so many spans or events says. An outcome is both, so what was rejected is not added up.
     fn note(&mut self, answer: &Answer, what: &str, of: usize) {
         let Some(partial) = partial_success(&answer.body) else { return };
-        let said = crate::output::printable_line(&partial.reason.unwrap_or_default());
+        let said = gradus_core::visible::printable_line(&partial.reason.unwrap_or_default());
         let rejected = usize::try_from(partial.count).unwrap_or(usize::MAX).min(of);
         if rejected == 0 {
             self.warnings.push(said);

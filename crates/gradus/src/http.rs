@@ -155,7 +155,7 @@ pub(crate) fn said(body: &[u8]) -> String {
     });
     // Masked before it is cut: half a key is too much.
     let line = gradus_llm::mask_secrets(&detail.unwrap_or_else(|| text.into_owned()));
-    let line = crate::output::printable_line(&line);
+    let line = gradus_core::visible::printable_line(&line);
     if line.chars().count() <= SHOWN {
         return line;
     }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::duration;
 use super::subject::{Subject, Unit, Watchable};
+use gradus_core::duration_text::{format_duration, parse_duration};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
@@ -111,7 +111,7 @@ impl Condition {
             Some((window, floor)) => (window, Some(floor)),
             None => (tail, None),
         };
-        let window = duration::parse(window.trim())
+        let window = parse_duration(window.trim())
             .ok_or_else(|| ConditionError::Window { found: shown(window), example })?;
         let floor = floor.map(|floor| parse_floor(&subject, floor)).transpose()?;
         Ok(Condition { subject, bar, window, floor })
@@ -277,7 +277,7 @@ impl fmt::Display for Condition {
         if let Some(bar) = self.bar {
             write!(f, " {} {}", bar.comparison.symbol(), self.subject.show(bar.threshold))?;
         }
-        write!(f, " over {}", duration::show(self.window))?;
+        write!(f, " over {}", format_duration(self.window))?;
         if let Some(Floor { count, unit }) = self.floor {
             write!(f, ", at least {count}")?;
             if let Some(unit) = unit {

@@ -5,7 +5,6 @@
 
 mod condition;
 mod deliver;
-mod duration;
 mod nearest;
 mod notice;
 mod rule;
@@ -21,13 +20,3 @@ pub use rule::{AlertRule, AlertSection, ClearAt};
 pub use state::{Example, Measured, State, advance};
 pub use subject::{Percentile, Subject, Unit, Watchable};
 pub use target::{Target, TargetKind, WebhookUrl};
-
-/// Reads `90s`, `15m`, `1h` or `7d`; up to a year.
-pub fn duration(text: &str) -> Option<std::time::Duration> {
-    duration::parse(text)
-}
-
-/// The same with another bound.
-pub fn duration_up_to(text: &str, longest: std::time::Duration) -> Option<std::time::Duration> {
-    duration::parse_up_to(text, longest)
-}

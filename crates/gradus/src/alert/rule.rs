@@ -8,9 +8,9 @@ use gradus_host::child_environment::find_invalid_name;
 use serde::Deserialize;
 
 use super::condition::{Bar, Condition};
-use super::duration;
 use super::subject::{Subject, Watchable, without_noise};
 use super::target::{Target, WebhookUrl};
+use gradus_core::duration_text::parse_duration;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertRule {
@@ -99,7 +99,7 @@ impl AlertRule {
             .map_err(|error| wrong("clear_at", &error))?;
         let cool_down = match cool_down {
             None => COOL_DOWN,
-            Some(text) => duration::parse(text.trim()).ok_or_else(|| {
+            Some(text) => parse_duration(text.trim()).ok_or_else(|| {
                 wrong("cool_down", &format!("{text:?} is no length of time; write 90s, 30m, 1h or 7d"))
             })?,
         };

@@ -234,7 +234,7 @@ impl ForeignAgent {
             }
             Ok(Ok(status)) if status.success() => (RunEnd::Answered, Some(answer.text())),
             Ok(Ok(status)) => {
-                let complaint = crate::output::printable_line(&complaint.text());
+                let complaint = gradus_core::visible::printable_line(&complaint.text());
                 let said = if complaint.is_empty() { complaint } else { format!(": {complaint}") };
                 (RunEnd::Failed(format!("it ended with {status}{said}")), Some(answer.text()))
             }

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use super::report::BenchReport;
 use super::tables::{SHOWN, Table, reasons};
 use super::truth::Scores;
-use crate::output::{BOLD, DIM, GREEN, RED, printable_line};
+use crate::output::{BOLD, DIM, GREEN, RED};
+use gradus_core::visible::printable_line;
 
 /// Longer names are cut.
 const WIDEST: usize = 40;

@@ -11,7 +11,7 @@ use gradus_github_bench::trial::statistics::{TaskTally, all_good, median, tally}
 use serde::{Deserialize, Serialize};
 
 use super::truth::Scores;
-use crate::output::printable_line;
+use gradus_core::visible::printable_line;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Measure {

@@ -8,7 +8,8 @@ use gradus_github_bench::trial::TrialLine;
 
 use super::report::{AgentReport, BenchReport, Measure};
 use super::truth::Scores;
-use crate::output::{count, counted, printable_line};
+use crate::output::{count, counted};
+use gradus_core::visible::printable_line;
 
 /// Cells are texts that are ready to be shown, but not escaped.
 #[derive(Debug)]

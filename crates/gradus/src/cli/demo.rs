@@ -19,8 +19,9 @@ use super::outputs::Addition;
 use super::{Exit, complain};
 use crate::bench::report::{BenchReport, Kept};
 use crate::bench::tables::Table;
-use crate::output::{BOLD, DIM, counted, printable_line};
+use crate::output::{BOLD, DIM, counted};
 use crate::serve::Running;
+use gradus_core::visible::printable_line;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

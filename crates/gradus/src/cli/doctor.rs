@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
                 ("FAIL", text)
             }
         };
-        anstream::println!("{mark} {what}: {}", crate::output::printable_line(&text));
+        anstream::println!("{mark} {what}: {}", gradus_core::visible::printable_line(&text));
     }
     Ok(exit)
 }

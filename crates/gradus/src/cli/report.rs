@@ -145,15 +145,15 @@ fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<Exit> {
     for id in runs {
         let Ok(folder) = state.read_run(id) else { continue };
         let record = &folder.record;
-        let sources = crate::output::printable_line(&record.sources.join(" "));
-        let judge = crate::output::printable_line(&record.judge);
+        let sources = gradus_core::visible::printable_line(&record.sources.join(" "));
+        let judge = gradus_core::visible::printable_line(&record.judge);
         let how = match record.state {
             RunState::Finished => "finished",
             RunState::Stopped => "stopped",
             RunState::Running if state.is_held(id) => "running",
             RunState::Running => "cut off",
         };
-        writeln!(out, "{}  {how:<9} {judge}  {sources}", crate::output::printable_line(id))?;
+        writeln!(out, "{}  {how:<9} {judge}  {sources}", gradus_core::visible::printable_line(id))?;
     }
     Ok(Exit::Pass)
 }

@@ -71,7 +71,7 @@ fn list(library: &Library) -> anyhow::Result<Exit> {
             Origin::File(path) => path.display().to_string(),
         };
         let labels = rubric.labels.names().collect::<Vec<_>>().join(", ");
-        let about = crate::output::printable_line(&rubric.about);
+        let about = gradus_core::visible::printable_line(&rubric.about);
         writeln!(out, "{:<24}{:<12}{labels:<24}{from:<18}{about}", rubric.name, subject(rubric))?;
     }
     let about = "Can the tool take this call? Rules; no model is asked.";
@@ -89,7 +89,7 @@ fn show(library: &Library, name: &str) -> anyhow::Result<Exit> {
         Origin::File(path) => std::fs::read_to_string(path)?,
     };
     let mut out = std::io::stdout().lock();
-    out.write_all(crate::output::printable(&text).as_bytes())?;
+    out.write_all(gradus_core::visible::printable(&text).as_bytes())?;
     Ok(Exit::Pass)
 }
 

@@ -7,7 +7,7 @@ use gradus_github_sim::{BUILT_IN, Seed, World};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Exit, complain};
-use crate::output::printable_line;
+use gradus_core::visible::printable_line;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

@@ -295,5 +295,5 @@ fn read_folder(inputs: &[Input], intake: &mut Intake<'_>) -> usize {
 pub(crate) fn complain(text: &str) {
     // A message may repeat what a server or a file said, and that may be a key of ours.
     let text = gradus_llm::mask_secrets(text);
-    anstream::eprintln!("gradus: {}", crate::output::printable_line(&text));
+    anstream::eprintln!("gradus: {}", gradus_core::visible::printable_line(&text));
 }

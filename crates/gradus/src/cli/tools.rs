@@ -8,7 +8,8 @@ use gradus_github_agent::tools::{Effect, Family, Limits, Tool, ToolBox as _, all
 use serde_json::{Value, json};
 
 use super::{Exit, complain};
-use crate::output::{BOLD, DIM, printable, printable_line};
+use crate::output::{BOLD, DIM};
+use gradus_core::visible::{printable, printable_line};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{Exit, complain};
 use crate::config::{Environment, FILE_NAME, TrustStore, UncheckedFile, canonical_name, digest_bytes};
-use crate::output::printable_line;
+use gradus_core::visible::printable_line;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

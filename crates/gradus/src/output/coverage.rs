@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use gradus_core::coverage::Coverage;
 
-use super::{BOLD, DIM, printable_line};
+use super::{BOLD, DIM};
+use gradus_core::visible::printable_line;
 
 /// More sources than this are summed up in one line.
 const MAX_SOURCES: usize = 20;

@@ -8,7 +8,7 @@ use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::report::RunReader;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::printable;
+use gradus_core::visible::printable;
 
 /// `more` are suites of others, which come first.
 pub(crate) fn write(reader: &mut RunReader, more: Vec<TestSuite>, out: &mut dyn Write) -> anyhow::Result<()> {

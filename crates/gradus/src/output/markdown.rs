@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use gradus_eval::evaluator::OFFLINE;
 use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
 
-use super::{count, counted, printable_line};
+use super::{count, counted};
+use gradus_core::visible::printable_line;
 
 const MAX_LISTED_FINDINGS: usize = 15;
 

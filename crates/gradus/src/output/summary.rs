@@ -6,7 +6,8 @@ use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
 
-use super::{BOLD, DIM, GREEN, RED, YELLOW, count, counted, printable_line};
+use super::{BOLD, DIM, GREEN, RED, YELLOW, count, counted};
+use gradus_core::visible::printable_line;
 
 /// Tools and reasons that are shown; the other outputs have all.
 const MAX_LISTED_ROWS: usize = 12;

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use gradus_core::trajectory::Trajectory;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::{BOLD, DIM, printable_line};
+use super::{BOLD, DIM};
+use gradus_core::visible::printable_line;
 
 /// Rows wait until all are known, so that columns fit and ids are cut where they are still unique.
 #[derive(Debug, Default)]

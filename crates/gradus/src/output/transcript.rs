@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use gradus_core::trajectory::{Step, Trajectory};
 
-use super::{BOLD, DIM, RED, printable, printable_line};
+use super::{BOLD, DIM, RED};
+use gradus_core::visible::{printable, printable_line};
 
 /// Longer texts are cut unless all is wanted.
 const MAX_CHARS: usize = 1_500;

@@ -175,7 +175,7 @@ impl Exchange<'_> {
         let version = self.answer.headers.get(VERSION).and_then(|text| text.to_str().ok());
         version.map_or_else(
             || "this server".to_owned(),
-            |version| format!("Phoenix {}", crate::output::printable_line(version)),
+            |version| format!("Phoenix {}", gradus_core::visible::printable_line(version)),
         )
     }
 }

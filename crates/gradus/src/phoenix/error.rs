@@ -72,7 +72,7 @@ impl PhoenixError {
             status if status.is_redirection() => {
                 let to =
                     answer.headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
-                PhoenixError::Elsewhere { base, to: crate::output::printable_line(to) }
+                PhoenixError::Elsewhere { base, to: gradus_core::visible::printable_line(to) }
             }
             status if status == StatusCode::TOO_MANY_REQUESTS => {
                 PhoenixError::Busy { base, status: status.as_u16(), said }

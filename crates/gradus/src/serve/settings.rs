@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gradus_core::duration_text::parse_duration_up_to;
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::rubric::{Library, Subject as RubricSubject};
@@ -285,7 +286,7 @@ fn retention(section: &ServeSection) -> Result<Retention, String> {
     let Some(retention) = &section.retention else { return Ok(Retention::default()) };
     let max_age_ns = match &retention.max_age {
         Some(text) => {
-            let age = alert::duration_up_to(text, MAX_AGE).ok_or_else(|| {
+            let age = parse_duration_up_to(text, MAX_AGE).ok_or_else(|| {
                 format!(
                     "serve.retention.max_age = {text:?}: write it as \"30d\" or \"12h\", at most \"36500d\""
                 )

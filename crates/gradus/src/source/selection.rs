@@ -93,7 +93,7 @@ impl Selection {
 /// A day, a time, or a length of time that is counted back from now. Without a zone, UTC is meant.
 fn moment(text: &str, now: Timestamp) -> Option<u64> {
     let text = text.trim();
-    if let Some(ago) = crate::alert::duration(text) {
+    if let Some(ago) = gradus_core::duration_text::parse_duration(text) {
         return nanoseconds(now - SignedDuration::try_from(ago).ok()?);
     }
     let utc = || {

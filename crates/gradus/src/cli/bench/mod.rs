@@ -19,7 +19,8 @@ use super::Exit;
 use super::eval::{self, Prepared};
 use super::sources::complain;
 use crate::bench::report::BenchReport;
-use crate::output::{counted, printable_line};
+use crate::output::counted;
+use gradus_core::visible::printable_line;
 use plan::Planned;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {

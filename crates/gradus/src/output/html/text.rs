@@ -3,7 +3,7 @@
 
 use serde::de::IgnoredAny;
 
-use crate::output::{printable, printable_line};
+use gradus_core::visible::{printable, printable_line};
 
 /// Longer texts are cut.
 pub(crate) const MAX_CHARS: usize = 4_000;

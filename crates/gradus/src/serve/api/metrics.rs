@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use gradus_core::duration_text::parse_duration;
 use gradus_store::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::{ApiError, Params, blocking};
 use super::time;
-use crate::alert;
 use crate::serve::page;
 use crate::serve::settings::Reloadable;
 use crate::serve::state::Server;
@@ -89,7 +89,7 @@ fn group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError
         None => MetricGroup::All,
         Some("time") => {
             let text = period.unwrap_or("1h");
-            let length = alert::duration(text).and_then(|length| i64::try_from(length.as_nanos()).ok());
+            let length = parse_duration(text).and_then(|length| i64::try_from(length.as_nanos()).ok());
             let period_ns =
                 length.filter(|length| *length >= BUCKET_NS && length % BUCKET_NS == 0).ok_or_else(|| {
                     ApiError::bad(format!(

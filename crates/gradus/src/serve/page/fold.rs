@@ -14,9 +14,9 @@ use super::answer::{Asked, PageError};
 use super::words::size;
 use super::{opened, run_trajectory};
 use crate::output::html::text;
-use crate::output::printable;
 use crate::serve::api::{ApiError, blocking_large};
 use crate::serve::state::Server;
+use gradus_core::visible::printable;
 
 /// What of a long text stands in the page.
 const SHOWN_BYTES: usize = 1_500;

@@ -16,9 +16,9 @@ use super::{Frame, opened};
 use crate::output::html::number::count;
 use crate::output::html::svg::Svg;
 use crate::output::html::text;
-use crate::output::printable;
 use crate::serve::api::{ApiError, visit_spans};
 use crate::serve::state::Server;
+use gradus_core::visible::printable;
 
 /// Spans of one page.
 const MAX_ROWS: usize = 1_000;

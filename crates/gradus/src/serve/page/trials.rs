@@ -15,11 +15,11 @@ use gradus_store::Spend;
 
 use crate::output::html::number;
 use crate::output::html::text::{self, Block};
-use crate::output::printable;
 use crate::serve::api::{ApiError, blocking, blocking_large};
 use crate::serve::live::{GradingRule, StoryView};
 use crate::serve::settings::Reloadable;
 use crate::serve::state::{Server, now_ns, today_ns};
+use gradus_core::visible::printable;
 
 /// Of a prompt; a page is not the place for a window full of text.
 const MAX_PROMPT: usize = 60_000;
