@@ -1,22 +1,21 @@
 //! The domain of Gradus: spans in, trajectories out.
 pub mod assemble;
-pub mod bounded_json;
 pub mod coverage;
 pub mod dialect;
 pub mod duration_text;
 pub mod filter;
-pub mod literal;
 pub mod message;
 mod path_budget;
 mod phoenix_attributes;
 pub mod phoenix_view;
 pub mod raw_json;
-pub mod react;
 mod short_text;
 pub mod span;
 pub mod span_json;
 pub mod trajectory;
 pub mod visible;
+
+pub use gradus_react::{bounded_json, lenient_json as literal, react_text as react};
 
 /// A stable digest of bytes, for ids of things that have none.
 pub fn digest(bytes: &[u8]) -> u128 {

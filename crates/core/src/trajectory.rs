@@ -1,6 +1,7 @@
 //! What extraction yields: one user request with its ordered steps. This is also the line format of
 //! `gradus traces --format jsonl`; field names are a promise to the tools built on it.
 
+use gradus_react::react_text::TextDefect;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -157,6 +158,17 @@ pub enum DefectKind {
     MissingAnswer,
     /// The run ended in an error.
     RunFailed,
+}
+
+impl From<TextDefect> for DefectKind {
+    fn from(defect: TextDefect) -> DefectKind {
+        match defect {
+            TextDefect::TextAfterArguments => DefectKind::TextAfterArguments,
+            TextDefect::MalformedArguments => DefectKind::MalformedArguments,
+            TextDefect::MissingToolName => DefectKind::MissingToolName,
+            TextDefect::UnusualToolName => DefectKind::UnusualToolName,
+        }
+    }
 }
 
 impl DefectKind {

@@ -110,7 +110,7 @@ fn read_reply(
     let text = join_texts(reply);
     let transcript = react::read(&text);
     for (kind, detail) in transcript.defects {
-        trajectory.defects.push(Defect::new(kind, detail, None));
+        trajectory.defects.push(Defect::new(kind.into(), detail, None));
     }
     if transcript.steps.is_empty() {
         trajectory.final_answer = transcript.answer.map(std::borrow::Cow::into_owned).or(thought);
@@ -148,7 +148,7 @@ fn from_transcript(transcript: Transcript<'_>, budget: &AssemblyBudget) -> Traje
         ..Trajectory::default()
     };
     for (kind, detail) in transcript.defects {
-        trajectory.defects.push(Defect::new(kind, detail, None));
+        trajectory.defects.push(Defect::new(kind.into(), detail, None));
     }
     for (index, step) in transcript.steps.into_iter().enumerate() {
         trajectory.steps.push(Step {

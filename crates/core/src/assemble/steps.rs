@@ -263,7 +263,7 @@ impl Reader<'_, '_> {
         }
         let transcript = react::read(text);
         for (kind, detail) in &transcript.defects {
-            self.defect_at(number, *kind, detail);
+            self.defect_at(number, (*kind).into(), detail);
         }
         let mut steps = transcript.steps.into_iter();
         let Some(first) = steps.next() else {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value as Json};
 
 use crate::bounded_json::{MAX_JSON_NODES, count_nodes};
-use crate::literal;
+use crate::lenient_json;
 
 /// More calls than this in one block are not an agent at work.
 const MAX_CALLS: usize = 10_000;
@@ -117,12 +117,12 @@ pub(super) fn read_arguments(raw: &str) -> Option<Json> {
         let name_end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
         let behind = rest[name_end..].trim_start();
         if name_end > 0 && behind.starts_with('=') && !behind.starts_with("==") {
-            let (value, after) = literal::parse_prefix(&behind[1..])?;
+            let (value, after) = lenient_json::parse_prefix(&behind[1..])?;
             nodes_left = nodes_left.checked_sub(count_nodes(&value))?;
             object.insert(rest[..name_end].to_owned(), value);
             rest = after;
         } else {
-            let (value, after) = literal::parse_prefix(rest)?;
+            let (value, after) = lenient_json::parse_prefix(rest)?;
             nodes_left = nodes_left.checked_sub(count_nodes(&value))?;
             positional.push(value);
             rest = after;

@@ -19,6 +19,15 @@ pub use transcript::{TextStep, Transcript, read, split_runs, starts_like_observa
 
 use std::borrow::Cow;
 
+/// What is wrong with a piece of ReAct text, beside what could be read of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TextDefect {
+    TextAfterArguments,
+    MalformedArguments,
+    MissingToolName,
+    UnusualToolName,
+}
+
 /// Text in front of which a model's hidden reasoning stands: `<think>...</think>`.
 pub fn split_think(text: &str) -> (Option<&str>, &str) {
     for (open, close) in

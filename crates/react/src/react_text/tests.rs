@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use super::TextDefect;
 use super::read;
-use crate::trajectory::DefectKind;
 
 type Row = (Option<String>, String, String, Option<String>);
 
@@ -21,7 +21,7 @@ fn row(thought: &str, tool: &str, input: &str, observation: &str) -> Row {
     (some(thought), tool.to_owned(), input.to_owned(), some(observation))
 }
 
-fn kinds(text: &str) -> Vec<DefectKind> {
+fn kinds(text: &str) -> Vec<TextDefect> {
     read(text).defects.into_iter().map(|(kind, _)| kind).collect()
 }
 
@@ -113,14 +113,14 @@ fn multi_line_thoughts_stay_whole() {
 fn missing_parts_are_told() {
     assert_eq!(rows("Action: go\nAction Input: {}"), vec![row("", "go", "{}", "")]);
     assert_eq!(rows("Thought:\nAction: go\nAction Input: {}"), vec![row("", "go", "{}", "")]);
-    assert_eq!(kinds("Thought: I go\nThought: go\nAction Input: {}"), vec![DefectKind::MissingToolName]);
+    assert_eq!(kinds("Thought: I go\nThought: go\nAction Input: {}"), vec![TextDefect::MissingToolName]);
     assert_eq!(
         kinds("Thought: I go\nAction: go\nAction Input: {\"a\": \"cut"),
-        vec![DefectKind::MalformedArguments]
+        vec![TextDefect::MalformedArguments]
     );
     assert_eq!(
         kinds("Thought: x\nAction: search Final Answer:\nAction Input: y"),
-        vec![DefectKind::UnusualToolName]
+        vec![TextDefect::UnusualToolName]
     );
     assert_eq!(read("Thought: I go\nAction: go\nAction Input: {\"a\": \"cut").steps[0].input.json, None);
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::json;
 
-use crate::message::result_text;
-use crate::trajectory::DefectKind;
+use super::TextDefect;
+use crate::result_text::result_text;
 
 use super::action::{
     ActionForm, ActionInput, InputBudget, ending_call, is_nothing, is_tool_name, read_action, read_input,
@@ -23,7 +23,7 @@ pub struct Transcript<'t> {
     pub last_thought: Option<Cow<'t, str>>,
     pub answer: Option<Cow<'t, str>>,
     /// What could not be read, with the text in question.
-    pub defects: Vec<(DefectKind, Cow<'t, str>)>,
+    pub defects: Vec<(TextDefect, Cow<'t, str>)>,
     /// False when the text has none of ReAct's labels.
     pub is_react: bool,
 }
@@ -366,7 +366,7 @@ impl<'t> Folder<'t> {
             Label::Action => self.action(content, next),
             Label::ActionInput => match self.pending.take() {
                 Some(name) => self.push(Cow::Borrowed(name), read_input(content), false),
-                None => self.defect(DefectKind::MissingToolName, content),
+                None => self.defect(TextDefect::MissingToolName, content),
             },
             Label::Observation => {
                 self.settle_pending();
@@ -400,7 +400,7 @@ impl<'t> Folder<'t> {
             ActionForm::Unreadable if next == Some(Label::Action) => {
                 self.add_thought_line("Action: ", content.trim())
             }
-            ActionForm::Unreadable => self.defect(DefectKind::MissingToolName, content),
+            ActionForm::Unreadable => self.defect(TextDefect::MissingToolName, content),
         }
     }
 
@@ -411,7 +411,7 @@ impl<'t> Folder<'t> {
         let answers = calls.iter().any(|call| call.name == "final_answer");
         let mut parallel = false;
         for call in calls {
-            let defect = call.arguments.is_none().then_some(DefectKind::MalformedArguments);
+            let defect = call.arguments.is_none().then_some(TextDefect::MalformedArguments);
             let input = ActionInput { raw: Cow::Borrowed(call.raw), json: call.arguments, defect };
             if call.name == "final_answer" {
                 let answer = input
@@ -456,7 +456,7 @@ impl<'t> Folder<'t> {
             self.thought = Some(input.raw.clone()).filter(|thought| !thought.is_empty());
         }
         if !is_tool_name(&tool) {
-            self.transcript.defects.push((DefectKind::UnusualToolName, tool.clone()));
+            self.transcript.defects.push((TextDefect::UnusualToolName, tool.clone()));
         }
         if let Some(kind) = input.defect {
             self.transcript.defects.push((kind, input.raw.clone()));
@@ -507,7 +507,7 @@ impl<'t> Folder<'t> {
         self.thought.take().or(think).or(preamble)
     }
 
-    fn defect(&mut self, kind: DefectKind, text: &'t str) {
+    fn defect(&mut self, kind: TextDefect, text: &'t str) {
         self.transcript.defects.push((kind, Cow::Borrowed(text.trim())));
     }
 

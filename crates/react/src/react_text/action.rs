@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
+use super::TextDefect;
 use crate::bounded_json::{MAX_JSON_NODES, count_nodes};
-use crate::literal;
-use crate::trajectory::DefectKind;
+use crate::lenient_json;
 
 use super::strip_decoration;
 
@@ -16,7 +16,7 @@ pub struct ActionInput<'t> {
     pub raw: Cow<'t, str>,
     /// `None` when the text looks like JSON and is not.
     pub json: Option<Json>,
-    pub defect: Option<DefectKind>,
+    pub defect: Option<TextDefect>,
 }
 
 /// How much of a text's inputs is kept as JSON: one text may hold many, and each is small for itself.
@@ -45,23 +45,23 @@ pub fn read_input(text: &str) -> ActionInput<'_> {
     }
     if !raw.starts_with(['{', '[']) {
         // A quoted text is a text; anything else is taken as it stands.
-        return match literal::parse(raw) {
+        return match lenient_json::parse(raw) {
             // Arguments that were encoded twice.
             Some(Json::String(text)) if text.trim_start().starts_with('{') => {
-                let inner = literal::parse(&text).filter(Json::is_object);
+                let inner = lenient_json::parse(&text).filter(Json::is_object);
                 input(inner.or(Some(Json::String(text))), None)
             }
             Some(json) => input(Some(json), None),
             None => input(Some(Json::String(raw.to_owned())), None),
         };
     }
-    if let Some(json) = literal::parse(raw) {
+    if let Some(json) = lenient_json::parse(raw) {
         return input(Some(json), None);
     }
-    match literal::parse_prefix(raw) {
+    match lenient_json::parse_prefix(raw) {
         // Text behind the arguments ("..., along those lines.") does not spoil them.
-        Some((json, _)) => input(Some(json), Some(DefectKind::TextAfterArguments)),
-        None => input(None, Some(DefectKind::MalformedArguments)),
+        Some((json, _)) => input(Some(json), Some(TextDefect::TextAfterArguments)),
+        None => input(None, Some(TextDefect::MalformedArguments)),
     }
 }
 
@@ -81,7 +81,8 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     let text = text.trim();
     let body = unfence(text);
     if body.starts_with(['{', '['])
-        && let Some(json) = literal::parse(body).or_else(|| literal::parse_prefix(body).map(|(json, _)| json))
+        && let Some(json) =
+            lenient_json::parse(body).or_else(|| lenient_json::parse_prefix(body).map(|(json, _)| json))
         && let Some(calls) = calls_in_json(json)
     {
         return ActionForm::Complete(calls);
@@ -132,7 +133,7 @@ fn broken_call(body: &str) -> Option<(Cow<'_, str>, ActionInput<'_>)> {
     let name = value_of("\"action\"")?.strip_prefix('"')?.split_once('"')?.0;
     let raw = value_of("\"action_input\"").unwrap_or_default().trim_end();
     let raw = raw.strip_suffix('}').unwrap_or(raw).trim_end();
-    let defect = Some(DefectKind::MalformedArguments);
+    let defect = Some(TextDefect::MalformedArguments);
     Some((Cow::Borrowed(name), ActionInput { raw: Cow::Borrowed(raw), json: None, defect }))
 }
 
@@ -193,7 +194,7 @@ fn bracketed(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let rest = &text[open + 1..];
     // A bracket that never closes is an action cut off: no environment takes it.
     let argument = rest[..rest.rfind(']')?].trim();
-    let object = argument.starts_with('{').then(|| literal::parse(argument)).flatten();
+    let object = argument.starts_with('{').then(|| lenient_json::parse(argument)).flatten();
     let json = Some(object.unwrap_or_else(|| Json::String(argument.to_owned())));
     Some((name, ActionInput { raw: Cow::Borrowed(argument), json, defect: None }))
 }
@@ -208,7 +209,7 @@ fn called(line: &str) -> Option<(&str, ActionInput<'_>)> {
     }
     let raw = &line[open + 1..line.len() - 1];
     let json = super::code::read_arguments(raw).map(named_arguments);
-    let defect = json.is_none().then_some(DefectKind::MalformedArguments);
+    let defect = json.is_none().then_some(TextDefect::MalformedArguments);
     Some((name, ActionInput { raw: Cow::Borrowed(raw), json, defect }))
 }
 
@@ -234,7 +235,7 @@ pub(super) fn ending_call(text: &str) -> Option<(&str, Cow<'static, str>, Action
     if !body.starts_with('{') {
         return None;
     }
-    let (json, rest) = literal::parse_prefix(body)?;
+    let (json, rest) = lenient_json::parse_prefix(body)?;
     // Other names for the two stand in too many objects that are no calls.
     let is_call = json.get("action").is_some_and(Json::is_string) && json.get("action_input").is_some()
         || before.is_empty() && is_named_call(&json);
@@ -335,8 +336,8 @@ mod tests {
         ] {
             assert_eq!(read_input(text).json, want, "{text}");
         }
-        assert_eq!(read_input(r#"{"a": "#).defect, Some(DefectKind::MalformedArguments));
-        assert_eq!(read_input("{'a': 1}, along those lines.").defect, Some(DefectKind::TextAfterArguments));
+        assert_eq!(read_input(r#"{"a": "#).defect, Some(TextDefect::MalformedArguments));
+        assert_eq!(read_input("{'a': 1}, along those lines.").defect, Some(TextDefect::TextAfterArguments));
     }
 
     #[test]

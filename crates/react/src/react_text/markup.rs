@@ -102,7 +102,7 @@ fn input_element(text: &str) -> (&str, &str) {
 }
 
 fn call_object(text: &str) -> Option<(String, ActionInput<'_>)> {
-    let Some(Json::Object(mut object)) = crate::literal::parse(text) else { return None };
+    let Some(Json::Object(mut object)) = crate::lenient_json::parse(text) else { return None };
     let name = object.remove("name")?.as_str()?.to_owned();
     let arguments = object.remove("arguments").or_else(|| object.remove("parameters"));
     Some((name, input_in_json(arguments.unwrap_or_default())))
