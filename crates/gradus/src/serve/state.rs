@@ -1,10 +1,12 @@
 //! What all parts of the server share.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use gradus_core::visible::is_hidden;
 use gradus_store::{NewAnnotation, Store, StoreError, WriteLane};
 use tokio::sync::Semaphore;
 
@@ -137,6 +139,27 @@ impl Server {
         }
     }
 
+    /// Why annotations must not be stored: what somebody says under the name of another's key would take the place of what
+    /// that person says. Names that look the same count as the same.
+    pub(super) fn find_borrowed_name<'n>(
+        &self,
+        caller: &Caller,
+        new: impl IntoIterator<Item = &'n NewAnnotation>,
+    ) -> Result<Option<String>, StoreError> {
+        if caller.name.is_empty() {
+            return Ok(None);
+        }
+        let own = visible_name(&caller.name);
+        let mut foreign = new.into_iter().filter(|one| {
+            !one.identifier.is_empty() && one.identifier != caller.name && visible_name(&one.identifier) != own
+        });
+        let Some(first) = foreign.next() else { return Ok(None) };
+        let keys: HashSet<String> = self.store.keys()?.iter().map(|key| visible_name(&key.name)).collect();
+        let borrowed =
+            std::iter::once(first).chain(foreign).find(|one| keys.contains(&visible_name(&one.identifier)));
+        Ok(borrowed.map(|one| format!("identifier {:?}: this is the name of another key", one.identifier)))
+    }
+
     /// Takes out of annotations what must not be stored, and adds whose key it was.
     pub(super) fn sign_annotations(
         &self,
@@ -200,4 +223,10 @@ pub(super) fn today_ns() -> i64 {
 /// Nanoseconds since 1970.
 pub(crate) fn now_ns() -> i64 {
     i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
+}
+
+/// A name without what nobody sees in it.
+fn visible_name(name: &str) -> String {
+    let visible: String = name.chars().filter(|c| !is_hidden(None, *c, None)).collect();
+    visible.trim().to_lowercase()
 }

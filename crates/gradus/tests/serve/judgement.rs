@@ -180,6 +180,14 @@ fn with_keys_a_label_is_the_keys_whatever_name_it_gives() {
     assert_eq!(say(json!({"identifier": "second look"})).status, 200);
     let forged = say(json!({"identifier": "ann"}));
     assert!(forged.status == 403 && forged.error().contains("another key"), "{}", forged.text());
+    // Nor through Phoenix's routes, nor under a name that only looks the same.
+    for name in ["ann", "Ann ", "an\u{200b}n"] {
+        let row = json!({"trace_id": trace_id(1), "name": "call_validity", "annotator_kind": "HUMAN", "identifier": name,
+            "result": {"label": "incorrect"}});
+        let request = server.request("POST", "/v1/trace_annotations?sync=true");
+        let forged = bearer(request, &eve).json(&json!({"data": [row]})).send();
+        assert!(forged.status == 403 && forged.text().contains("another key"), "{name:?}: {}", forged.text());
+    }
     let all = bearer(server.request("GET", "/api/v1/annotations"), &ann).send().json();
     let mut labels: Vec<_> = all["items"]
         .as_array()

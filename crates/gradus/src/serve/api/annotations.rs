@@ -163,7 +163,9 @@ pub(super) async fn add(
     let signed = blocking_sender(&server, move |server| {
         let items = input.items.into_iter().map(|item| item.resolve(server, &caller));
         let items: Vec<NewAnnotation> = items.collect::<Result<_, _>>()?;
-        check_names(server, &caller, &items)?;
+        if let Some(reason) = server.find_borrowed_name(&caller, &items)? {
+            return Err(ApiError::new(StatusCode::FORBIDDEN, reason));
+        }
         Ok(server.sign_annotations(items, &caller))
     })
     .await?;
@@ -209,23 +211,6 @@ impl AnnotationInput {
         check_annotation_size(&annotation)
             .map_err(|reason| ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
         Ok(annotation)
-    }
-}
-
-/// What somebody says under the name of another's key would take the place of what he says himself.
-fn check_names(server: &Server, caller: &Caller, new: &[NewAnnotation]) -> Result<(), ApiError> {
-    let is_other = |one: &&NewAnnotation| !one.identifier.is_empty() && one.identifier != caller.name;
-    if caller.name.is_empty() || !new.iter().any(|one| is_other(&one)) {
-        return Ok(());
-    }
-    let keys = server.store.keys()?;
-    let is_of_a_key = |one: &&NewAnnotation| keys.iter().any(|key| key.name == one.identifier);
-    match new.iter().filter(is_other).find(is_of_a_key) {
-        Some(one) => Err(ApiError::new(
-            axum::http::StatusCode::FORBIDDEN,
-            format!("identifier {:?}: this is the name of another key", one.identifier),
-        )),
-        None => Ok(()),
     }
 }
 

@@ -282,6 +282,9 @@ pub(super) async fn put(
         said.iter()
             .try_for_each(|one| check_annotation_size(&one.annotation))
             .map_err(|reason| PhoenixError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
+        if let Some(reason) = server.find_borrowed_name(&caller, said.iter().map(|one| &one.annotation))? {
+            return Err(PhoenixError::new(StatusCode::FORBIDDEN, reason));
+        }
         let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
         for one in &said {
             if !homes.contains_key(&one.id) {

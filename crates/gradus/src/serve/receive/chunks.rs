@@ -20,8 +20,9 @@ use crate::source::MAX_LINKED_ON_ARRIVAL;
 /// Where spans go that do not say.
 const DEFAULT_PROJECT: &str = "default";
 const MAX_NAME_BYTES: usize = 300;
-/// What the records of a small request may need beside their bytes.
-const MAX_BESIDE: usize = 8 << 20;
+/// What the records of a small request may need beside their bytes: a batch of the OpenTelemetry collector, 8,192 spans,
+/// fits, whatever traces they belong to.
+const MAX_BESIDE: usize = 32 << 20;
 
 /// Bytes that a request may have repeated: every trace is stored with the resources and scopes of its records.
 const MAX_REPEATED: usize = 128 << 20;
@@ -62,10 +63,13 @@ pub(super) fn prepare(
     };
     let mut request = match regroup_within(&bytes, signal, limits, &mut take) {
         Ok(request) => request,
-        Err(error @ WireError::NoRoom) => {
+        Err(WireError::NoRoom) => {
             return Err(match refused {
                 Some(refusal @ (MemoryRefusal::Full | MemoryRefusal::ClientShare)) => refusal.into(),
-                _ => Refusal::Bad(error.to_string()),
+                _ => Refusal::Bad(format!(
+                    "its records would take more than {} MB beside their bytes; send smaller batches",
+                    most >> 20
+                )),
             });
         }
         Err(_) if bytes.starts_with(b"\x1f\x8b") => {
