@@ -3,7 +3,7 @@
 //!
 //! What an agent thought is not known, so two things are looked at: the verified end state (`perform`), and where the
 //! values in later arguments and in the final message come from (`trace`). `search` looks for the shortest run that keeps
-//! both. `docs/replay.md` says what counts.
+//! both. `docs/explanation/replay.md` says what counts.
 
 mod doubts;
 mod facts;

@@ -1,5 +1,5 @@
 //! Deterministic rules on what an agent did: no model is asked. A rule sees what the task allows, the run, and the world
-//! before and after. One family of rules a file; `docs/rules.md` says what each of them asks.
+//! before and after. One family of rules a file; `docs/reference/benchmark-rules.md` says what each of them asks.
 
 mod actions;
 mod answers;

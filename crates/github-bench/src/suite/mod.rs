@@ -1,5 +1,5 @@
 //! Tasks whose right end is known: what is asked, in which world, what must be true afterwards, and the shortest way
-//! there. A task is a file (`docs/tasks.md`); a suite is a folder of them.
+//! there. A task is a file (`docs/reference/task-files.md`); a suite is a folder of them.
 
 mod check;
 mod collateral;

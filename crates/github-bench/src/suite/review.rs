@@ -196,7 +196,9 @@ fn review_paths(task: &Task) -> Result<(), Wrong> {
     let wrong = |field: String, path: &str| {
         Err((
             field,
-            format!("get {path:?}: there is no such path on the simulated GitHub; see `simulator.md`"),
+            format!(
+                "get {path:?}: there is no such path on the simulated GitHub; see `docs/reference/simulate.md`"
+            ),
         ))
     };
     for (index, lookup) in task.lookups.iter().enumerate() {

@@ -328,9 +328,9 @@ async fn a_task_ends_the_same_each_time() {
 /// What the documentation shows is a task like any other.
 #[tokio::test]
 async fn the_example_in_the_documentation_works() {
-    let page = include_str!("../../../../docs/tasks.md");
+    let page = include_str!("../../../../docs/how-to/write-tasks.md");
     let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let task = Task::parse(example, "docs/tasks.md").unwrap();
+    let task = Task::parse(example, "docs/how-to/write-tasks.md").unwrap();
     let played = play(&task, &task.oracle, |_| {}).await;
     assert!(played.verification.passed, "{}", told(&task, &played));
     let idle = Script { steps: Vec::new(), ..task.oracle.clone() };

@@ -1,4 +1,4 @@
-//! Worlds as files: who is there, which repositories, what is in them. `docs/simulator.md` describes the format.
+//! Worlds as files: who is there, which repositories, what is in them. `docs/reference/simulate.md` describes the format.
 
 mod apply;
 mod file;
