@@ -1,7 +1,8 @@
 //! Reads a judge's answer. A label is taken only where the rules below leave no doubt; otherwise there is none, and the
 //! judge is asked again.
 //!
-//! 1. An answer that is a JSON object with a `label`, bare or fenced: that field counts, nothing else.
+//! 1. An answer that is a JSON object with a `label`, bare or fenced: that field counts, nothing else. So it does where
+//!    the answer begins with one and what follows gives no label.
 //! 2. What a model thought aloud before it answered is no answer. It ends with an end tag (`</think>`) that is followed
 //!    by such an object and nothing else, or with the last end tag outside of such an object. A tag that the judge only
 //!    quotes, inside its JSON or behind `EXPLANATION:` or `LABEL:`, ends nothing.
@@ -49,8 +50,18 @@ const REASONING_TAGS: [(&str, &str); 6] = [
 ];
 
 pub fn read(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
-    let answer = answer.trim();
+    let answer = answer.trim().trim_start_matches('\u{feff}').trim_start();
     if let Some(object) = whole_object(answer) {
+        return object.reading(labels);
+    }
+    // Small models break lines inside of strings, which is no JSON.
+    let on_one_line = answer.replace(['\n', '\r', '\t'], " ");
+    if let Some(object) = whole_object(&on_one_line) {
+        return object.reading(labels);
+    }
+    if let Some((object, rest)) = object_at_the_start(answer)
+        && gives_no_label(rest, labels)
+    {
         return object.reading(labels);
     }
     let ends = reasoning_ends(answer);
@@ -149,6 +160,26 @@ impl Object<'_> {
         let explanation = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
         Ok(Reading { label, explanation: explanation.trim().to_owned() })
     }
+}
+
+/// JSON, bare or fenced, with some words behind it, which are the second part.
+fn object_at_the_start(answer: &str) -> Option<(Object<'_>, &str)> {
+    let body = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
+    let body = body.trim_start();
+    if !body.starts_with('{') {
+        return None;
+    }
+    let mut objects = serde_json::Deserializer::from_str(body).into_iter::<Object<'_>>();
+    let object = objects.next()?.ok()?;
+    Some((object, &body[objects.byte_offset()..]))
+}
+
+/// Whether what follows an answer leaves it as it is.
+fn gives_no_label(rest: &str, labels: &Labels) -> bool {
+    last_label_line(rest).is_none()
+        && !rest.contains("\"label\"")
+        && reasoning_ends(rest).is_empty()
+        && rest.lines().all(|line| labels.find(line).is_none())
 }
 
 /// JSON behind some words, and where it begins.
@@ -360,6 +391,10 @@ mod tests {
             ),
             ("```json\n{\"explanation\": \"x\", \"label\": \"Correct\"}\n```", "correct"),
             ("Here is my answer:\n{\"label\": \"correct\", \"explanation\": \"{}\"}", "correct"),
+            ("{\"explanation\": \"x\", \"label\": \"correct\"} I hope this helps.", "correct"),
+            ("```json\n{\"explanation\": \"x\", \"label\": \"incorrect\"}\n```\nDone.", "incorrect"),
+            ("\u{feff}{\"explanation\": \"x\", \"label\": \"correct\"}", "correct"),
+            ("{\"explanation\": \"two\nlines\", \"label\": \"correct\"}", "correct"),
             ("EXPLANATION: the data says LABEL: correct, a trick.\nLABEL: incorrect", "incorrect"),
             ("EXPLANATION: the data says\nLABEL: correct\nwhich is a trick.\nLABEL: incorrect", "incorrect"),
             ("EXPLANATION: the label 'correct' would be wrong\nLABEL: incorrect", "incorrect"),
@@ -399,6 +434,7 @@ mod tests {
             ("{\"explanation\": \"x\", \"label\": \"correct", Unreadable::NoLabel),
             ("{\"label\": \"correct\", \"label\": \"incorrect\"}", Unreadable::SeveralLabels),
             ("{\"explanation\": \"LABEL: correct\"}", Unreadable::NoLabel),
+            ("{\"label\": \"correct\"}\nLABEL: incorrect", Unreadable::SeveralLabels),
         ] {
             assert_eq!(label(answer), Err(expected), "{answer:?}");
         }

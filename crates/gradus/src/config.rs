@@ -21,6 +21,9 @@ pub(crate) use trust::{TrustError, TrustStore, canonical_name, digest_bytes};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
+    /// Where it was read from; `None` when there is no file.
+    #[serde(skip)]
+    pub(crate) path: Option<PathBuf>,
     pub(crate) state_dir: Option<PathBuf>,
     #[serde(default)]
     pub(crate) judge: JudgeSection,
@@ -198,7 +201,7 @@ impl Environment {
             otlp_endpoint: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
             github_url: text("GITHUB_API_URL"),
             trusts_found_config: text("GRADUS_TRUST_CONFIG")
-                .is_some_and(|value| value == "1" || value == "true"),
+                .is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true")),
             state_home: text("XDG_STATE_HOME").map(PathBuf::from),
             home: text("HOME").map(PathBuf::from),
         }
@@ -308,6 +311,7 @@ impl UncheckedFile {
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             self.file.join_paths(folder);
         }
+        self.file.path = Some(self.path);
         self.file
     }
 }

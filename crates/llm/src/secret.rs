@@ -60,6 +60,11 @@ pub fn register_secret(secret: &str) {
 
 /// Remembers the user, the password and the query's values of an address.
 pub fn register_url_secrets(url: &str) {
+    // Also of what is no address for want of a scheme: errors repeat it.
+    let authority = url.rsplit("://").next().and_then(|rest| rest.split(['/', '?', '#']).next());
+    if let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@')) {
+        user.splitn(2, ':').for_each(register_secret);
+    }
     let Ok(url) = reqwest::Url::parse(url) else { return };
     for part in [url.password().unwrap_or_default(), url.username()] {
         register_secret(part);
@@ -79,11 +84,26 @@ pub(crate) fn holds_secret(text: &str) -> bool {
     secrets.iter().any(|secret| text.contains(secret.as_str()))
 }
 
-/// The text without any secret that is known, or a part of one.
+/// Where users and passwords of addresses stand in a text, however short they are.
+fn url_users(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
+    text.match_indices("://").filter_map(|(at, scheme)| {
+        let start = at + scheme.len();
+        let ends_authority = |c: char| matches!(c, '/' | '?' | '#' | '"' | '\'' | '`') || c.is_whitespace();
+        let authority = text[start..].split(ends_authority).next()?;
+        let end = start + authority.rfind('@')?;
+        (end > start).then_some(start..end)
+    })
+}
+
+/// The text without any secret that is known, or a part of one, and without users and passwords of addresses.
 pub fn mask_secrets(text: &str) -> String {
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
     let mut masked = vec![false; text.len()];
     let mut is_any = false;
+    for user in url_users(text) {
+        masked[user].fill(true);
+        is_any = true;
+    }
     for secret in secrets.iter() {
         let width = secret.len().min(MIN_ECHO_BYTES);
         // Every window of a secret: wherever the echo begins and ends, all of it is covered.
@@ -146,6 +166,13 @@ mod tests {
         );
         assert_eq!(mask_secrets("someone, pass/word9, pass%2Fword9"), "[redacted], [redacted], [redacted]");
         assert_eq!(mask_secrets("abcdef0123 in 2024-10-21"), "[redacted] in 2024-10-21");
+        assert_eq!(mask_secrets("\"gradus://me:pw@h:1/x\" failed"), "\"gradus://[redacted]@h:1/x\" failed");
+        assert_eq!(mask_secrets("https://h/a@b and c://d"), "https://h/a@b and c://d");
+        register_url_secrets("anyone:pa55word@127.0.0.1/v1");
+        assert_eq!(
+            mask_secrets("no address: anyone:pa55word@127.0.0.1/v1"),
+            "no address: [redacted]:[redacted]@127.0.0.1/v1"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -73,18 +74,47 @@ impl StoreFiles {
 
     /// Whether all files are what they were; returns the size of the write-ahead log.
     pub(crate) fn check(&self) -> Result<u64, StoreError> {
-        if self.database.check()?.is_some_and(|data| data.len() == 0) {
-            return Err(StoreError::Gone { path: self.database.path.clone() });
-        }
+        self.check_database()?;
         self.log_index.check()?;
-        Ok(self.log.check()?.map_or(0, |data| data.len()))
+        let bytes = self.log.check()?.map_or(0, |data| data.len());
+        if !self.is_log_whole() {
+            return Err(StoreError::Gone { path: self.log.path.clone() });
+        }
+        Ok(bytes)
+    }
+
+    fn check_database(&self) -> Result<(), StoreError> {
+        match self.database.check()? {
+            Some(data) if data.len() == 0 => Err(StoreError::Gone { path: self.database.path.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the log still has all that its index says: somebody may have truncated it in place.
+    fn is_log_whole(&self) -> bool {
+        let is_short = || {
+            let frames = read_log_index(&self.log_index.path)?;
+            if frames.bytes == 0 {
+                return None;
+            }
+            let log = std::fs::File::open(&self.log.path).ok()?;
+            let has_header = starts_with_log_magic(&log);
+            (!has_header || log.metadata().ok()?.len() < frames.bytes).then_some(frames)
+        };
+        // A checkpoint that empties the log does so after its index: what is seen twice is no checkpoint.
+        let Some(first) = is_short() else { return true };
+        std::thread::sleep(LOG_RESET_TIME);
+        is_short() != Some(first)
     }
 
     /// Whether what the write-ahead log holds can be moved into the database: it is there, and nobody else has begun
     /// another log for it. A log that was removed is still open here, with all that was acknowledged.
     fn can_checkpoint(&self) -> bool {
         let is_free = |file: &KnownFile| file.check().is_ok() || !file.path.exists();
-        self.database.check().is_ok() && is_free(&self.log) && is_free(&self.log_index)
+        self.check_database().is_ok()
+            && is_free(&self.log)
+            && is_free(&self.log_index)
+            && (!self.log.path.exists() || self.is_log_whole())
     }
 
     /// Moves what was acknowledged out of a log that was removed, before it is lost with this process.
@@ -103,6 +133,39 @@ impl StoreFiles {
             let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         }
     }
+}
+
+/// How long emptying the log may take.
+const LOG_RESET_TIME: Duration = Duration::from_millis(20);
+
+/// What the index of a write-ahead log says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LogFrames {
+    /// Changes with every transaction.
+    change: u32,
+    /// The least that the log has.
+    bytes: u64,
+}
+
+/// <https://www.sqlite.org/walformat.html>: the index begins with a header in the machine's byte order: the number of the
+/// last change at 8, the page size at 14 (1 stands for 65536), the last frame that counts at 16.
+fn read_log_index(path: &Path) -> Option<LogFrames> {
+    let mut header = [0; 20];
+    std::fs::File::open(path).ok()?.read_exact(&mut header).ok()?;
+    let number = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|offset| header[at + offset]));
+    let page = match u16::from_ne_bytes([header[14], header[15]]) {
+        1 => 65_536,
+        bytes => u64::from(bytes),
+    };
+    let frames = u64::from(number(16));
+    // A header of 32 bytes, and 24 before each page.
+    let bytes = if frames == 0 { 0 } else { 32 + frames * (24 + page) };
+    Some(LogFrames { change: number(8), bytes })
+}
+
+fn starts_with_log_magic(mut log: &std::fs::File) -> bool {
+    let mut magic = [0; 4];
+    log.read_exact(&mut magic).is_ok() && matches!(u32::from_be_bytes(magic), 0x377f_0682 | 0x377f_0683)
 }
 
 /// The file whose name is another's and some letters more.

@@ -59,6 +59,26 @@ fn a_removed_file_is_noticed_before_the_next_acknowledgement() {
 }
 
 #[test]
+fn a_log_that_was_truncated_in_place_is_noticed() {
+    let lab = Lab::new();
+    for id in 1..=20 {
+        try_ingest(&lab, id).unwrap();
+    }
+    fs::File::options().write(true).open(file(&lab, "-wal")).unwrap().set_len(0).unwrap();
+    assert!(is_gone(&try_ingest(&lab, 21)));
+    assert!(is_gone(&try_ingest(&lab, 22)), "and stays so");
+    // The log's own emptying is none.
+    let lab = Lab::new();
+    for id in 1..=5 {
+        try_ingest(&lab, id).unwrap();
+        lab.store.give_back_room().unwrap();
+        assert_eq!(fs::metadata(file(&lab, "-wal")).unwrap().len(), 0);
+        lab.store.check_files().unwrap();
+    }
+    lab.assert_clean();
+}
+
+#[test]
 fn a_replaced_file_is_noticed_and_left_alone() {
     for ending in ["", "-wal", "-shm"] {
         let lab = Lab::new();

@@ -73,7 +73,7 @@ impl ConsentRequest {
 pub(super) fn find_consent_requests(file: &File, folder: &Path) -> Vec<ConsentRequest> {
     let mut found = Finder { folder, requests: Vec::new() };
     // No `..` in this file: who adds a key decides here what it may do in a file that nobody trusts.
-    let File { state_dir, judge, eval, phoenix, serve, rule, alert } = file;
+    let File { path: _, state_dir, judge, eval, phoenix, serve, rule, alert } = file;
     found.path("state_dir", state_dir.as_deref());
 
     let JudgeSection {

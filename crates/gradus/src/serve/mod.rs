@@ -6,6 +6,7 @@ mod auth;
 mod client_address;
 mod connection;
 mod connections;
+mod identity_key;
 mod json_size;
 mod listen;
 mod live;
@@ -193,7 +194,10 @@ impl Running {
         }
         self.closing.abort();
         self.live.stop(&self.server).await;
-        tracing::info!("stopped; everything that was acknowledged is stored");
+        match self.server.store.check_files() {
+            Ok(()) => tracing::info!("stopped; everything that was acknowledged is stored"),
+            Err(error) => tracing::error!(%error, "stopped; what was acknowledged may not be stored"),
+        }
     }
 }
 
@@ -201,9 +205,16 @@ fn reload(given: &Given, server: &Arc<Server>, live: &mut Live) {
     match given.settings() {
         Ok((settings, reloadable)) => {
             let fixed = &server.settings;
-            let addresses = |settings: &Settings| (settings.http, settings.grpc, settings.phoenix);
-            if addresses(&settings) != addresses(fixed) || settings.data != fixed.data {
-                tracing::warn!("addresses and the folder change only with a restart");
+            // Without its file, a server would go on with rules, redaction and retention of nobody.
+            if let (Some(path), None) = (&fixed.config_file, &settings.config_file) {
+                let path = path.display();
+                tracing::error!(%path, "the settings file is gone; those from before stay");
+                return;
+            }
+            if format!("{settings:?}") != format!("{fixed:?}") {
+                tracing::warn!(
+                    "settings of [serve] other than redact and retention, and of the command line, change only with a restart"
+                );
             }
             server.reload(reloadable);
             live.reload(server);

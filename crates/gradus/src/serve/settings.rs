@@ -25,6 +25,8 @@ use crate::redaction::Redaction;
 /// What a server is told at its start.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// The file that was read, if there was one.
+    pub(super) config_file: Option<PathBuf>,
     pub(super) http: SocketAddr,
     pub(super) grpc: SocketAddr,
     /// Another address for HTTP, for those who look for Phoenix.
@@ -122,6 +124,7 @@ impl Given {
         let data = self.data.clone().or(environment.state_dir.clone()).or_else(|| file.state_dir.clone());
         Ok((
             Settings {
+                config_file: file.path.clone(),
                 http,
                 grpc,
                 phoenix,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use gradus_core::visible::is_hidden;
@@ -14,6 +14,7 @@ use super::ThreadPriority;
 use super::auth::Caller;
 use super::client_address::ClientAddress;
 use super::connections::ConnectionRegistry;
+use super::identity_key::IdentityKey;
 use super::live::{Readings, Standstills};
 use super::memory::{MemoryBudget, MemoryUse};
 use super::meters::Meters;
@@ -31,6 +32,8 @@ const MAX_SPILLED_BYTES: usize = 1 << 30;
 const WORK_THREADS: usize = 2;
 
 pub(super) struct Server {
+    /// Made when a name is redacted for the first time.
+    identity_key: OnceLock<Option<IdentityKey>>,
     pub(super) store: Arc<Store>,
     pub(super) settings: Settings,
     reloadable: RwLock<Arc<Reloadable>>,
@@ -116,6 +119,7 @@ impl Server {
             readings: Readings::default(),
             standstills: Standstills::default(),
             trials: page::Trials::default(),
+            identity_key: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
             store_fails: Occasionally::default(),
@@ -151,7 +155,9 @@ impl Server {
         }
         let own = visible_name(&caller.name);
         let mut foreign = new.into_iter().filter(|one| {
-            !one.identifier.is_empty() && one.identifier != caller.name && visible_name(&one.identifier) != own
+            !one.identifier.is_empty()
+                && one.identifier != caller.name
+                && visible_name(&one.identifier) != own
         });
         let Some(first) = foreign.next() else { return Ok(None) };
         let keys: HashSet<String> = self.store.keys()?.iter().map(|key| visible_name(&key.name)).collect();
@@ -169,20 +175,30 @@ impl Server {
         let redaction = &self.reloadable().redaction;
         for one in &mut new {
             let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
+            optional.chain([&mut one.name, &mut one.metadata]).for_each(|text| redaction.apply_to(text));
             // The name of a key is known here anyway, and tells people apart.
             let given = Some(&mut one.identifier).filter(|identifier| **identifier != caller.name);
             // Other targets are ids that are made here, or that the trace has.
             let session = Some(&mut one.target).filter(|target| target.starts_with("session:"));
-            let texts = optional
-                .chain([&mut one.name, &mut one.author, &mut one.metadata])
-                .chain(given)
-                .chain(session);
-            texts.for_each(|text| redaction.apply_to(text));
+            for name in given.into_iter().chain(session).chain([&mut one.author]) {
+                if let Some(redacted) = redaction.apply(name) {
+                    *name = self.mark_identity(name, &redacted);
+                }
+            }
             if let Some(signed) = signature::sign(&one.metadata, &caller.name) {
                 one.metadata = signed;
             }
         }
         new
+    }
+
+    /// A redacted name that is still another one than those of others; the same for all where no key can be kept.
+    fn mark_identity(&self, name: &str, redacted: &str) -> String {
+        let key = self.identity_key.get_or_init(|| {
+            let loaded = IdentityKey::load(&self.settings.data);
+            loaded.inspect_err(|error| tracing::error!(%error, "redacted names cannot be told apart")).ok()
+        });
+        key.as_ref().map_or_else(|| redacted.to_owned(), |key| key.mark(name, redacted))
     }
 
     /// Stores signed annotations, some at a time: others who write have their turns between. Should one part fail, the

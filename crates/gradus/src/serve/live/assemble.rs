@@ -28,6 +28,9 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long a stop waits for stories that are being assembled. They are assembled again at the next start.
 const MAX_STOP_WAIT: Duration = Duration::from_secs(3);
 
+/// Quarantined traces that are named at the start; `/server` lists all of them.
+const MAX_LOGGED_TRACES: usize = 10;
+
 /// The threads that assemble.
 pub(super) struct AssemblyPool {
     queue: Arc<AssemblyQueue>,
@@ -43,7 +46,15 @@ impl AssemblyPool {
             tracing::warn!(
                 unfinished,
                 quarantined,
-                "the last server ended while it assembled traces; those that did so twice are quarantined (see /server)"
+                "the last server ended while it assembled traces; each is tried once more, alone, and quarantined if it ends the server again"
+            );
+        }
+        for trace in server.store.quarantined_traces(MAX_LOGGED_TRACES)? {
+            tracing::warn!(
+                trace_id = %trace.trace_id,
+                project = trace.project,
+                reason = trace.reason,
+                "a trace is quarantined and not graded; retry it on /server, or with `gradus store retry`"
             );
         }
         let queue = Arc::new(AssemblyQueue::default());

@@ -60,7 +60,7 @@ pub(super) async fn query(
 /// Reads a request and its queries, which is work for a thread of its own.
 fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<SpanQuery>), PhoenixError> {
     if text.len() > MAX_QUERY_BYTES {
-        return Err(Refusal::TooLarge { limit: MAX_QUERY_BYTES }.into());
+        return Err(Refusal::BodyTooLarge { limit: MAX_QUERY_BYTES }.into());
     }
     let body: QueryBody = parse_json(text, lease)?;
     if body.queries.len() > MAX_QUERIES {

@@ -103,7 +103,10 @@ fn success(rejected: &Rejected) -> Response {
 fn refused(refusal: &Refusal) -> (u16, Response) {
     let code: u16 = match refusal {
         Refusal::Bad(_) => 3,
-        Refusal::TooLarge { .. } | Refusal::NeverFits | Refusal::ClientShare => 8,
+        Refusal::TooLarge { .. }
+        | Refusal::BodyTooLarge { .. }
+        | Refusal::NeverFits
+        | Refusal::ClientShare => 8,
         Refusal::Unsupported(_) => 12,
         Refusal::TooSlow => 4,
         Refusal::Busy | Refusal::Store(_) => 14,

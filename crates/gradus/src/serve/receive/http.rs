@@ -94,7 +94,10 @@ pub(in crate::serve) fn status_response(
 fn refused(refusal: &Refusal, is_json: bool) -> Response {
     let code = match refusal {
         Refusal::Bad(_) | Refusal::Unsupported(_) => 3,
-        Refusal::TooLarge { .. } | Refusal::NeverFits | Refusal::ClientShare => 8,
+        Refusal::TooLarge { .. }
+        | Refusal::BodyTooLarge { .. }
+        | Refusal::NeverFits
+        | Refusal::ClientShare => 8,
         Refusal::Busy | Refusal::Store(_) => 14,
         Refusal::TooSlow => 4,
     };

@@ -14,6 +14,9 @@ pub(in crate::serve) enum Refusal {
     Bad(String),
     #[error("the request is larger than {limit} bytes; send smaller batches, or raise serve.max_request_mb")]
     TooLarge { limit: usize },
+    /// Of a kind of request whose limit is no setting.
+    #[error("the body is larger than {limit} bytes; send less at once")]
+    BodyTooLarge { limit: usize },
     #[error(
         "the request, decompressed and parsed, needs more memory than one address may hold; send smaller batches, or raise serve.max_memory_per_address_mb"
     )]
@@ -57,7 +60,9 @@ impl Refusal {
     pub(in crate::serve) fn status(&self) -> StatusCode {
         match self {
             Refusal::Bad(_) => StatusCode::BAD_REQUEST,
-            Refusal::TooLarge { .. } | Refusal::NeverFits => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::TooLarge { .. } | Refusal::BodyTooLarge { .. } | Refusal::NeverFits => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
             Refusal::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Refusal::Busy | Refusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::ClientShare => StatusCode::TOO_MANY_REQUESTS,
@@ -71,7 +76,11 @@ impl Refusal {
             Refusal::Busy | Refusal::ClientShare | Refusal::TooSlow => Some(1),
             Refusal::Store(StoreError::Busy) => Some(1),
             Refusal::Store(_) => Some(5),
-            Refusal::Bad(_) | Refusal::TooLarge { .. } | Refusal::NeverFits | Refusal::Unsupported(_) => None,
+            Refusal::Bad(_)
+            | Refusal::TooLarge { .. }
+            | Refusal::BodyTooLarge { .. }
+            | Refusal::NeverFits
+            | Refusal::Unsupported(_) => None,
         }
     }
 

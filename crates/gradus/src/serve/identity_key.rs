@@ -1,0 +1,54 @@
+//! Tells apart people and sessions whose names are redacted. What is redacted becomes the same text for everybody, and two
+//! labels of two people would be one. A keyed digest behind it tells them apart and cannot be guessed without the key.
+
+use std::io::{Error, Write as _};
+use std::path::Path;
+
+const FILE_NAME: &str = "redaction.key";
+/// Enough to tell apart thousands of people.
+const SHOWN_DIGITS: usize = 10;
+
+/// The key of one store.
+#[derive(Clone)]
+pub(super) struct IdentityKey([u8; 32]);
+
+impl IdentityKey {
+    /// Reads the key beside a store, or makes one.
+    pub(super) fn load(data: &Path) -> std::io::Result<IdentityKey> {
+        let path = data.join(FILE_NAME);
+        let text = match std::fs::read(&path) {
+            Ok(text) if !text.is_empty() => text,
+            _ => {
+                let key = gradus_store::new_key().map_err(Error::other)?;
+                gradus_store::create_private(&path)?.write_all(key.as_bytes())?;
+                key.into_bytes()
+            }
+        };
+        Ok(IdentityKey(*blake3::hash(&text).as_bytes()))
+    }
+
+    /// The redacted form of a name, with what tells it from others of the same form.
+    pub(super) fn mark(&self, name: &str, redacted: &str) -> String {
+        let digest = blake3::keyed_hash(&self.0, name.as_bytes()).to_hex();
+        format!("{redacted}#{}", &digest[..SHOWN_DIGITS])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_apart_and_the_same_over_a_restart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = IdentityKey::load(folder.path()).expect("a key");
+        let again = IdentityKey::load(folder.path()).expect("the same key");
+        let [ann, bob] = ["ann@x.example", "bob@x.example"].map(|name| key.mark(name, "[redacted:emails]"));
+        assert_ne!(ann, bob);
+        assert_eq!(again.mark("ann@x.example", "[redacted:emails]"), ann);
+        assert!(ann.starts_with("[redacted:emails]#") && !ann.contains("ann@"));
+        let other = tempfile::tempdir().expect("a folder");
+        let stranger = IdentityKey::load(other.path()).expect("another key");
+        assert_ne!(stranger.mark("ann@x.example", "[redacted:emails]"), ann);
+    }
+}
