@@ -8,7 +8,7 @@
   - `gh api`, the one that is installed or Debian's, unpacked below the cache folder;
   - the description in npm's @octokit/openapi: every answer to github_openapi.py fits it.
 
-octocrab is in crates/github/tests/octocrab.rs. run.py runs this too, and says there what is skipped and why.
+octocrab is in crates/github-sim/tests/simulator/octocrab.rs. run.py runs this too, and says there what is skipped and why.
 """
 import contextlib
 import functools

@@ -59,11 +59,21 @@ pub fn read(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
     if let Some(object) = whole_object(&on_one_line) {
         return object.reading(labels);
     }
-    if let Some((object, rest)) = object_at_the_start(answer)
-        && gives_no_label(rest, labels)
-    {
+    // What stands before the end of reasoning was thought aloud.
+    let at_the_start = object_at_the_start(answer).filter(|(_, rest)| reasoning_ends(rest).is_empty());
+    let Some((object, rest)) = at_the_start else { return read_prose(answer, labels) };
+    if gives_no_label(rest, labels) {
         return object.reading(labels);
     }
+    let reading = read_prose(answer, labels)?;
+    match object.reading(labels) {
+        Ok(first) if first.label != reading.label => Err(Unreadable::SeveralLabels),
+        _ => Ok(reading),
+    }
+}
+
+/// Reads an answer that is more than JSON.
+fn read_prose(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
     let ends = reasoning_ends(answer);
     // The first one: an end tag further on is inside of the object.
     if let Some(object) = ends.iter().find_map(|end| whole_object(answer[*end..].trim())) {
@@ -178,7 +188,6 @@ fn object_at_the_start(answer: &str) -> Option<(Object<'_>, &str)> {
 fn gives_no_label(rest: &str, labels: &Labels) -> bool {
     last_label_line(rest).is_none()
         && !rest.contains("\"label\"")
-        && reasoning_ends(rest).is_empty()
         && rest.lines().all(|line| labels.find(line).is_none())
 }
 

@@ -18,8 +18,8 @@ use crate::config::{Environment, File};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct JudgeOptions {
     /// Who judges: `offline` (rules, no network), a model's name (`gpt-4o`), or `openai:MODEL` / `anthropic:MODEL`.
-    /// Without it: gpt-4o if OPENAI_API_KEY or OPENAI_BASE_URL is set, claude-sonnet-5-5 if ANTHROPIC_API_KEY is, else
-    /// `offline`.
+    /// Without it: `judge.name` of the settings file; OPENAI_MODEL, or gpt-4o, if OPENAI_API_KEY or OPENAI_BASE_URL is set;
+    /// claude-sonnet-5-5 if ANTHROPIC_API_KEY is; else `offline`.
     #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
     pub(crate) judge: Option<String>,
     /// The endpoint's address; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.

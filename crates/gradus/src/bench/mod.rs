@@ -1,5 +1,5 @@
 //! What a bench comes to: numbers with intervals, and judges held against the truth of scripted runs. The trials
-//! themselves are played by `gradus-github`, or by programs of others (`foreign`).
+//! themselves are played by `gradus-github-bench`, or by programs of others (`foreign`).
 
 pub(crate) mod foreign;
 pub(crate) mod labels;

@@ -31,7 +31,7 @@ enum Command {
     },
     /// Lists the keys there are.
     List,
-    /// Makes a key useless, within five seconds also for a server that runs.
+    /// Revokes a key. A running server rejects it from the next request.
     Revoke { name: String },
 }
 

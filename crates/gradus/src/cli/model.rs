@@ -11,8 +11,8 @@ use crate::judging::{JudgeChoice, JudgeOptions, Temperature, temperature};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ModelOptions {
-    /// The model: a name (`gpt-4o`), or `openai:MODEL` / `anthropic:MODEL`. Without it: gpt-4o if OPENAI_API_KEY or
-    /// OPENAI_BASE_URL is set, claude-sonnet-5-5 if ANTHROPIC_API_KEY is.
+    /// The model: a name (`gpt-4o`), or `openai:MODEL` / `anthropic:MODEL`. Without it: OPENAI_MODEL, or gpt-4o, if
+    /// OPENAI_API_KEY or OPENAI_BASE_URL is set; claude-sonnet-5-5 if ANTHROPIC_API_KEY is.
     #[arg(long, value_name = "MODEL", help_heading = "Model")]
     pub(super) model: Option<String>,
     /// The endpoint's address; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.

@@ -55,7 +55,7 @@ Examples:
   gradus traces traces/ --where \"span_kind == 'TOOL' and status_code == 'ERROR'\"
   otel-dump | gradus traces --format jsonl -     one trajectory a line, for other tools
 
-Exit codes: 0 read, 2 a source could not be read (the others are printed), 4 no trajectories found.";
+Exit codes: 0 read, 1 broken off, 2 a source could not be read (the others are printed), 4 no trajectories found.";
 
 #[derive(Subcommand)]
 enum ArgumentsCommand {
