@@ -55,6 +55,16 @@ fn check(server: &Server) {
     assert!(peak < MAX_MEMORY_MIB, "{peak} MiB");
 }
 
+/// What the OpenTelemetry collector sends at once by default.
+#[test]
+fn a_batch_of_many_small_traces_is_no_attack() {
+    const BATCH: u128 = 8_192;
+    let lab = Lab::new();
+    let server = lab.serve();
+    send_spans(&server, (1..=BATCH).map(|number| span(number, number as u64, "call")).collect());
+    assert_eq!(server.json("/api/v1/projects")["items"][0]["traces"], json!(BATCH as u64));
+}
+
 #[test]
 fn a_resource_is_stored_once_for_all_scopes_of_a_trace() {
     let lab = Lab::new();

@@ -107,6 +107,22 @@ fn a_file_that_changes_under_a_running_server_is_not_applied() {
 }
 
 #[test]
+fn settings_stay_when_their_file_is_gone() {
+    let lab = Lab::with("", "[[serve.redact]]\nbuiltin = [\"emails\"]\n");
+    let server = Server::start(lab.untrusting_command(&SERVE));
+    std::fs::remove_file(lab.path("gradus.toml")).unwrap();
+    server.signal(Signal::HUP);
+    eventually("it is reported", || server.log().contains("the settings file is gone").then_some(()));
+    assert!(!server.log().contains("settings read again"));
+    let mut visit = Visit::new(1);
+    visit.query = "Write to ann@shop.example.".to_owned();
+    server.export(&visit.export("p"));
+    server.assembled();
+    let kept = server.trace(&crate::spans::trace_id(1)).to_string();
+    assert!(kept.contains("[redacted:emails]") && !kept.contains("ann@shop"), "{kept}");
+}
+
+#[test]
 fn an_alert_command_gets_a_cleaned_environment() {
     let lab = Lab::with("", &format!("{ALERT}env = [\"PASSED_ON\"]\n"));
     let mut command = lab.command(&SERVE);
