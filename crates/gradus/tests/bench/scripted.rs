@@ -234,7 +234,7 @@ fn the_help_says_who_judges() {
     };
     let told = judge("bench");
     assert!(told.contains("[default: offline") && !told.contains("OPENAI_API_KEY"), "{told}");
-    assert!(judge("eval").contains("gpt-4o if OPENAI_API_KEY"), "there it is so");
+    assert!(judge("eval").contains("gpt-4o, if OPENAI_API_KEY"), "there it is so");
 }
 
 #[test]
