@@ -20,7 +20,7 @@ import tempfile
 from machine import machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release"
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "dist"
 
 
 def trajectory(number, query, tools, call):
@@ -107,7 +107,7 @@ def main():
     parser.add_argument("--gold", type=pathlib.Path, required=True)
     parser.add_argument("--scorer", type=pathlib.Path, required=True)
     options = parser.parse_args()
-    subprocess.run(["cargo", "build", "--release", "--quiet", "--workspace", "--examples", "--bins", "--manifest-path", ROOT / "Cargo.toml"], check=True)
+    subprocess.run(["cargo", "build", "--profile", "dist", "--features", "gradus/jemalloc", "--quiet", "--workspace", "--examples", "--bins", "--manifest-path", ROOT / "Cargo.toml"], check=True)
     results = {
         "machine": machine(),
         "about": "The rules were written with these captures and these labelled calls at hand, so the figures are no proof for other data. "

@@ -19,7 +19,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=int, default=1_000_000)
     options = parser.parse_args()
-    command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "gradus-core", "--example", "assembly_scale"]
+    command = ["cargo", "run", "--profile", "dist", "--quiet", "--locked", "-p", "gradus-core", "--example", "assembly_scale"]
     printed = subprocess.run([*command, "--", str(options.most)], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     rows = [json.loads(line) for line in printed.splitlines()]
     growth = {}

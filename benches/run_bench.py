@@ -37,7 +37,7 @@ def bench(gradus, folder, *words):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gradus")
-    parser.add_argument("--build", default="cargo build --release")
+    parser.add_argument("--build", default="cargo build --profile dist")
     arguments = parser.parse_args()
     gradus = str(pathlib.Path(arguments.gradus).resolve())
     with tempfile.TemporaryDirectory() as folder:

@@ -50,7 +50,7 @@ class Endpoint:
     """The test endpoint in a process of its own."""
 
     def __init__(self, latency_ms):
-        command = [str(TARGET / "release" / "examples" / "endpoint"), "0", str(latency_ms)]
+        command = [str(TARGET / "dist" / "examples" / "endpoint"), "0", str(latency_ms)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
 
@@ -67,7 +67,7 @@ class Endpoint:
 
 
 def judge(cases, url, state, *extra):
-    command = [str(TARGET / "release" / "gradus"), "eval", str(cases), "-e", "thought_to_tool", "--quiet",
+    command = [str(TARGET / "dist" / "gradus"), "eval", str(cases), "-e", "thought_to_tool", "--quiet",
                "--concurrency", str(IN_FLIGHT), "--state-dir", str(state), *extra]
     return cpu_of(command, env={**os.environ, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}, stderr=subprocess.DEVNULL)
 
@@ -92,7 +92,7 @@ def main():
     parser.add_argument("--rows", type=int, default=2_000, help="rows for llm_classify")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    build = ["cargo", "build", "--release", "--quiet", "--workspace", "--bins", "--examples", "--manifest-path", ROOT / "Cargo.toml"]
+    build = ["cargo", "build", "--profile", "dist", "--features", "gradus/jemalloc", "--quiet", "--workspace", "--bins", "--examples", "--manifest-path", ROOT / "Cargo.toml"]
     subprocess.run(build, check=True)
     at_once, after_50, cached, offline, endpoint_us, cheapest, fastest = ([] for _ in range(7))
     rates, memory = [], 0.0

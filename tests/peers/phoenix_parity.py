@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Spans as a real Phoenix lists them and as `gradus_core::phoenix_view` does; and the spans that Phoenix's filters find
+"""Spans as a real Phoenix lists them and as `gradus_phoenix::span_view` does; and the spans that Phoenix's filters find
 and those that `gradus_core::filter` finds. Both get the captures of real agents and spans made by hand.
 
   tests/peers/phoenix_parity.py VIEW [FOLDER...]
 
-VIEW is the example binary (cargo build -p gradus-otlp --example phoenix_view); folders of captures are those of
+VIEW is the example binary (cargo build -p gradus-phoenix --example phoenix_view); folders of captures are those of
 fixtures/captures unless some are named. Phoenix is installed below the cache folder when it is not there; if that
 cannot be done, this is skipped with the reason, and with CI=true that is a failure.
 """

@@ -1,13 +1,14 @@
-//! The domain of Gradus: spans in, trajectories out.
+//! The domain of Gradus: spans in, trajectories out. Owns what spans of every framework mean, and how traces become steps.
+//!
+//! It does no input or output, and knows nothing of wire formats, judges, stores or servers.
+
 pub mod assemble;
 pub mod coverage;
 pub mod dialect;
 pub mod duration_text;
-pub mod filter;
 pub mod message;
-mod path_budget;
+pub mod path_budget;
 mod phoenix_attributes;
-pub mod phoenix_view;
 pub mod raw_json;
 mod short_text;
 pub mod span;

@@ -10,7 +10,7 @@ const MAX_REPEATED_BYTES: usize = 4 << 20;
 
 /// What paths of one span may still repeat.
 #[derive(Debug)]
-pub(crate) struct PathBudget {
+pub struct PathBudget {
     bytes_left: usize,
 }
 
@@ -22,7 +22,7 @@ impl Default for PathBudget {
 
 impl PathBudget {
     /// Whether the values below a path get paths of their own; what does not stays one value.
-    pub(crate) fn may_open(&mut self, path: &str, values: usize) -> bool {
+    pub fn may_open(&mut self, path: &str, values: usize) -> bool {
         let left = self.bytes_left.checked_sub(path.len().saturating_mul(values));
         let is_open = left.is_some() && path.len() <= MAX_PREFIX_BYTES;
         if is_open {

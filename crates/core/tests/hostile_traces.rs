@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use gradus_core::assemble::{Assembled, Assembler, assemble_messages, assemble_transcript};
 use gradus_core::message::{Message, Part, Role, ToolCall};
-use gradus_core::phoenix_view::PhoenixSpan;
 use gradus_core::span::{Attributes, Event, Resource, Span, SpanId, TraceId, Value};
 use gradus_core::span_json::phoenix_span;
 use gradus_core::trajectory::{DefectKind, Trajectory};
@@ -306,31 +305,4 @@ fn paths_of_nested_attributes_are_bounded() {
     let bytes: usize = span.attributes.iter().map(|(key, _)| key.len()).sum();
     assert!(bytes < 1 << 20, "{bytes}");
     assert_eq!(span.attributes.get("plain.a.b"), Some(&Value::Int(1)));
-}
-
-#[test]
-fn paths_of_listed_attributes_are_bounded() {
-    // A text that Phoenix reads as JSON, under a name that is none of the convention's.
-    let text = deep_attributes().to_string();
-    let span = self::span(1, None, &[("my.tool.parameters", &text)]);
-    let view = PhoenixSpan::of(&span);
-    let flat = view.flat_attributes();
-    let bytes: usize = flat.keys().map(String::len).sum();
-    assert!(bytes < 1 << 20, "{bytes}");
-    assert_eq!(flat["my.tool.parameters.plain.a.b"], json!(1));
-    let frame = json!(view.frame_attributes()).to_string().len();
-    assert!(frame < 1 << 20, "{frame}");
-}
-
-/// What Phoenix makes of GenAI messages is compared with what the span has itself.
-#[test]
-fn many_messages_beside_many_attributes() {
-    let list: Vec<_> = (0..15_000)
-        .map(|number| json!({"role": "user", "parts": [{"type": "text", "content": number.to_string()}]}))
-        .collect();
-    let mut call = span(1, None, &[("gen_ai.input.messages", &json!(list).to_string())]);
-    let key = |number: usize| format!("llm.xnput_messages.{number}.message.content");
-    call.attributes.0.extend((0..60_000).map(|number| (key(number).into(), Value::Int(1))));
-    let view = PhoenixSpan::of(&call);
-    assert_eq!(view.attributes()["llm"]["input_messages"].as_array().unwrap().len(), 15_000);
 }

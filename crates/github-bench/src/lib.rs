@@ -6,6 +6,7 @@ mod occurrences;
 pub mod policy;
 pub mod record;
 pub mod replay;
+pub mod results;
 pub mod rules;
 pub mod suite;
 pub mod trial;

@@ -8,7 +8,6 @@ use super::error::ApiError;
 use super::git::Objects;
 use super::http::{Media, Query, Request};
 use super::page::Page;
-use super::route::Arguments;
 use super::state::{AccountId, Repository, RepositoryId, State};
 use super::time::Time;
 use super::view::View;
@@ -304,3 +303,6 @@ impl Fields {
         if allowed.contains(&text) { Ok(Some(text)) } else { Err(ApiError::not_one_of(name, text, allowed)) }
     }
 }
+
+/// What stands in a path where the pattern has a name.
+pub(super) type Arguments = Vec<(&'static str, String)>;

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::http::Method;
-use super::route;
 use super::time::Time;
 
 /// So many requests are kept; older ones are counted only.
@@ -58,7 +57,7 @@ pub struct Exchange {
 impl Exchange {
     /// What its path names: an owner, a repository, a number. None for paths that are not simulated.
     pub fn names(&self) -> Option<Vec<(&'static str, String)>> {
-        route::find(Method::from_name(&self.method), &self.path).map(|(_, names)| names)
+        crate::route_table::find(Method::from_name(&self.method), &self.path).map(|(_, names)| names)
     }
 }
 

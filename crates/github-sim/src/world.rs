@@ -15,9 +15,9 @@ use super::http::{Media, Method, Query, Request, Response};
 use super::inventory::inventory;
 use super::journal::{Counters, Entry, Exchange, Journal};
 use super::rate::{Limits, Meter, Resource};
-use super::route::{self, Arguments, Route};
+use super::route::Route;
 use super::state::{Reach, State};
-use super::{CONTROL, control};
+use crate::call::Arguments;
 
 /// Versions of the API that clients may ask for.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
@@ -147,11 +147,12 @@ impl World {
         self.state.tokens.iter().map(|(token, one)| (token.as_str(), self.state.login(one.account)))
     }
 
-    pub fn handle(&mut self, request: &Request) -> Response {
-        let is_control = request.path == CONTROL || request.path.starts_with("/_gradus/");
-        if is_control && self.has_control {
-            return control::handle(self, request);
-        }
+    pub(crate) fn has_control(&self) -> bool {
+        self.has_control
+    }
+
+    /// What GitHub's API answers.
+    pub(crate) fn handle_api(&mut self, request: &Request) -> Response {
         // What would not be in the log must not happen.
         if self.journal.is_full() {
             let error =
@@ -160,7 +161,7 @@ impl World {
         }
         let from = self.state.now;
         let (base, path) = self.locate(request);
-        let found = route::find(request.method, &path);
+        let found = crate::route_table::find(request.method, &path);
         let operation = found.as_ref().map(|(route, _)| route.operation);
         let trouble = fault::strike(&mut self.faults, request, &path, operation);
         let actor = self.authenticate(request);

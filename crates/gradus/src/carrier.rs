@@ -9,15 +9,15 @@ use gradus_otlp::{LogEvent, encode_export, encode_link, encode_log, encode_span,
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 
-use crate::annotation::{Annotation, Target};
 use crate::config::Environment;
-use crate::http::{Answer, Patience, Unanswered, said};
+use gradus_eval::annotation::{Annotation, Target};
+use gradus_http::{HttpFailure, HttpResponse, RetryBudget, response_message};
 
 /// Why a backend did not take what was sent. Each message is one line: what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CarrierError {
     #[error("{url}: {reason}; is this where OTLP over HTTP is received?")]
-    Unanswered { url: String, reason: Unanswered },
+    HttpFailure { url: String, reason: HttpFailure },
     #[error("{url}: it refused the key ({status}: {said}); headers go into OTEL_EXPORTER_OTLP_HEADERS")]
     Unauthorized { url: String, status: u16, said: String },
     #[error("{url}: nothing receives OTLP there ({status}); give the address without /v1/traces")]
@@ -44,7 +44,7 @@ pub(crate) struct Sender {
     http: reqwest::Client,
     base: String,
     headers: HeaderMap,
-    patience: Patience,
+    retry_budget: RetryBudget,
     run_id: String,
     time_ns: u64,
     project: Option<String>,
@@ -77,16 +77,16 @@ impl Sender {
         time: &str,
     ) -> Result<Sender, String> {
         let base = base_of(url)?;
-        let headers = crate::http::headers(environment.otlp_headers.as_ref())
+        let headers = gradus_http::parse_header_list(environment.otlp_headers.as_ref())
             .map_err(|error| format!("OTEL_EXPORTER_OTLP_HEADERS: {error}"))?;
-        let http = crate::http::client().connect_timeout(TIMEOUT).read_timeout(TIMEOUT).build();
+        let http = gradus_http::http_client().connect_timeout(TIMEOUT).read_timeout(TIMEOUT).build();
         let time: Option<jiff::Timestamp> = time.parse().ok();
         let give_up_after = retry_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Ok(Sender {
             http: http.map_err(|error| error.to_string())?,
             base,
             headers,
-            patience: Patience::of(give_up_after.unwrap_or(GIVE_UP_AFTER)),
+            retry_budget: RetryBudget::new(give_up_after.unwrap_or(GIVE_UP_AFTER)),
             run_id: run_id.to_owned(),
             time_ns: time.and_then(|time| u64::try_from(time.as_nanosecond()).ok()).unwrap_or_default(),
             project: None,
@@ -124,9 +124,9 @@ impl Sender {
 
     /// Whether the backend is there, with a request that holds nothing.
     pub(crate) async fn greet(&self) -> Result<(), CarrierError> {
-        let hasty = Patience {
-            give_up_after: Duration::from_secs(3).min(self.patience.give_up_after),
-            ..self.patience
+        let hasty = RetryBudget {
+            give_up_after: Duration::from_secs(3).min(self.retry_budget.give_up_after),
+            ..self.retry_budget
         };
         self.post("/v1/traces", Vec::new(), hasty).await.map(drop)
     }
@@ -146,13 +146,13 @@ impl Sender {
         let resource = Attributes(resource);
         let mut sent = Sent::default();
         let spans = encode_export(&resource, SCOPE, records.iter().map(|(span, _)| span.as_slice()));
-        match self.post("/v1/traces", spans, self.patience).await {
+        match self.post("/v1/traces", spans, self.retry_budget).await {
             Ok(answer) => sent.note(&answer, "spans", waiting.len()),
             Err(error) => return Err((error, waiting)),
         }
         if self.no_logs().is_none() {
             let logs = encode_export(&resource, SCOPE, records.iter().map(|(_, log)| log.as_slice()));
-            match (self.post("/v1/logs", logs, self.patience).await, &self.logs) {
+            match (self.post("/v1/logs", logs, self.retry_budget).await, &self.logs) {
                 (Ok(answer), _) => {
                     self.logs = Logs::Taken;
                     sent.note(&answer, "events", waiting.len());
@@ -171,22 +171,29 @@ impl Sender {
         Ok(sent)
     }
 
-    async fn post(&self, path: &str, body: Vec<u8>, patience: Patience) -> Result<Answer, CarrierError> {
+    async fn post(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        retry_budget: RetryBudget,
+    ) -> Result<HttpResponse, CarrierError> {
         let url = format!("{}{path}", self.base);
         let request = || {
             let request = self.http.post(&url).headers(self.headers.clone());
             request.header(CONTENT_TYPE, "application/x-protobuf").body(body.clone())
         };
-        let answer = patience
+        let answer = retry_budget
             .exchange(MAX_ANSWER, request)
             .await
-            .map_err(|reason| CarrierError::Unanswered { url: url.clone(), reason })?;
+            .map_err(|reason| CarrierError::HttpFailure { url: url.clone(), reason })?;
         let status = answer.status.as_u16();
         match status {
             200..=299 => Ok(answer),
-            401 | 403 => Err(CarrierError::Unauthorized { url, status, said: said(&answer.body) }),
+            401 | 403 => {
+                Err(CarrierError::Unauthorized { url, status, said: response_message(&answer.body) })
+            }
             404 | 405 | 501 => Err(CarrierError::NoRoute { url, status }),
-            _ => Err(CarrierError::Refused { url, status, said: said(&answer.body) }),
+            _ => Err(CarrierError::Refused { url, status, said: response_message(&answer.body) }),
         }
     }
 }
@@ -208,7 +215,7 @@ pub(crate) fn base_of(url: &str) -> Result<String, String> {
 
 impl Sent {
     /// Adds what an answer to so many spans or events says. An outcome is both, so what was rejected is not added up.
-    fn note(&mut self, answer: &Answer, what: &str, of: usize) {
+    fn note(&mut self, answer: &HttpResponse, what: &str, of: usize) {
         let Some(partial) = partial_success(&answer.body) else { return };
         let said = gradus_core::visible::printable_line(&partial.reason.unwrap_or_default());
         let rejected = usize::try_from(partial.count).unwrap_or(usize::MAX).min(of);
@@ -225,7 +232,7 @@ impl CarrierError {
     /// Whether the same request may be taken later.
     fn may_pass(&self) -> bool {
         match self {
-            CarrierError::Unanswered { .. } => true,
+            CarrierError::HttpFailure { .. } => true,
             CarrierError::Refused { status, .. } => *status >= 500 || *status == 429,
             CarrierError::Unauthorized { .. } | CarrierError::NoRoute { .. } => false,
         }
@@ -233,7 +240,7 @@ impl CarrierError {
 
     fn status_and_words(&self) -> String {
         match self {
-            CarrierError::Unanswered { reason, .. } => reason.to_string(),
+            CarrierError::HttpFailure { reason, .. } => reason.to_string(),
             CarrierError::NoRoute { status, .. } => status.to_string(),
             CarrierError::Unauthorized { status, said, .. } | CarrierError::Refused { status, said, .. } => {
                 format!("{status}: {said}")

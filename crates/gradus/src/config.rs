@@ -8,12 +8,14 @@ mod trust;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gradus_llm::Secret;
+use gradus_eval::annotation::{AnnotationSettings, TrajectoryTarget};
+use gradus_eval::judge_selection::{JudgeConfig, JudgeCredentials};
+use gradus_http::Secret;
+use gradus_phoenix::client::PhoenixClientSettings;
+use gradus_server::alert::AlertSection;
+use gradus_server::{RuleSection, ServeSection};
 use serde::Deserialize;
 
-use crate::alert;
-use crate::redaction::RedactSection;
-use crate::serve::RuleSection;
 pub(crate) use consent::ConsentRequest;
 pub(crate) use trust::{TrustError, TrustStore, canonical_name, digest_bytes};
 
@@ -37,65 +39,7 @@ pub(crate) struct File {
     #[serde(default)]
     pub(crate) rule: Vec<RuleSection>,
     #[serde(default)]
-    pub(crate) alert: Vec<alert::AlertSection>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ServeSection {
-    pub(crate) http: Option<String>,
-    pub(crate) grpc: Option<String>,
-    /// A second port for HTTP, where Phoenix's clients look by default.
-    pub(crate) phoenix_port: Option<u16>,
-    /// Where people reach the server, for links in alerts.
-    pub(crate) public_url: Option<String>,
-    /// How long nothing may come for a trace whose root has ended before it is judged.
-    pub(crate) quiet_s: Option<f64>,
-    /// The same for a trace whose root has not ended.
-    pub(crate) give_up_s: Option<f64>,
-    pub(crate) max_request_mb: Option<u32>,
-    /// Records of one trace that are assembled; what came first is read.
-    pub(crate) max_trace_mb: Option<u32>,
-    /// What requests may hold in memory, all together.
-    pub(crate) max_memory_mb: Option<u32>,
-    /// The same of one address; 0 is no limit.
-    pub(crate) max_memory_per_address_mb: Option<u32>,
-    pub(crate) connections: Option<usize>,
-    /// Of one address; 0 is no limit.
-    pub(crate) max_connections_per_address: Option<usize>,
-    /// Proxies whose `X-Forwarded-For` and `Forwarded` say who the client is.
-    #[serde(default)]
-    pub(crate) trusted_proxies: Vec<String>,
-    /// How long a client may take to send its headers, and the first request of a connection.
-    pub(crate) header_timeout_s: Option<f64>,
-    /// To send a request's body.
-    pub(crate) body_timeout_s: Option<f64>,
-    /// Between requests.
-    pub(crate) idle_timeout_s: Option<f64>,
-    /// To take the next part of a response.
-    pub(crate) stall_timeout_s: Option<f64>,
-    /// Of one client or key.
-    pub(crate) requests_per_second: Option<f64>,
-    /// How long a query may run: a page, a list, a search.
-    pub(crate) query_timeout_s: Option<f64>,
-    /// The same for a download, without the time that its client takes to read it.
-    pub(crate) download_timeout_s: Option<f64>,
-    /// Pages of these origins may ask; none may without it.
-    #[serde(default)]
-    pub(crate) cors_origins: Vec<String>,
-    /// Ask for a key even on loopback.
-    #[serde(default)]
-    pub(crate) require_key: bool,
-    pub(crate) retention: Option<RetentionSection>,
-    #[serde(default)]
-    pub(crate) redact: Vec<RedactSection>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RetentionSection {
-    pub(crate) max_age: Option<String>,
-    pub(crate) max_size: Option<String>,
+    pub(crate) alert: Vec<AlertSection>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -141,15 +85,19 @@ pub(crate) struct PhoenixSection {
     pub(crate) names: BTreeMap<String, String>,
 }
 
-/// Where verdicts on whole trajectories go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum TrajectoryTarget {
-    /// On the span that stands for the request.
-    #[default]
-    Span,
-    /// On its trace.
-    Trace,
+impl PhoenixSection {
+    pub(crate) fn client_settings(&self, environment: &Environment) -> PhoenixClientSettings {
+        PhoenixClientSettings {
+            timeout_s: self.timeout_s,
+            retry_s: self.retry_s,
+            api_key: environment.phoenix_key.clone(),
+            headers: environment.phoenix_headers.clone(),
+        }
+    }
+
+    pub(crate) fn annotation_settings(&self) -> AnnotationSettings {
+        AnnotationSettings { trajectory_target: self.trajectory_target, names: self.names.clone() }
+    }
 }
 
 /// What the environment says.
@@ -207,6 +155,16 @@ impl Environment {
         }
     }
 
+    pub(crate) fn judge_credentials(&self) -> JudgeCredentials {
+        JudgeCredentials {
+            openai_key: self.openai_key.clone(),
+            openai_base_url: self.openai_base_url.clone(),
+            openai_model: self.openai_model.clone(),
+            anthropic_key: self.anthropic_key.clone(),
+            anthropic_base_url: self.anthropic_base_url.clone(),
+        }
+    }
+
     /// Where it is recorded which found settings the user trusts.
     pub(crate) fn trust_store(&self) -> Result<TrustStore, TrustError> {
         TrustStore::from_folders(self.state_home.as_deref(), self.home.as_deref())
@@ -247,6 +205,23 @@ impl File {
             unchecked.check_trust(&Environment::read())?;
         }
         Ok(unchecked.into_settings())
+    }
+
+    /// The judge as the file alone has it: flags and the environment win over what it names.
+    pub(crate) fn judge_config(&self) -> JudgeConfig {
+        let default = JudgeConfig::default();
+        JudgeConfig {
+            fallback_judge: self.judge.name.clone(),
+            fallback_base_url: self.judge.base_url.clone(),
+            concurrency: self.judge.concurrency.unwrap_or(default.concurrency),
+            timeout_s: self.judge.timeout_s.unwrap_or(default.timeout_s),
+            load_wait_s: self.judge.load_wait_s,
+            max_tokens: self.judge.max_tokens.unwrap_or(default.max_tokens),
+            context_tokens: self.judge.context_tokens.unwrap_or(default.context_tokens),
+            temperature: self.judge.temperature.or(default.temperature),
+            prices: self.eval.prices.clone(),
+            ..default
+        }
     }
 
     /// What a file names is found from where the file is.

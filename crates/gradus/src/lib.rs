@@ -1,18 +1,9 @@
-//! The library behind the `gradus` command: sources are read into trajectories, trajectories are printed and judged.
+//! The `gradus` command: arguments, environment and settings file become typed settings, libraries do the work, and what
+//! comes of it becomes output and an exit code.
 
-pub mod alert;
-mod annotation;
-mod bench;
 mod carrier;
 pub mod cli;
 mod config;
-mod http;
-mod judging;
-mod output;
-mod phoenix;
-mod project_pattern;
-pub mod redaction;
-mod serve;
-pub mod source;
-mod stored_records;
-mod tool_file;
+mod known_sources;
+mod process_groups;
+mod program_agent;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gradus_http::{holds_secret, http_client, mask_secrets, register_url_secrets, root_cause};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{StatusCode, Url};
 
@@ -15,7 +16,6 @@ use crate::loading::{LoadWait, is_loading_message};
 use crate::openai::{Dialect, Wishes};
 use crate::request::{Reply, Request};
 use crate::retry::RetryPolicy;
-use crate::secret::{holds_secret, mask_secrets, register_url_secrets};
 use crate::{anthropic, headers, openai};
 
 /// No judge and no agent writes more than this.
@@ -66,18 +66,14 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// Fails with a line to show when the endpoint's address or key cannot be used.
     pub fn new(endpoint: Endpoint, concurrency: usize, retry: RetryPolicy) -> Result<Client, String> {
-        // One provider of cryptography for the whole process; setting it twice is no error.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let url = endpoint.url()?;
         register_url_secrets(&endpoint.base_url);
-        let http = crate::proxy::except_here(reqwest::Client::builder())
-            .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
+        let http = http_client()
             .connect_timeout(endpoint.timeout.min(Duration::from_secs(10)))
             .pool_max_idle_per_host(concurrency)
             .tcp_nodelay(true)
-            .redirect(reqwest::redirect::Policy::none())
             .build()
-            .map_err(|error| format!("no HTTPS here: {}", innermost(&error)))?;
+            .map_err(|error| format!("no HTTPS here: {}", root_cause(&error)))?;
         let headers = headers_of(&endpoint)?;
         let shown_url = endpoint.shown_url();
         let limiter = Limiter::new(concurrency);
@@ -318,7 +314,7 @@ impl Client {
     async fn exchange(&self, body: Vec<u8>) -> Result<(StatusCode, HeaderMap, Vec<u8>), CallError> {
         let sent = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body).send().await;
         let mut response = sent.map_err(|error| {
-            let reason = innermost(&error);
+            let reason = root_cause(&error);
             if error.is_connect() { CallError::Connect(reason) } else { CallError::Broken(reason) }
         })?;
         let status = response.status();
@@ -332,7 +328,7 @@ impl Client {
                 Ok(Some(chunk)) if bytes.is_empty() => bytes = chunk.to_vec(),
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 Ok(None) => return Ok((status, answer_headers, bytes)),
-                Err(error) => return Err(CallError::Broken(innermost(&error))),
+                Err(error) => return Err(CallError::Broken(root_cause(&error))),
             }
         }
     }
@@ -364,7 +360,7 @@ fn headers_of(endpoint: &Endpoint) -> Result<HeaderMap, String> {
 fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8], has_answered: bool) -> CallError {
     let code = status.as_u16();
     let message = message_of(bytes);
-    let retry_after = headers::retry_after(answer_headers);
+    let retry_after = gradus_http::retry_after(answer_headers);
     let lower = message.to_ascii_lowercase();
     match code {
         429 if lower.contains("insufficient_quota") => CallError::Unauthorized { status: code, message },
@@ -434,15 +430,6 @@ fn excerpt(bytes: &[u8]) -> String {
         None if line.is_empty() => "(empty)".to_owned(),
         None => line,
     }
-}
-
-/// The cause that says most; the layers above it only repeat that something failed.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    mask_secrets(&cause.to_string())
 }
 
 #[cfg(test)]

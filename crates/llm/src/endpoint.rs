@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::secret::Secret;
+use gradus_http::Secret;
 
 /// The wire form of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! What an endpoint's headers say about its limits.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use gradus_http::{duration_from_seconds, duration_until};
 use reqwest::header::HeaderMap;
 
 /// Longest pause that is waited for.
@@ -12,20 +13,6 @@ pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 pub(crate) struct Allowance {
     pub requests_left: u64,
     pub reset_in: Duration,
-}
-
-/// `Retry-After` in seconds or as a date, and the milliseconds form that some endpoints send beside it.
-pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    if let Some(millis) = text("retry-after-ms").and_then(|value| value.parse::<f64>().ok()) {
-        return seconds(millis / 1000.0);
-    }
-    let value = text("retry-after")?;
-    if let Ok(number) = value.parse::<f64>() {
-        return seconds(number);
-    }
-    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
-    Some(until(date))
 }
 
 /// OpenAI's `x-ratelimit-*` and Anthropic's `anthropic-ratelimit-*` headers.
@@ -42,10 +29,10 @@ pub(crate) fn allowance(headers: &HeaderMap) -> Option<Allowance> {
 /// `12ms`, `1s`, `6m0s`, `1h2m3.5s`, plain seconds, or a date.
 fn reset_in(text: &str) -> Option<Duration> {
     if let Ok(number) = text.parse::<f64>() {
-        return seconds(number);
+        return duration_from_seconds(number);
     }
     if let Ok(date) = text.parse::<jiff::Timestamp>() {
-        return Some(until(date));
+        return Some(duration_until(date));
     }
     let mut total = 0.0;
     let mut rest = text;
@@ -65,16 +52,7 @@ fn reset_in(text: &str) -> Option<Duration> {
             };
         rest = &rest[unit..];
     }
-    seconds(total)
-}
-
-fn seconds(number: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(number).ok()
-}
-
-fn until(date: jiff::Timestamp) -> Duration {
-    let at = SystemTime::from(date);
-    at.duration_since(SystemTime::now()).unwrap_or_default()
+    duration_from_seconds(total)
 }
 
 #[cfg(test)]
@@ -87,21 +65,6 @@ mod tests {
             map.insert(*name, reqwest::header::HeaderValue::from_static(value));
         }
         map
-    }
-
-    #[test]
-    fn reads_every_form_of_retry_after() {
-        assert_eq!(retry_after(&map(&[("retry-after", "2")])), Some(Duration::from_secs(2)));
-        assert_eq!(retry_after(&map(&[("retry-after", "0.25")])), Some(Duration::from_millis(250)));
-        assert_eq!(
-            retry_after(&map(&[("retry-after", "9"), ("retry-after-ms", "40")])),
-            Some(Duration::from_millis(40))
-        );
-        assert_eq!(retry_after(&map(&[("retry-after", "86400")])), Some(Duration::from_secs(86_400)));
-        assert_eq!(retry_after(&map(&[("retry-after", "-1")])), None);
-        assert_eq!(retry_after(&map(&[("retry-after", "soon")])), None);
-        let past = retry_after(&map(&[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")]));
-        assert_eq!(past, Some(Duration::ZERO));
     }
 
     #[test]

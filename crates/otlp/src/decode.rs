@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gradus_core::span::{Attributes, Event, Resource, Span, SpanId, Status, StatusCode, TraceId, Value};
 
 use crate::limits::Limits;
-use crate::record::LogEvent;
+use crate::log_event::LogEvent;
 use crate::wire::{Field, Fields, WireError};
 
 /// Decodes the body of one `Span` message.

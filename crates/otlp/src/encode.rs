@@ -3,7 +3,7 @@
 
 use gradus_core::span::{Attributes, Event, Span, StatusCode, Value};
 
-use crate::record::LogEvent;
+use crate::log_event::LogEvent;
 use crate::wire::{write_bytes, write_fixed64, write_number};
 
 /// Appends the body of a `Span` message.

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use self::records::{LogJson, ResourceJson, ScopeJson, SpanJson};
 use self::values::check_value_count;
-use crate::record::LogEvent;
+use crate::log_event::LogEvent;
 
 /// What an export document yields.
 #[derive(Debug)]

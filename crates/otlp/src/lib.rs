@@ -10,6 +10,7 @@ mod encode;
 mod export;
 mod json;
 mod limits;
+mod log_event;
 mod record;
 mod regroup;
 mod reply;
@@ -19,12 +20,13 @@ mod trace_ids;
 mod transcode;
 mod wire;
 
+pub use crate::log_event::LogEvent;
 pub use decode::{SpanHead, decode_log, decode_resource, decode_span, decode_span_head};
 pub use encode::{encode_log, encode_span};
 pub use export::{encode_export, encode_link, partial_success};
 pub use json::{Beside, ExportJson, ExportList, is_export_key, read_export_json, span_from_json};
 pub use limits::Limits;
-pub use record::{LogEvent, Record, Scope, Signal, read_export, signal_of_record};
+pub use record::{Record, Scope, Signal, read_export, signal_of_record};
 pub use regroup::{
     Mark, Regrouped, Rejected, TracePart, WireRecord, WireResource, WireScope, regroup, regroup_within,
 };

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gradus_core::span::{Event, Resource, SpanId, TraceId, Value};
+use gradus_core::span::Resource;
 
 use crate::decode::{decode_resource, text};
 use crate::limits::Limits;
@@ -28,25 +28,6 @@ pub struct Record<'a> {
     pub signal: Signal,
     pub scope: &'a Scope,
     pub body: &'a [u8],
-}
-
-/// A decoded log record: an event, and the span it belongs to.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LogEvent<'a> {
-    pub trace_id: TraceId,
-    pub span_id: SpanId,
-    pub event: Event<'a>,
-}
-
-impl LogEvent<'_> {
-    /// Before `event_name` was a field, the name travelled as an attribute.
-    pub(crate) fn take_name_from_attributes(&mut self) {
-        if self.event.name.is_empty()
-            && let Some(Value::Str(name)) = self.event.attributes.get("event.name")
-        {
-            self.event.name = name.clone();
-        }
-    }
 }
 
 /// Hands every record of an `ExportTraceServiceRequest` or `ExportLogsServiceRequest` to `sink`. The two have the same

@@ -9,8 +9,8 @@ use crate::Store;
 use crate::compress::decompress;
 use crate::connection::schema_difference;
 use crate::error::StoreError;
-use crate::ingest::BlockSignal;
 use crate::query::Block;
+use crate::records::BlockSignal;
 
 /// What was looked at, and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

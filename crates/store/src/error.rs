@@ -1,5 +1,6 @@
 //! What can go wrong with a store, told so that the reader knows what to do.
 
+use crate::monitor::QueryStop;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,12 @@ impl StoreError {
             },
             _ => StoreError::Sql(error.to_string()),
         }
+    }
+}
+
+impl From<QueryStop> for StoreError {
+    fn from(stop: QueryStop) -> StoreError {
+        StoreError::Stopped(stop)
     }
 }
 

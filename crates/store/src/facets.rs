@@ -1,27 +1,13 @@
 //! What traces are found by: written beside the trajectories and verdicts it is made of.
 
+use crate::records::FacetKind;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
-use crate::grading::TrajectoryRecord;
-
-/// What traces can be filtered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FacetKind {
-    Agent = 0,
-    Model = 1,
-    Tool = 2,
-    /// A label that was given, with and without the evaluator's name.
-    Label = 3,
-    Evaluator = 4,
-    Error = 5,
-    Version = 6,
-    /// An evaluator that found something below its best.
-    Wrong = 7,
-}
+use crate::records::TrajectoryRecord;
 
 /// A row of the table of facets, in the order of its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

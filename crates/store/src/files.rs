@@ -2,7 +2,7 @@
 //! acknowledged any more when one of them is not what it was at opening.
 
 use std::ffi::OsString;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +21,9 @@ pub(crate) struct StoreFiles {
     database: KnownFile,
     log: KnownFile,
     log_index: KnownFile,
+    /// Kept open as long as SQLite has it: closing any handle of a file ends all locks that this process has on it, and
+    /// another process would take the index for abandoned and truncate it under our feet.
+    open_log_index: Option<File>,
 }
 
 #[derive(Debug)]
@@ -65,9 +68,11 @@ impl StoreFiles {
     /// Of a connection that has read something: only then are all files there.
     pub(crate) fn new(connection: &Connection) -> StoreFiles {
         let path = PathBuf::from(connection.path().unwrap_or_default());
+        let log_index = KnownFile::new(beside(&path, "-shm"));
         StoreFiles {
             log: KnownFile::new(beside(&path, "-wal")),
-            log_index: KnownFile::new(beside(&path, "-shm")),
+            open_log_index: File::open(&log_index.path).ok(),
+            log_index,
             database: KnownFile::new(path),
         }
     }
@@ -93,11 +98,12 @@ impl StoreFiles {
     /// Whether the log still has all that its index says: somebody may have truncated it in place.
     fn is_log_whole(&self) -> bool {
         let is_short = || {
-            let frames = read_log_index(&self.log_index.path)?;
+            let frames = read_log_index(self.open_log_index.as_ref()?)?;
             if frames.bytes == 0 {
                 return None;
             }
-            let log = std::fs::File::open(&self.log.path).ok()?;
+            // SQLite locks the index, not the log: this handle can be closed.
+            let log = File::open(&self.log.path).ok()?;
             let has_header = starts_with_log_magic(&log);
             (!has_header || log.metadata().ok()?.len() < frames.bytes).then_some(frames)
         };
@@ -149,9 +155,9 @@ struct LogFrames {
 
 /// <https://www.sqlite.org/walformat.html>: the index begins with a header in the machine's byte order: the number of the
 /// last change at 8, the page size at 14 (1 stands for 65536), the last frame that counts at 16.
-fn read_log_index(path: &Path) -> Option<LogFrames> {
+fn read_log_index(index: &File) -> Option<LogFrames> {
     let mut header = [0; 20];
-    std::fs::File::open(path).ok()?.read_exact(&mut header).ok()?;
+    read_beginning(index, &mut header)?;
     let number = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|offset| header[at + offset]));
     let page = match u16::from_ne_bytes([header[14], header[15]]) {
         1 => 65_536,
@@ -163,9 +169,20 @@ fn read_log_index(path: &Path) -> Option<LogFrames> {
     Some(LogFrames { change: number(8), bytes })
 }
 
-fn starts_with_log_magic(mut log: &std::fs::File) -> bool {
+#[cfg(unix)]
+fn read_beginning(file: &File, into: &mut [u8]) -> Option<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, into, 0).ok()
+}
+
+#[cfg(not(unix))]
+fn read_beginning(_: &File, _: &mut [u8]) -> Option<()> {
+    None
+}
+
+fn starts_with_log_magic(log: &File) -> bool {
     let mut magic = [0; 4];
-    log.read_exact(&mut magic).is_ok() && matches!(u32::from_be_bytes(magic), 0x377f_0682 | 0x377f_0683)
+    read_beginning(log, &mut magic).is_some()
+        && matches!(u32::from_be_bytes(magic), 0x377f_0682 | 0x377f_0683)
 }
 
 /// The file whose name is another's and some letters more.
@@ -209,7 +226,7 @@ pub(crate) fn check_database_file(path: &Path) -> Result<bool, StoreError> {
 /// The size that a database says it has; `None` when it does not say.
 fn header_bytes(path: &Path) -> Option<u64> {
     let mut header = [0; HEADER_BYTES as usize];
-    std::fs::File::open(path).ok()?.read_exact(&mut header).ok()?;
+    File::open(path).ok()?.read_exact(&mut header).ok()?;
     if !header.starts_with(b"SQLite format 3\0") {
         return None;
     }

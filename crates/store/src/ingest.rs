@@ -1,6 +1,6 @@
 //! Takes in what a receiver got: the records of a request, by trace.
 
-use std::collections::HashMap;
+use crate::records::BlockSignal;
 use std::sync::Arc;
 
 use gradus_core::span::{SpanId, TraceId};
@@ -8,14 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::compress::compress;
 use crate::error::StoreError;
-use crate::facets::FacetKind;
+use crate::records::FacetKind;
 use crate::writer::Writing;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockSignal {
-    Spans = 0,
-    Logs = 1,
-}
 
 /// Records of one trace that came together.
 #[derive(Clone, Debug)]
@@ -101,56 +95,6 @@ pub struct Ingested {
     pub repeated: u64,
     /// Took the place of an earlier version.
     pub replaced: u64,
-}
-
-/// The numbers of projects that are known already; the table has them all.
-#[derive(Debug, Default)]
-pub(crate) struct Projects(HashMap<Arc<str>, i64>);
-
-/// When there are so many, the spans of further ones go where it says "others".
-const MAX_PROJECTS: usize = 10_000;
-const OTHER_PROJECTS: &str = "(other projects)";
-
-impl Projects {
-    /// Takes a project out that was removed.
-    pub(crate) fn forget(&mut self, number: i64) {
-        self.0.retain(|_, known| *known != number);
-    }
-
-    pub(crate) fn read(connection: &Connection) -> Result<Projects, StoreError> {
-        let mut statement = connection.prepare("SELECT name, no FROM project")?;
-        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?.into(), row.get(1)?)))?;
-        Ok(Projects(rows.collect::<Result<_, _>>()?))
-    }
-
-    pub(crate) fn number(
-        &mut self,
-        name: &Arc<str>,
-        sql: &Connection,
-        now_ns: i64,
-    ) -> Result<i64, StoreError> {
-        if let Some(number) = self.0.get(name) {
-            return Ok(*number);
-        }
-        let known: Option<i64> = sql
-            .prepare_cached("SELECT no FROM project WHERE name = ?")?
-            .query_row([&**name], |row| row.get(0))
-            .optional()?;
-        let number = match known {
-            Some(number) => number,
-            // A sender that names a project for each process would otherwise name them without end.
-            None if self.0.len() >= MAX_PROJECTS && &**name != OTHER_PROJECTS => {
-                return self.number(&OTHER_PROJECTS.into(), sql, now_ns);
-            }
-            None => {
-                sql.prepare_cached("INSERT INTO project (name, created_ns) VALUES (?, ?)")?
-                    .execute(params![&**name, now_ns])?;
-                sql.last_insert_rowid()
-            }
-        };
-        self.0.insert(Arc::clone(name), number);
-        Ok(number)
-    }
 }
 
 /// A time as the database has it. What is later than 2262 is no time of any trace; the last moment is left free, so that

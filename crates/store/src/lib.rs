@@ -5,6 +5,7 @@
 //! here: bodies are OTLP export requests, packed.
 
 mod annotations;
+mod buckets;
 mod check;
 mod compress;
 mod connection;
@@ -17,10 +18,12 @@ mod keys;
 mod long;
 mod monitor;
 mod notes;
+mod project_numbers;
 mod projects;
 mod query;
 mod readers;
 mod ready_queue;
+mod records;
 mod retention;
 mod rollup;
 mod spend;
@@ -31,11 +34,13 @@ mod words;
 mod write_queue;
 mod writer;
 
+pub use crate::records::BlockSignal;
+pub use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 pub use annotations::{Annotation, AnnotationFilter, NewAnnotation};
 pub use check::CheckReport;
 pub use error::StoreError;
-pub use grading::{AssembledStory, Digest, OutcomeRecord, RecordedKind, TrajectoryRecord};
-pub use ingest::{BlockSignal, Chunk, Ingested, LinkKind, Root, SpanKey};
+pub use grading::{AssembledStory, Digest};
+pub use ingest::{Chunk, Ingested, LinkKind, Root, SpanKey};
 pub use keys::{KeyRow, KeyScopes, new_key};
 pub use long::NameKind;
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};

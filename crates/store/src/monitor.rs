@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 use rusqlite::InterruptHandle;
 
-use crate::error::StoreError;
-
 /// Decides whether a query goes on.
 pub trait QueryMonitor: Send + Sync {
     /// Called every few microseconds while a query runs. It may wait, to let others run. An error is final: every later
@@ -83,9 +81,9 @@ pub fn run_monitored<T>(monitor: Arc<dyn QueryMonitor>, query: impl FnOnce() -> 
 }
 
 /// Whether this thread's query may go on; always, without a monitor. Loops over rows call this.
-pub fn check_query() -> Result<(), StoreError> {
+pub fn check_query() -> Result<(), QueryStop> {
     match current_monitor() {
-        Some(monitor) => Ok(monitor.check()?),
+        Some(monitor) => monitor.check(),
         None => Ok(()),
     }
 }
@@ -97,10 +95,4 @@ pub(crate) fn current_monitor() -> Option<Arc<dyn QueryMonitor>> {
 /// Why this thread's query was stopped, if it was.
 pub(crate) fn current_stop() -> Option<QueryStop> {
     current_monitor()?.check().err()
-}
-
-impl From<QueryStop> for StoreError {
-    fn from(stop: QueryStop) -> StoreError {
-        StoreError::Stopped(stop)
-    }
 }

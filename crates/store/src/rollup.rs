@@ -6,9 +6,9 @@ use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
-use crate::grading::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 use crate::long::{ALL_PROJECTS, Of, Place};
 use crate::query::{BUCKET_NS, Moments};
+use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 
 /// What a row sums up.
 macro_rules! sums {

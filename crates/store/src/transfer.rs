@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json};
 use crate::Store;
 use crate::compress::{compress, decompress};
 use crate::error::StoreError;
-use crate::ingest::Projects;
+use crate::project_numbers::Projects;
 use crate::words::distinct;
 
 /// What is moved, in an order in which it can be put back.

@@ -6,9 +6,9 @@ use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
-use crate::grading::TrajectoryRecord;
 use crate::long::{ALL_PROJECTS, Of, Place};
 use crate::query::{BUCKET_NS, Usage};
+use crate::records::TrajectoryRecord;
 
 /// Adds to a row that is there.
 macro_rules! added {

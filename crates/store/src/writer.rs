@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::connection::BUSY_TIMEOUT;
 use crate::error::StoreError;
 use crate::files::StoreFiles;
-use crate::ingest::Projects;
+use crate::project_numbers::Projects;
 use crate::readers::Readers;
 use crate::write_queue::{QueueRefusal, WriteLane, WriteQueue};
 

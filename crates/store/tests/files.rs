@@ -129,3 +129,21 @@ fn nobody_has_to_send_something_for_it_to_be_noticed() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Who finds the index of the log without a lock takes it for abandoned and truncates it: the process that has it mapped
+/// ends with SIGBUS.
+#[cfg(target_os = "linux")]
+#[test]
+fn looking_at_the_files_ends_no_lock_of_sqlite() {
+    use std::os::unix::fs::MetadataExt as _;
+    let lab = Lab::new();
+    for id in 1..=3 {
+        try_ingest(&lab, id).unwrap();
+        lab.store.check_files().unwrap();
+    }
+    for ending in ["", "-shm"] {
+        let inode = format!(":{} ", fs::metadata(file(&lab, ending)).unwrap().ino());
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        assert!(locks.lines().any(|lock| lock.contains(&inode)), "{ending}: no lock on {inode}in\n{locks}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Agents that act by writing code. The spans of the tools that the code ran are its calls; a call that has none failed
 //! before it ran; code that calls no tool at all is a step of the interpreter.
 
+use crate::assemble::code_reply::CodeReply;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -10,27 +11,18 @@ use serde_json::json;
 use crate::message::{Message, Role};
 use crate::react::{self, CodeCall};
 
-use super::joins::turn_of;
 use super::observations::without_label;
-use super::runs::Run;
-use super::steps::{Ask, read_arguments};
 use super::tools;
 use super::tree::Tree;
+use crate::assemble::agent_run::Run;
+use crate::assemble::agent_run::turn_of;
+use crate::assemble::ask::{Ask, read_arguments};
 
 /// The tool that runs an agent's code, under the name that smolagents gives it.
 const INTERPRETER: &str = "python_interpreter";
 
 /// Calls of one piece of code that are looked for in the prompt.
 const MAX_CODE_CALLS: usize = 256;
-
-/// A reply of a code agent.
-#[derive(Debug)]
-pub(super) struct CodeReply {
-    /// The number of the model call in its run.
-    pub call: usize,
-    pub thought: Option<String>,
-    pub code: String,
-}
 
 /// Turns replies that are code into asks; takes the tool spans that belong to them out of `left`.
 pub(super) fn read(

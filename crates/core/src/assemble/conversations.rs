@@ -13,8 +13,8 @@ use crate::trajectory::{Defect, DefectKind};
 
 use super::link::Chain;
 use super::request;
-use super::runs::Run;
 use super::tree::Tree;
+use crate::assemble::agent_run::Run;
 
 /// Calls that continue each other, each in a trace of its own.
 struct Conversation {

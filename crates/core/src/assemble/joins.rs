@@ -2,6 +2,7 @@
 //!
 //! Every step is near linear in spans and calls: what is looked for is indexed, never searched from the start.
 
+use crate::assemble::agent_run::turn_of;
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value as Json;
@@ -9,11 +10,12 @@ use serde_json::Value as Json;
 use crate::short_text::cut_name;
 use crate::trajectory::{Defect, DefectKind};
 
-use super::code::{self, CodeReply};
-use super::runs::Run;
-use super::steps::{Ask, read_arguments};
+use super::code;
 use super::tools;
 use super::tree::Tree;
+use crate::assemble::agent_run::Run;
+use crate::assemble::ask::{Ask, read_arguments};
+use crate::assemble::code_reply::CodeReply;
 
 /// Replies of plain words, by the number of their model call.
 pub(super) type SpokenReplies = HashMap<usize, String>;
@@ -187,13 +189,6 @@ impl OpenTurns {
         open.clear();
         true
     }
-}
-
-/// The number of the model call that was the last to begin before a tool's span.
-pub(super) fn turn_of(tree: &Tree<'_>, run: &Run, at: usize) -> Option<usize> {
-    let start = tree.nodes[at].span.start_ns;
-    // Calls are in order of time.
-    run.calls.partition_point(|call| tree.nodes[*call].span.start_ns <= start).checked_sub(1)
 }
 
 fn began_before(tree: &Tree<'_>, run: &Run, ask: &Ask, at: usize) -> bool {

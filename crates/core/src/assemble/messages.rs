@@ -10,7 +10,8 @@ use crate::trajectory::{Defect, DefectKind, Step, ToolDefinition, Trajectory};
 use super::budget::{AssemblyBudget, LEFT_OUT};
 use super::observations;
 use super::request;
-use super::steps::{Ask, AskIds, join_texts, read_arguments, said};
+use super::steps::{join_texts, said};
+use crate::assemble::ask::{Ask, AskIds, read_arguments};
 
 /// Reads a message list: one trajectory for each time the user speaks and the assistant acts or answers.
 pub fn assemble_messages(messages: &[Message<'_>], tools: &[ToolDefinition]) -> Vec<Trajectory> {

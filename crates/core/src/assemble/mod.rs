@@ -5,8 +5,11 @@
 //! the tools on offer. `link` says, before any of that, which traces belong together. The result does not depend on
 //! the order in which spans came in.
 
+mod agent_run;
+mod ask;
 mod budget;
 mod code;
+mod code_reply;
 mod conversations;
 mod joins;
 mod link;

@@ -6,9 +6,9 @@ use crate::dialect::{ToolFacts, unwrap_result};
 use crate::message::{Message, Role};
 use crate::react;
 
-use super::runs::Run;
-use super::steps::{Ask, AskIds};
 use super::tree::Tree;
+use crate::assemble::agent_run::Run;
+use crate::assemble::ask::{Ask, AskIds};
 
 /// Reads the results that a request shows behind the user's query.
 ///

@@ -14,8 +14,8 @@ use crate::literal;
 use crate::message::{Message, Role, messages_from_json};
 use crate::react;
 
-use super::runs::Run;
 use super::tree::{Node, Tree};
+use crate::assemble::agent_run::Run;
 
 /// The index of the last message in which a user really speaks: not an observation, not a framework's complaint.
 pub(super) fn last_user(input: &[Message<'_>]) -> Option<usize> {

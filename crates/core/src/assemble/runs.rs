@@ -1,5 +1,6 @@
 //! Finds the requests in a tree of spans: one run for each thing a user (or a calling agent) asked for.
 
+use crate::assemble::agent_run::Run;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::dialect::Kind;
@@ -12,31 +13,6 @@ use super::conversations;
 use super::nested::{self, Territory};
 use super::request;
 use super::tree::Tree;
-
-/// One request: the model calls and tool runs that answer it, as numbers of nodes in order of time.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Run {
-    pub calls: Vec<usize>,
-    pub tools: Vec<usize>,
-    /// Spans around the work, outermost first. Empty for plain clients, which have none.
-    pub frames: Vec<usize>,
-    pub traces: Vec<TraceId>,
-    /// The node in another run's territory that this run hangs below.
-    pub below: Option<usize>,
-    pub defects: Vec<Defect>,
-}
-
-impl Run {
-    fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.tools.is_empty()
-    }
-
-    pub(super) fn start(&self, tree: &Tree<'_>) -> (u64, u64) {
-        let first =
-            self.calls.iter().chain(&self.tools).chain(&self.frames).map(|at| tree.nodes[*at].order());
-        first.min().map_or((u64::MAX, 0), |(start, end, _)| (start, end))
-    }
-}
 
 /// Finds all runs, in order of time; defects are those of spans that are in none.
 pub(super) fn find(tree: &Tree<'_>) -> (Vec<Run>, Vec<Defect>) {

@@ -3,91 +3,32 @@
 //! A call that the model asked for is an [`Ask`]. Asks come from the model's replies; where a reply was not recorded,
 //! from the history that a later request repeats. Tool spans and tool messages are then joined to them.
 
+use crate::assemble::ask::{Ask, AskIds, MAX_CALLS, read_arguments};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::bounded_json;
 use crate::dialect::{Facts, Kind};
-use crate::literal;
-use crate::message::{Arguments, Message, Role};
+use crate::message::{Message, Role};
 use crate::react::{self, TextStep};
 use crate::short_text::{cut_id, cut_name};
 use crate::trajectory::{Defect, DefectKind, Step, Tokens, Trajectory};
 
 use super::budget::LEFT_OUT;
-use super::code::CodeReply;
 use super::joins::{self, SpokenReplies};
 use super::observations;
 use super::request;
-use super::runs::{Run, outside_steps};
+use super::runs::outside_steps;
 use super::tools;
 use super::tree::{Node, Tree};
-
-/// A tool call that the model asked for.
-#[derive(Debug, Default)]
-pub(super) struct Ask {
-    pub thought: Option<String>,
-    pub tool: String,
-    pub id: Option<String>,
-    pub arguments: Option<Json>,
-    pub raw: Option<String>,
-    pub parallel: bool,
-    /// The number of the model call in its run; the one that repeats it, for asks out of the history.
-    pub call: Option<usize>,
-    /// Only the history of a later request shows it.
-    pub from_history: bool,
-    /// The reply's text, for asks written as text. All asks of one reply share it.
-    pub reply: Option<Arc<str>>,
-    /// What a later request shows as the result.
-    pub seen: Option<String>,
-    pub seen_is_error: bool,
-    /// The result named the call it answers.
-    pub seen_by_id: bool,
-    /// Nodes of the tool's spans.
-    pub runs: Vec<usize>,
-}
-
-/// More calls than this in one reply are not an agent at work; all of them would share its text.
-const MAX_CALLS: usize = 256;
+use crate::assemble::agent_run::Run;
+use crate::assemble::code_reply::CodeReply;
 
 /// Spans of one call that a step names. Each step of a reply names those of its model call, and any number of spans may
 /// have been folded into that.
 const MAX_STEP_SPANS: usize = 64;
-
-/// Asks by the id of their call. Ids may come again.
-#[derive(Debug, Default)]
-pub(super) struct AskIds(HashMap<String, Vec<usize>>);
-
-impl AskIds {
-    pub(super) fn of(asks: &[Ask]) -> AskIds {
-        let mut ids = AskIds::default();
-        for (index, ask) in asks.iter().enumerate() {
-            if let Some(id) = &ask.id {
-                ids.add(id, index);
-            }
-        }
-        ids
-    }
-
-    fn add(&mut self, id: &str, ask: usize) {
-        self.0.entry(id.to_owned()).or_default().push(ask);
-    }
-
-    fn count(&self, id: &str) -> usize {
-        self.0.get(id).map_or(0, Vec::len)
-    }
-
-    fn last(&self, id: &str) -> Option<usize> {
-        self.0.get(id)?.last().copied()
-    }
-
-    pub(super) fn nth(&self, id: &str, nth: usize) -> Option<usize> {
-        self.0.get(id)?.get(nth).copied()
-    }
-}
 
 /// Reads a run.
 pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
@@ -594,41 +535,6 @@ pub(super) fn said(output: &[Message<'_>]) -> Option<String> {
 pub(super) fn join_texts(output: &[Message<'_>]) -> String {
     let texts: Vec<_> = output.iter().map(Message::joined_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n")
-}
-
-/// Arguments as JSON, as text, and whether they are malformed.
-pub(super) fn read_arguments(arguments: Option<&Arguments<'_>>) -> (Option<Json>, Option<String>, bool) {
-    match arguments {
-        None => (None, None, false),
-        Some(Arguments::Json(text)) => match bounded_json::parse(text) {
-            Some(Json::Null) => (None, None, false),
-            Some(json) => {
-                let written = json.to_string();
-                (Some(json), Some(written), false)
-            }
-            None => (None, Some(text.to_string()), false),
-        },
-        Some(Arguments::Text(text)) => {
-            let raw = text.trim();
-            let mut json = literal::parse(raw);
-            // Some instrumentations encode the arguments twice.
-            let mut written = raw.to_owned();
-            if let Some(Json::String(inner)) = &json
-                && inner.trim_start().starts_with('{')
-            {
-                written = inner.clone();
-                json = literal::parse(inner).or(json.clone());
-            }
-            if json == Some(Json::Null) {
-                return (None, None, false);
-            }
-            let malformed = json.is_none() && raw.starts_with(['{', '[']);
-            if json.is_none() && !malformed && !raw.is_empty() {
-                json = Some(Json::String(raw.to_owned()));
-            }
-            (json, Some(written).filter(|raw| !raw.is_empty()), malformed)
-        }
-    }
 }
 
 pub(super) fn timestamp(ns: u64) -> Option<String> {

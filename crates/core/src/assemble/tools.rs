@@ -16,9 +16,9 @@ use crate::message::{Arguments, Message, Role, result_text};
 use crate::raw_json::RawJson;
 use crate::trajectory::ToolDefinition;
 
-use super::runs::Run;
-use super::steps::read_arguments;
 use super::tree::Tree;
+use crate::assemble::agent_run::Run;
+use crate::assemble::ask::read_arguments;
 
 /// Frameworks that answer by calling a tool call it this.
 pub(super) fn is_final_answer(name: &str) -> bool {

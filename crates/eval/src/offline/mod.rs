@@ -14,6 +14,7 @@ mod tools;
 mod topic;
 mod values;
 mod vocabulary;
+mod word_form;
 mod words;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
 
-use super::words::soften;
+use crate::offline::word_form::soften;
 
 /// What a verb does, as a set of bits: many verbs do more than one thing ("open a file", "open a ticket").
 pub(super) type Deeds = u32;

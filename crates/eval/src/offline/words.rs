@@ -1,5 +1,6 @@
 //! Text as the rules see it: sentences of stemmed words, and the identifiers between them.
 
+use crate::offline::word_form::{is_soft, soft};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -395,23 +396,6 @@ fn stem_bytes(word: &str) -> (usize, bool) {
         stem = &stem[..stem.len() - 1];
     }
     (stem.len(), is_soft(stem))
-}
-
-/// "query" and "queries" end alike.
-pub(super) fn soften(stem: String) -> String {
-    if is_soft(stem.as_bytes()) { soft(&stem) } else { stem }
-}
-
-fn is_soft(stem: &[u8]) -> bool {
-    matches!(stem, [.., before, b'y'] if stem.len() > 3 && !b"aeiou".contains(before))
-}
-
-/// With an "i" for its last letter.
-fn soft(stem: &str) -> String {
-    let mut softened = String::with_capacity(stem.len());
-    softened.push_str(stem.strip_suffix('y').unwrap_or(stem));
-    softened.push('i');
-    softened
 }
 
 fn undouble(rest: &[u8]) -> &[u8] {

@@ -57,10 +57,6 @@ impl PromptWindow {
     }
 }
 
-/// Raised with every change to what stands around a rubric's own text, so that the hash of a rubric tells verdicts from
-/// before the change from those after it.
-pub(crate) const PROMPT_VERSION: u32 = 2;
-
 /// Said before every rubric.
 const GUARD: &str = "\
 You are a careful, impartial judge of an AI agent's work.

@@ -4,6 +4,7 @@ mod counter;
 mod gate;
 mod head;
 mod reader;
+mod summarize;
 mod summary;
 
 pub use gate::{Gate, GateError, GateResult, GateVerdict};

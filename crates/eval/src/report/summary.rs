@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::RunReader;
-use super::counter::Counter;
 use crate::evaluator::SIMULATOR;
 use crate::interval::Interval;
 use crate::outcome::{OutcomeKind, TokenCount};
-use crate::run::RunFileError;
 
 /// The document that `gradus eval --json` writes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -126,16 +123,6 @@ pub struct FindingVerdict {
 }
 
 impl Summary {
-    pub fn of(reader: &mut RunReader) -> Result<Summary, RunFileError> {
-        let mut counter = Counter::new(&reader.record);
-        reader.visit(|trajectory, outcomes| {
-            counter.add(trajectory, outcomes);
-            Ok::<(), RunFileError>(())
-        })?;
-        reader.visit_superseded(|line| counter.add_cost(line))?;
-        Ok(counter.finish(&reader.record))
-    }
-
     pub fn metric(&self, name: &str) -> Option<&Metric> {
         let also = [&self.combined, &self.trajectories_right];
         self.metrics.iter().chain(also.into_iter().flatten()).find(|metric| metric.name == name)

@@ -151,7 +151,7 @@ fn contains_word(text: &str, word: &str) -> bool {
 /// Changes with the file, and with what every prompt has beside it: a verdict is known by what the judge was shown.
 fn hash(text: &str) -> String {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(text.as_bytes()).update(&crate::prompt::PROMPT_VERSION.to_le_bytes());
+    hasher.update(text.as_bytes()).update(&crate::prompt_version::PROMPT_VERSION.to_le_bytes());
     hasher.finalize().to_hex()[..16].to_owned()
 }
 

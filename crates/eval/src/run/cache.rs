@@ -1,5 +1,6 @@
 //! Verdicts by what was asked: the same question to the same judge is asked once, in this run and in all later ones.
 
+use crate::run::question_key::Key;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -10,30 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::{Log, RunFileError};
 use crate::prompt::Shortened;
 use crate::verdict::Reading;
-
-/// A digest of everything that makes a question what it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key(u128);
-
-impl Key {
-    /// `parts` are kept apart by their lengths, so no two lists of parts are alike.
-    pub fn of(parts: &[&[u8]]) -> Key {
-        let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 verdict cache");
-        for part in parts {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part);
-        }
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-        Key(u128::from_be_bytes(bytes))
-    }
-}
-
-impl std::fmt::Display for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachedVerdict {

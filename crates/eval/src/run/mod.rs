@@ -11,10 +11,12 @@
 mod cache;
 mod folder;
 mod log;
+mod question_key;
 mod restore;
 
+pub use crate::run::question_key::Key;
 use cache::line_key;
-pub use cache::{CachedVerdict, Key, VerdictCache};
+pub use cache::{CachedVerdict, VerdictCache};
 pub use folder::{EvaluatorRecord, RunFolder, RunRecord, RunState, StateFolder};
 pub use log::Log;
 

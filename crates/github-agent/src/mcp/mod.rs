@@ -300,14 +300,10 @@ fn without_types(message: &str) -> &str {
 }
 
 fn http_client() -> Result<reqwest::Client, String> {
-    // One provider of cryptography for the whole process; setting it twice is no error.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    gradus_llm::except_here(reqwest::Client::builder())
-        .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
+    // Redirects are not followed: elsewhere is not for our token, and another method would lose the message.
+    gradus_http::http_client()
         .connect_timeout(Duration::from_secs(10))
         .tcp_nodelay(true)
-        // Elsewhere is not for our token, and another method would lose the message.
-        .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|error| format!("no HTTPS here: {}", content::one_line(&error.to_string())))
 }

@@ -1,13 +1,10 @@
-//! Requests to GitHub's REST API through octocrab, one at a time and never twice: whether to try again is the agent's
-//! decision, so it must see every refusal.
+//! Requests to GitHub's REST API, one at a time and never twice: whether to try again is the agent's decision, so it must
+//! see every refusal.
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, LINK, LOCATION, RETRY_AFTER};
 use hyper::{Method, StatusCode, Uri};
-use octocrab::Octocrab;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
@@ -36,6 +33,7 @@ pub(super) enum Failure {
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     method: Method,
+    /// Below the API's address, or a whole address on the same host.
     target: String,
     body: Option<Value>,
 }
@@ -57,7 +55,7 @@ pub(super) struct Answer {
 
 #[derive(Debug)]
 pub(super) struct Api {
-    octocrab: Octocrab,
+    http: reqwest::Client,
     base: Uri,
     timeout: Duration,
 }
@@ -140,8 +138,8 @@ impl Answer {
 }
 
 impl Api {
-    pub(super) fn new(octocrab: Octocrab, base: Uri, timeout: Duration) -> Api {
-        Api { octocrab, base, timeout }
+    pub(super) fn new(http: reqwest::Client, base: Uri, timeout: Duration) -> Api {
+        Api { http, base, timeout }
     }
 
     pub(super) async fn send(&self, mut request: Request) -> Result<Answer, Failure> {
@@ -173,9 +171,12 @@ impl Api {
         }
         let target = answer.headers.get(LOCATION)?.to_str().ok()?;
         let uri: Uri = target.parse().ok()?;
-        let is_here = uri.authority().is_none() && target.starts_with('/')
-            || uri.authority() == self.base.authority() && uri.scheme() == self.base.scheme();
-        is_here.then(|| target.to_owned())
+        let is_here = uri.authority() == self.base.authority() && uri.scheme() == self.base.scheme();
+        let host = || Some(format!("{}://{}", self.base.scheme_str()?, self.base.authority()?));
+        match target.starts_with('/') && !target.starts_with("//") {
+            true => Some(format!("{}{target}", host()?)),
+            false => is_here.then(|| target.to_owned()),
+        }
     }
 
     /// Whatever the answer is.
@@ -199,26 +200,33 @@ impl Api {
         Ok(Answer { status: status.as_u16(), headers, body })
     }
 
-    async fn attempt(&self, request: Request) -> Result<(StatusCode, HeaderMap, Bytes), String> {
-        let builder = hyper::Request::builder()
-            .method(request.method)
-            .uri(request.target)
-            .header(ACCEPT, "application/vnd.github+json");
-        let request = self
-            .octocrab
-            .build_request(builder, request.body.as_ref())
-            .map_err(|error| format!("this cannot be asked: {}", innermost(&error)))?;
-        let response = self.octocrab.execute(request).await.map_err(|error| innermost(&error))?;
-        let (head, body) = response.into_parts();
-        let bytes = Limited::new(body, MAX_ANSWER)
-            .collect()
-            .await
-            .map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
-                Some(_) => format!("the answer is over {} MB; ask for less", MAX_ANSWER >> 20),
-                None => format!("the answer broke off ({error})"),
-            })?
-            .to_bytes();
-        Ok((head.status, head.headers, bytes))
+    async fn attempt(&self, request: Request) -> Result<(StatusCode, HeaderMap, Vec<u8>), String> {
+        let address = self.address(&request.target);
+        let url = reqwest::Url::parse(&address).map_err(|error| format!("this cannot be asked: {error}"))?;
+        let mut sending =
+            self.http.request(request.method, url).header(ACCEPT, "application/vnd.github+json");
+        if let Some(body) = &request.body {
+            sending = sending.header(CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        let mut response = sending.send().await.map_err(|error| gradus_http::root_cause(&error))?;
+        let mut bytes = Vec::new();
+        let broken =
+            |error: reqwest::Error| format!("the answer broke off ({})", gradus_http::root_cause(&error));
+        while let Some(part) = response.chunk().await.map_err(broken)? {
+            if bytes.len() + part.len() > MAX_ANSWER {
+                return Err(format!("the answer is over {} MB; ask for less", MAX_ANSWER >> 20));
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok((response.status(), response.headers().clone(), bytes))
+    }
+
+    fn address(&self, target: &str) -> String {
+        if target.starts_with('/') {
+            format!("{}{target}", self.base.to_string().trim_end_matches('/'))
+        } else {
+            target.to_owned()
+        }
     }
 }
 
@@ -249,15 +257,6 @@ fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
         None => jiff::Timestamp::now().as_second(),
     };
     Some(Duration::from_secs(reset.saturating_sub(u64::try_from(now).unwrap_or(0))))
-}
-
-/// The reason at the bottom: what lies above says no more than that a request failed.
-pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
 }
 
 /// An object without what is null.

@@ -1,5 +1,6 @@
 //! The tools for GitHub's REST API: github.com, an Enterprise server or the simulator, whatever the address is.
 
+use crate::tools::error::ToolsError;
 use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -15,8 +16,6 @@ use super::{
     labels, pulls, releases, repos, search, view,
 };
 
-/// Where github.com has its API.
-pub const GITHUB_COM: &str = "https://api.github.com";
 /// How long an answer may take.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -29,28 +28,6 @@ pub struct GitHubTools {
     limits: Limits,
     entries: Vec<&'static Entry>,
     tools: Vec<Tool>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum ToolsError {
-    #[error("{url:?} is no address of GitHub's API: {reason}; give one such as {GITHUB_COM}")]
-    BadUrl { url: String, reason: String },
-    #[error("the token cannot be sent: it has characters that a token cannot have")]
-    BadToken,
-    #[error("no HTTPS here: {0}")]
-    Client(String),
-    #[error("there is no tool called {0:?}; `gradus tools` lists them")]
-    UnknownTool(String),
-    #[error("with these limits there are no tools left")]
-    NoTools,
-    #[error("cannot reach GitHub at {url}: {reason}; check the address, and whether it is up")]
-    Unreachable { url: String, reason: String },
-    #[error("{url} is not GitHub's API: it answers {found}; {hint}")]
-    NotGitHub { url: String, found: String, hint: &'static str },
-    #[error(
-        "GitHub at {url} does not take the token ({message}); check that it is for this server, and not expired"
-    )]
-    Unauthorized { url: String, message: String },
 }
 
 impl fmt::Debug for GitHubTools {
@@ -90,7 +67,7 @@ impl GitHubTools {
             return Err(ToolsError::NoTools);
         }
         let tools = entries.iter().map(|one| one.tool.clone()).collect();
-        let api = Api::new(connect(base.clone(), token, timeout)?, base, timeout);
+        let api = Api::new(connect(&base, token, timeout)?, base, timeout);
         let base_url = base_url.trim().trim_end_matches('/').to_owned();
         Ok(GitHubTools { api, base_url, has_token: token.is_some(), limits, entries, tools })
     }

@@ -5,6 +5,7 @@ mod boxes;
 mod branches;
 mod commits;
 mod connection;
+mod error;
 mod files;
 mod fit;
 mod github;
@@ -26,12 +27,14 @@ use std::time::Duration;
 use gradus_llm::ToolDefinition;
 use serde_json::Value;
 
+pub use crate::tools::error::GITHUB_COM;
+pub use crate::tools::error::ToolsError;
 pub use boxes::Boxes;
 pub use fit::problems;
 pub(crate) use fit::with_whole_numbers;
 pub use fit::without_nulls;
 pub(crate) use github::CARRIED_OUT;
-pub use github::{GITHUB_COM, GitHubTools, TIMEOUT, ToolsError, all_tools};
+pub use github::{GitHubTools, TIMEOUT, all_tools};
 pub use limits::{Family, Limits, UnknownFamily};
 pub(crate) use view::cut;
 

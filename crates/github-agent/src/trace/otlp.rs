@@ -21,14 +21,8 @@ pub struct OtlpError {
 pub fn otlp_exporter(base_url: &str, traces: &Traces) -> Result<SpanExporter, OtlpError> {
     let url = format!("{}/v1/traces", base_url.trim_end_matches('/'));
     let error = |reason: String| OtlpError { url: base_url.to_owned(), reason };
-    // One provider of cryptography for the whole process; setting it twice is no error.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let http = gradus_llm::except_here(reqwest::Client::builder())
-        .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
-        .timeout(TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
-        .map_err(|failure| error(failure.to_string()))?;
+    let http = gradus_http::http_client().timeout(TIMEOUT).build();
+    let http = http.map_err(|failure| error(failure.to_string()))?;
     let mut exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(http)

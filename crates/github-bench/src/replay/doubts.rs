@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::trace::{Kept, Trace};
+use super::trace::Trace;
 use crate::record::RunRecord;
+use crate::replay::kept_steps::Kept;
 use crate::rules::asks;
 use gradus_github_agent::agent::RunStep;
 

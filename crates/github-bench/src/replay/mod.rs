@@ -7,6 +7,7 @@
 
 mod doubts;
 mod facts;
+mod kept_steps;
 mod pages;
 mod perform;
 mod rebind;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::trace::Kept;
 use crate::record::RunRecord;
+use crate::replay::kept_steps::Kept;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::span_of_page;
 

@@ -5,9 +5,9 @@ use std::sync::PoisonError;
 use serde_json::Value;
 
 use super::rebind::Bindings;
-use super::trace::Kept;
 use super::{Checks, Stage, Verify};
 use crate::record::RunRecord;
+use crate::replay::kept_steps::Kept;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::{Method, Request, World};
 

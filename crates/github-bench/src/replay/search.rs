@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::doubts::Doubts;
 use super::perform::{Performance, perform};
-use super::trace::{Kept, Trace};
+use super::trace::Trace;
 use super::{Checks, Need, Replay, Stage, StepVerdict, Verify};
 use crate::record::RunRecord;
+use crate::replay::kept_steps::Kept;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_agent::tools::Effect;
 use gradus_github_sim::World;

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::facts::{self, Fact, Facts};
 use super::pages::{items, pages};
-use super::trace::{Kept, Uses};
 use crate::occurrences::Wanted;
 use crate::record::RunRecord;
+use crate::replay::kept_steps::{Kept, Uses};
 use crate::rules::{denying_sentences, singular};
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::Exchange;

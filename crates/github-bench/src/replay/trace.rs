@@ -1,15 +1,13 @@
 //! Where the values in arguments and in the final message come from: which earlier steps told them first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use crate::replay::kept_steps::{Kept, Uses};
+use std::collections::BTreeMap;
 
 use super::facts::{self, Fact, Facts};
 use super::sources::Sources;
 use crate::record::RunRecord;
 use crate::rules::strings;
 use gradus_github_agent::agent::RunStep;
-
-/// Steps by index, from 0.
-pub(super) type Kept = BTreeSet<usize>;
 
 /// Something that is said at a place, and who told it before. At least one of those must stay.
 #[derive(Clone, Debug)]
@@ -19,9 +17,6 @@ pub(super) struct Use {
     pub(super) fact: Fact,
     pub(super) sources: Kept,
 }
-
-/// The most telling fact of each use. Of two facts from the same sources at the same place, one is enough.
-pub(super) type Uses = BTreeMap<(Option<usize>, Kept), Fact>;
 
 #[derive(Debug)]
 pub(super) struct Trace {

@@ -11,6 +11,7 @@ mod scene;
 mod script;
 mod source;
 mod task;
+mod task_reader;
 pub(crate) mod template;
 mod text;
 mod verify;

@@ -1,15 +1,13 @@
 //! A task as a file. Unknown keys are refused: a misspelt one would be a task that is not as meant.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::check::{Check, Lookup};
 use super::collateral::Allowed;
-use super::review;
 use crate::rules::Charter;
 use crate::suite::Script;
-use gradus_github_sim::source_file::{Mistake, NoText, from_toml, line_of, read_text};
 use gradus_github_sim::{Seed, SeedError, World, like};
 
 #[derive(Debug, thiserror::Error)]
@@ -102,54 +100,6 @@ fn token_of_octo() -> String {
 }
 
 impl Task {
-    pub fn read(path: &Path) -> Result<Task, TaskError> {
-        let origin = path.display().to_string();
-        let text = read_text(path).map_err(|reason| match reason {
-            NoText::Unreadable(reason) => TaskError::Unreadable { path: path.to_owned(), reason },
-            NoText::Mistake(mistake) => syntax(&origin, &mistake),
-        })?;
-        Task::make(&text, &origin, path.parent())?.with_world_checked(&text)
-    }
-
-    /// `origin` is what errors call it.
-    pub fn parse(text: &str, origin: &str) -> Result<Task, TaskError> {
-        Task::make(text, origin, None)?.with_world_checked(text)
-    }
-
-    /// The world is made when it is needed: making all those of a suite takes longer than reading it.
-    pub(super) fn parse_built_in(text: &str, origin: &str) -> Result<Task, TaskError> {
-        Task::make(text, origin, None)
-    }
-
-    fn make(text: &str, origin: &str, folder: Option<&Path>) -> Result<Task, TaskError> {
-        let mut task: Task = from_toml(text).map_err(|mistake| syntax(origin, &mistake))?;
-        origin.clone_into(&mut task.origin);
-        task.world = task.world.placed(text, "world", origin, folder);
-        match review::review(&task) {
-            Ok(()) => Ok(task),
-            Err((field, reason)) => Err(content(text, origin, field, reason)),
-        }
-    }
-
-    fn with_world_checked(self, text: &str) -> Result<Task, TaskError> {
-        let origin = &self.origin;
-        let world = self.world().map_err(|reason| match reason {
-            // It is in this file, and has told where.
-            SeedError::Content { origin: of, line: Some(line), place, reason } if of == *origin => {
-                TaskError::Content { origin: of, line, field: format!("world.{place}"), reason }
-            }
-            reason => {
-                let origin = origin.clone();
-                TaskError::World { origin, line: line_of(text, "world.extends"), reason }
-            }
-        })?;
-        if !world.tokens().any(|(token, _)| token == self.token) {
-            let reason = format!("the world has no token {:?}; add it to [[world.tokens]]", self.token);
-            return Err(content(text, origin, "token".to_owned(), reason));
-        }
-        Ok(self)
-    }
-
     /// Whether a change of this thing may come about. What is named after a lookup is not looked at.
     pub(crate) fn may_change(&self, path: &str) -> bool {
         self.allowed.iter().any(|allowed| like(&allowed.path, path))
@@ -159,12 +109,4 @@ impl Task {
     pub fn world(&self) -> Result<World, SeedError> {
         self.world.world()
     }
-}
-
-fn syntax(origin: &str, mistake: &Mistake) -> TaskError {
-    TaskError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.told() }
-}
-
-fn content(text: &str, origin: &str, field: String, reason: String) -> TaskError {
-    TaskError::Content { origin: origin.to_owned(), line: line_of(text, &field), field, reason }
 }

@@ -5,6 +5,7 @@ use crate::access::{self, Need};
 use crate::call::{Answer, Call, Reply};
 use crate::error::ApiError;
 use crate::http::Method::{Delete, Post};
+use crate::operations::issues::MAX_ASSIGNEES;
 use crate::route::{Route, route};
 use crate::state::{AccountId, RepositoryId};
 
@@ -24,9 +25,6 @@ pub(super) const ROUTES: &[Route] = &[
         remove,
     ),
 ];
-
-/// No more than this, as on GitHub.
-pub(super) const MAX_ASSIGNEES: usize = 10;
 
 /// The accounts that the body names; who is unknown or cannot be assigned is passed over here.
 fn given(call: &Call<'_>, id: RepositoryId) -> Result<Vec<AccountId>, ApiError> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{assignees, labels, writing};
+use super::{labels, writing};
 use crate::access::{self, Need};
 use crate::call::{Answer, Call, Fields, Reply};
 use crate::error::ApiError;
@@ -139,7 +139,7 @@ fn assignable(
             found.push(account);
         }
     }
-    found.truncate(assignees::MAX_ASSIGNEES);
+    found.truncate(MAX_ASSIGNEES);
     Ok(found)
 }
 
@@ -326,3 +326,6 @@ fn set_lock(
     }
     Ok(Reply::nothing())
 }
+
+/// No more than this, as on GitHub.
+pub(super) const MAX_ASSIGNEES: usize = 10;

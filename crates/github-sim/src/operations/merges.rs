@@ -1,11 +1,12 @@
 //! Merging one branch into another without a pull request.
 
-use super::{merging, writing};
+use super::writing;
 use crate::access::Need;
 use crate::call::{Answer, Call, Reply};
 use crate::error::ApiError;
 use crate::git::is_ancestor;
 use crate::http::Method::Post;
+use crate::merging;
 use crate::route::{Route, route};
 use crate::view::CommitParts;
 

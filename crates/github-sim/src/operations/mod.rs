@@ -18,7 +18,6 @@ mod issue_lists;
 mod issues;
 mod labels;
 mod merges;
-pub(super) mod merging;
 mod milestones;
 mod pull_merge;
 mod pulls;

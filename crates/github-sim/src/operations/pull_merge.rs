@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
-use super::{merging, pulls, writing};
+use super::{pulls, writing};
 use crate::access::{self, Need};
 use crate::call::{Answer, Call, Reply};
 use crate::error::ApiError;
 use crate::git::{Commit, Object, ObjectId};
 use crate::http::Method::{Get, Put};
+use crate::merging;
 use crate::route::{Route, route};
 use crate::state::{Issue, Merged, Permission, Pull, Repository, RepositoryId, StateReason};
 

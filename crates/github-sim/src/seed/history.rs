@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::SeedError;
-use super::apply::Making;
 use super::file::{CommitSeed, RepositorySeed};
 use crate::git::{Commit, EMPTY_TREE, Leaf, Mode, Object, ObjectId, edit, is_valid_path, lookup};
-use crate::operations::{merging, writing};
+use crate::merging;
+use crate::operations::writing;
+use crate::seed::builder::Making;
 use crate::state::{CommitStatus, Release, RepositoryId, WorkflowRun};
 
 pub(super) fn add(

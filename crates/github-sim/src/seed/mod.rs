@@ -1,6 +1,7 @@
 //! Worlds as files: who is there, which repositories, what is in them. `docs/reference/simulate.md` describes the format.
 
 mod apply;
+mod builder;
 mod file;
 mod history;
 mod tickets;

@@ -1,10 +1,11 @@
 //! Milestones, issues and pull requests.
 
 use super::SeedError;
-use super::apply::Making;
 use super::file::{CommentSeed, IssueSeed, PullSeed, RepositorySeed};
 use crate::git::{Commit, Object, ObjectId};
-use crate::operations::{merging, writing};
+use crate::merging;
+use crate::operations::writing;
+use crate::seed::builder::Making;
 use crate::state::{
     AccountId, Comment, Issue, IssueState, LabelId, Merged, Milestone, Pull, PullHead, RepositoryId, Review,
     StateReason,

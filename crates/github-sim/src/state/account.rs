@@ -1,14 +1,13 @@
 //! Users, organizations and the tokens that speak for them.
 
+use crate::state::ids::AccountId;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::repository::{Permission, RepositoryId};
+use super::repository::Permission;
+use crate::state::ids::RepositoryId;
 use crate::time::Time;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct AccountId(pub u64);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccountKind {

@@ -1,15 +1,13 @@
 //! Issues, and what hangs on them: labels, milestones, comments.
 
+use crate::state::ids::LabelId;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::account::AccountId;
 use super::pull::Pull;
+use crate::state::ids::AccountId;
 use crate::time::Time;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct LabelId(pub u64);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Label {

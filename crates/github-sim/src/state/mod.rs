@@ -2,6 +2,7 @@
 //! how it looks in JSON is in `view`.
 
 mod account;
+mod ids;
 mod issue;
 mod publication;
 mod pull;
@@ -11,11 +12,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use account::{Account, AccountId, AccountKind, Reach, Token};
-pub use issue::{Comment, Issue, IssueState, Label, LabelId, Milestone, StateReason, default_labels};
+pub use crate::state::ids::AccountId;
+pub use crate::state::ids::LabelId;
+pub use crate::state::ids::RepositoryId;
+pub use account::{Account, AccountKind, Reach, Token};
+pub use issue::{Comment, Issue, IssueState, Label, Milestone, StateReason, default_labels};
 pub use publication::{CheckState, CommitStatus, Gist, Release, WorkflowRun};
 pub use pull::{Merged, Pull, PullHead, Review, ReviewComment, ReviewState};
-pub use repository::{Permission, Protection, Repository, RepositoryId};
+pub use repository::{Permission, Protection, Repository};
 
 use super::git::{ObjectId, Objects};
 use super::time::Time;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::account::AccountId;
 use crate::git::ObjectId;
+use crate::state::ids::AccountId;
 use crate::time::Time;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::account::AccountId;
-use super::repository::RepositoryId;
 use crate::git::ObjectId;
+use crate::state::ids::AccountId;
+use crate::state::ids::RepositoryId;
 use crate::time::Time;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

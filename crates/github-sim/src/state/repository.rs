@@ -1,17 +1,16 @@
 //! A repository: its settings, references and all that belongs to it.
 
+use crate::state::ids::RepositoryId;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::account::AccountId;
-use super::issue::{Comment, Issue, Label, LabelId, Milestone, default_labels};
+use super::issue::{Comment, Issue, Label, Milestone, default_labels};
 use super::publication::{CommitStatus, Release, WorkflowRun};
 use crate::git::ObjectId;
+use crate::state::ids::AccountId;
+use crate::state::ids::LabelId;
 use crate::time::Time;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RepositoryId(pub u64);
 
 /// In rising order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{View, extend, node_id};
 use crate::git::{EMPTY_TREE, ObjectId, ancestors, changes, log, merge_base};
-use crate::operations::merging;
+use crate::merging;
 use crate::state::{Issue, Pull, Repository, Review, ReviewComment};
 
 impl View<'_> {

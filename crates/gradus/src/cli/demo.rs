@@ -17,11 +17,10 @@ use super::bench::{BenchAddition, Who, jobs, worlds};
 use super::eval::{self, Grading, Prepared};
 use super::outputs::Addition;
 use super::{Exit, complain};
-use crate::bench::report::{BenchReport, Kept};
-use crate::bench::tables::Table;
-use crate::output::{BOLD, DIM, counted};
-use crate::serve::Running;
 use gradus_core::visible::printable_line;
+use gradus_github_bench::results::{BenchReport, Kept};
+use gradus_report::ReportTable;
+use gradus_report::{BOLD, DIM, counted};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -155,9 +154,10 @@ fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
     let player =
         OwnAgent { contestants: &contestants, form: None, replays: true, project: PROJECT, bench: &bench };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let server = runtime.block_on(Running::start_private(data)).map_err(anyhow::Error::msg)?;
+    let server =
+        runtime.block_on(gradus_server::RunningServer::start_private(data)).map_err(anyhow::Error::msg)?;
     let address = server.http.to_string();
-    let http = crate::http::client().build()?;
+    let http = gradus_http::http_client().build()?;
     let send = |spans: Vec<u8>| -> anyhow::Result<()> {
         let request = http
             .post(format!("http://{address}/v1/traces"))
@@ -218,7 +218,7 @@ impl Addition for DemoAddition {
         self.inner.metrics(reader)
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self) -> Vec<ReportTable> {
         self.inner.tables()
     }
 

@@ -5,11 +5,11 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use clap::Args;
+use gradus_server::ServerSummary;
 use gradus_store::{FILE_NAME, Store};
 
 use super::Exit;
 use super::serve::ServerOptions;
-use crate::serve::Summary as ServeSummary;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -28,7 +28,7 @@ enum Finding {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut findings = Vec::new();
-    match arguments.server.given().summary() {
+    match arguments.server.read_config().and_then(|config| config.summary()) {
         Ok(summary) => {
             findings.push(("settings", Finding::Good(summary.text.clone())));
             look(&summary, &mut findings);
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn look(summary: &ServeSummary, findings: &mut Vec<(&'static str, Finding)>) {
+fn look(summary: &ServerSummary, findings: &mut Vec<(&'static str, Finding)>) {
     findings.push(("http port", port(&summary.http.to_string(), "--http")));
     findings.push(("grpc port", port(&summary.grpc.to_string(), "--grpc")));
     if let Some(address) = summary.phoenix {

@@ -7,8 +7,8 @@ use gradus_store::{FILE_NAME, KeyScopes, Store, StoreError, new_key};
 
 use super::{Exit, complain};
 use crate::config::data_folder;
-use crate::serve::now_ns;
 use gradus_core::visible::printable_line;
+use gradus_server::now_ns;
 
 #[derive(Args)]
 pub(super) struct Arguments {

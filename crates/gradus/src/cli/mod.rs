@@ -6,6 +6,7 @@ mod demo;
 mod destinations;
 mod doctor;
 mod eval;
+mod judge_options;
 mod keys;
 mod model;
 mod outputs;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig};
 use gradus_llm::{Client, Endpoint, Provider, RetryPolicy};
 
+use super::judge_options::{Temperature, temperature};
 use super::sources::complain;
-use crate::config::{Environment, File};
-use crate::judging::{JudgeChoice, JudgeOptions, Temperature, temperature};
+use crate::config::Environment;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ModelOptions {
@@ -79,19 +80,19 @@ impl ModelOptions {
                 None => name.to_owned(),
             });
         }
-        let options = JudgeOptions {
+        let config = JudgeConfig {
             judge,
             base_url: self.base_url.clone(),
-            timeout: Some(self.timeout),
-            ..JudgeOptions::default()
+            timeout_s: self.timeout,
+            ..JudgeConfig::default()
         };
-        let mut environment = environment.clone();
+        let mut credentials = environment.judge_credentials();
         if let Some(variable) = &self.api_key_env {
             let key = Environment::secret(variable)
                 .ok_or_else(|| format!("--api-key-env: {variable} is not set"))?;
-            (environment.openai_key, environment.anthropic_key) = (Some(key.clone()), Some(key));
+            (credentials.openai_key, credentials.anthropic_key) = (Some(key.clone()), Some(key));
         }
-        match JudgeChoice::of(&options, &environment, &File::default()) {
+        match config.select(&credentials) {
             Ok(JudgeChoice::Model(endpoint)) => Ok(endpoint),
             Ok(JudgeChoice::Offline { .. }) => Err(
                 "there is no model to think: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name an endpoint with --base-url and a model with --model"

@@ -9,8 +9,8 @@ use clap::Args;
 use gradus_eval::report::{Gate, GateResult, GateVerdict, Metric, RunReader, Summary};
 use quick_junit::TestSuite;
 
-use crate::bench::tables::Table;
-use crate::output::{csv, html, json, junit, markdown, summary};
+use gradus_report::ReportTable;
+use gradus_report::{csv, html, json, junit, markdown, summary};
 
 #[derive(Args, Clone)]
 pub(super) struct Outputs {
@@ -179,7 +179,7 @@ pub(super) trait Addition {
     }
 
     /// For the page.
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self) -> Vec<ReportTable> {
         Vec::new()
     }
 

@@ -16,8 +16,8 @@ use gradus_github_sim::World;
 use gradus_github_sim::state::State;
 
 use super::{Exit, complain};
-use crate::output::{counted, json};
 use gradus_core::visible::printable_line;
+use gradus_report::{counted, json};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

@@ -11,9 +11,9 @@ use super::bench::BenchAddition;
 use super::destinations::{self, Destinations, Ready};
 use super::outputs::{Addition, NoAddition, Outputs, checked, has_failed};
 use super::sources::complain;
-use crate::bench::report::BenchReport;
 use crate::config::{Environment, File, PhoenixSection};
-use crate::phoenix::Address;
+use gradus_github_bench::results::BenchReport;
+use gradus_phoenix::client::Address;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use gradus_eval::evaluator::CALL_VALIDITY;
+use gradus_eval::judge_selection::rubric_library;
 use gradus_eval::rubric::{Library, Origin, Piece, Rubric, Subject};
 
 use super::Exit;
 use super::sources::complain;
 use crate::config::{Environment, File};
-use crate::judging::library;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -50,11 +50,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Err(reason) => return Ok(refuse(&reason)),
     };
     match &arguments.command {
-        Command::List(paths) => match library(&paths.rubrics, &file) {
+        Command::List(paths) => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
             Ok(library) => list(&library),
             Err(reason) => Ok(refuse(&reason)),
         },
-        Command::Show { name, paths } => match library(&paths.rubrics, &file) {
+        Command::Show { name, paths } => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics))
+        {
             Ok(library) => show(&library, name),
             Err(reason) => Ok(refuse(&reason)),
         },

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use gradus_server::{LogFormat, ServeSection, ServerConfig};
 
 use super::{Exit, complain};
-use crate::serve::{self, Given, LogFormat};
+use crate::config::{Environment, File};
+use gradus_github_bench::results::load_supplement;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -14,7 +16,7 @@ pub(super) struct Arguments {
     server: ServerOptions,
     /// How the log on standard error is written.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormat,
+    log_format: LogFormatName,
 }
 
 /// Where a server is, or will be: what `serve` and `doctor` have in common.
@@ -38,15 +40,39 @@ pub(super) struct ServerOptions {
 }
 
 impl ServerOptions {
-    pub(super) fn given(&self) -> Given {
-        Given {
-            http: self.http.clone(),
-            grpc: self.grpc.clone(),
-            phoenix_port: self.phoenix_port,
-            data: self.data.clone(),
-            config: self.config.clone(),
-        }
+    /// What is said here wins over the environment, the environment over the file.
+    pub(super) fn read_config(&self) -> Result<ServerConfig, String> {
+        let environment = Environment::read();
+        let file = File::read(self.config.as_deref().or(environment.config.as_deref()))?;
+        let judge = file.judge_config();
+        let data = self.data.clone().or_else(|| environment.state_dir.clone()).or(file.state_dir);
+        Ok(ServerConfig {
+            file: file.path,
+            data: data.unwrap_or_else(|| PathBuf::from(".gradus")),
+            serve: ServeSection {
+                http: self.http.clone().or(file.serve.http),
+                grpc: self.grpc.clone().or(file.serve.grpc),
+                phoenix_port: self.phoenix_port.or(file.serve.phoenix_port),
+                ..file.serve
+            },
+            rules: file.rule,
+            alerts: file.alert,
+            evaluators: file.eval.evaluators,
+            rubrics: file.eval.rubrics,
+            tools: file.eval.tools,
+            tool_notes: file.eval.tool_notes,
+            judge,
+            credentials: environment.judge_credentials(),
+            annotations: file.phoenix.annotation_settings(),
+            supplements: load_supplement,
+        })
     }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormatName {
+    Text,
+    Json,
 }
 
 const EXAMPLES: &str = "\
@@ -61,7 +87,11 @@ A request is acknowledged when its spans are on disk. SIGTERM finishes what is u
 Exit codes: 0 stopped, 2 it cannot start: bad settings, a port that is taken, a store that cannot be used.";
 
 pub(super) fn run(arguments: &Arguments) -> Exit {
-    match serve::run(&arguments.server.given(), arguments.log_format) {
+    let format = match arguments.log_format {
+        LogFormatName::Text => LogFormat::Text,
+        LogFormatName::Json => LogFormat::Json,
+    };
+    match gradus_server::run(&|| arguments.server.read_config(), format) {
         Ok(()) => Exit::Pass,
         Err(reason) => {
             complain(&reason);

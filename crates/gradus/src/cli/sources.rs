@@ -1,15 +1,20 @@
 //! The sources that a command was given: which they are, how they are read, and what is said of those that cannot be.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use gradus_core::coverage::Coverage;
 use gradus_core::trajectory::DefectKind;
+use gradus_ingest::{
+    Input, Intake, Limits, Selection, Sink, SourceError, SpanCondition, Summary, TraceSource,
+};
 
 use super::Exit;
-use crate::config::{Environment, File, PhoenixSection};
-use crate::phoenix::{Address, PhoenixSource};
-use crate::source::{self, Input, Intake, Limits, Selection, SourceError, Summary};
+use crate::config::{Environment, File};
+use crate::known_sources::KnownSources;
+use gradus_phoenix::FilterCondition;
+use gradus_phoenix::client::{Address, PhoenixClientSettings, PhoenixSource};
 
 /// Which traces are meant, beside the names of sources.
 #[derive(Args, Clone, Debug, Default)]
@@ -51,8 +56,8 @@ pub(super) struct Places<'a> {
 pub(super) struct Sources {
     named: Vec<Named>,
     selection: Selection,
-    settings: PhoenixSection,
-    state_dir: PathBuf,
+    phoenix: PhoenixClientSettings,
+    known: KnownSources,
     fresh: bool,
 }
 
@@ -68,8 +73,9 @@ impl SourceOptions {
         let environment = Environment::read();
         let file = File::read(places.config.or(environment.config.as_deref()))?;
         let (from, to) = (self.from.as_deref(), self.to.as_deref());
-        let selection =
-            Selection::read(from, to, &self.root_name, self.condition.as_deref(), jiff::Timestamp::now())?;
+        let condition = self.condition.as_deref().map(FilterCondition::read).transpose()?;
+        let condition = condition.map(|condition| Arc::new(condition) as Arc<dyn SpanCondition>);
+        let selection = Selection::read(from, to, &self.root_name, condition, jiff::Timestamp::now())?;
         let project = self.project.clone().or_else(|| environment.phoenix_project.clone());
         let mut named = Vec::new();
         for name in given {
@@ -111,12 +117,16 @@ impl SourceOptions {
             let address = Address { project, ..address };
             named.push(Named { name: address.to_string(), phoenix: Some(address) });
         }
+        let phoenix = file.phoenix.client_settings(&environment);
         let state_dir = places.state_dir.map(Path::to_owned).or(environment.state_dir).or(file.state_dir);
         Ok(Sources {
             named,
             selection,
-            settings: file.phoenix,
-            state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
+            phoenix,
+            known: KnownSources {
+                state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
+                server_key: environment.gradus_key,
+            },
             fresh: places.fresh,
         })
     }
@@ -160,7 +170,7 @@ impl Sources {
     }
 
     /// Reads all sources. Those that cannot be read are reported one line each, the others go on.
-    pub(super) fn read(&self, sink: &mut source::Sink<'_>) -> anyhow::Result<Read> {
+    pub(super) fn read(&self, sink: &mut Sink<'_>) -> anyhow::Result<Read> {
         let mut intake = Intake::new(Limits::for_command(), sink);
         intake.select(self.selection.clone());
         let mut failed = 0;
@@ -193,19 +203,19 @@ impl Sources {
             let phoenix = PhoenixSource {
                 name: named.name.clone(),
                 address: address.clone(),
-                settings: self.settings.clone(),
-                state_dir: Some(self.state_dir.clone()),
+                settings: self.phoenix.clone(),
+                state_dir: Some(self.known.state_dir.clone()),
                 fresh: self.fresh,
                 tell: complain,
             };
-            return source::read(&Input::Phoenix(phoenix), intake).map(|()| 0);
+            return phoenix.read(intake).map(|()| 0);
         }
-        let inputs = source::expand(&named.name, &self.state_dir)?;
-        let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, intake)) };
+        let inputs = gradus_ingest::expand(&named.name, &self.known)?;
+        let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, &self.known, intake)) };
         if matches!(only, Input::File { .. }) && only.name() != named.name {
-            return Ok(read_folder(&inputs, intake));
+            return Ok(read_folder(&inputs, &self.known, intake));
         }
-        source::read(only, intake).map(|()| 0)
+        gradus_ingest::read(only, &self.known, intake).map(|()| 0)
     }
 }
 
@@ -277,9 +287,9 @@ impl Read {
 const MAX_WARNINGS: usize = 5;
 
 /// Returns how many of a folder's files are broken.
-fn read_folder(inputs: &[Input], intake: &mut Intake<'_>) -> usize {
+fn read_folder(inputs: &[Input], known: &KnownSources, intake: &mut Intake<'_>) -> usize {
     let mut broken = 0;
-    source::read_files(inputs, intake, &mut |intake, read| match read {
+    gradus_ingest::read_files(inputs, known, intake, &mut |intake, read| match read {
         Ok(()) => {}
         Err(error) if error.is_unrecognised() => intake.skip_file(),
         Err(error) => {
@@ -294,6 +304,6 @@ fn read_folder(inputs: &[Input], intake: &mut Intake<'_>) -> usize {
 /// One line on standard error, safe to show whatever it quotes.
 pub(crate) fn complain(text: &str) {
     // A message may repeat what a server or a file said, and that may be a key of ours.
-    let text = gradus_llm::mask_secrets(text);
+    let text = gradus_http::mask_secrets(text);
     anstream::eprintln!("gradus: {}", gradus_core::visible::printable_line(&text));
 }

@@ -10,7 +10,7 @@ use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions, Written};
 
 use super::{Exit, complain};
 use crate::config::data_folder;
-use crate::{serve, stored_records};
+use gradus_server::stored_records;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -191,8 +191,9 @@ fn import(file: &Path, data: &Data) -> Result<Exit, String> {
         Box::new(BufReader::new(zstd::Decoder::new(File::open(file).map_err(wrong)?).map_err(wrong)?))
     };
     let store = exclusive(data)?;
-    let done =
-        store.import(input, serve::words_of).map_err(|error| format!("{}: {error}", file.display()))?;
+    let done = store
+        .import(input, gradus_server::words_of)
+        .map_err(|error| format!("{}: {error}", file.display()))?;
     anstream::println!("{} traces, {} rows", done.traces, done.rows);
     Ok(Exit::Pass)
 }

@@ -8,8 +8,8 @@ use gradus_github_agent::tools::{Effect, Family, Limits, Tool, ToolBox as _, all
 use serde_json::{Value, json};
 
 use super::{Exit, complain};
-use crate::output::{BOLD, DIM};
 use gradus_core::visible::{printable, printable_line};
+use gradus_report::{BOLD, DIM};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

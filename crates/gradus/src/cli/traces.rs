@@ -9,7 +9,7 @@ use gradus_core::trajectory::Trajectory;
 
 use super::Exit;
 use super::sources::{Places, SourceOptions, Sources, complain};
-use crate::output::{coverage, json, table, transcript};
+use gradus_report::{coverage, json, table, transcript};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = EXAMPLES)]

@@ -76,7 +76,7 @@ fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
             Some(target) => format!(" (leads to {})", shown(target)),
             None => String::new(),
         };
-        let value = printable_line(&gradus_llm::mask_secrets(&request.value));
+        let value = printable_line(&gradus_http::mask_secrets(&request.value));
         anstream::println!("  {}: {}: {value}{target}", request.key, request.effect);
     }
     if !arguments.yes && !is_confirmed()? {

@@ -6,10 +6,11 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 
-use super::{EvalSection, File, JudgeSection, PhoenixSection, RetentionSection, ServeSection};
-use crate::alert::AlertSection;
-use crate::redaction::RedactSection;
-use crate::serve::RuleSection;
+use gradus_server::alert::AlertSection;
+use gradus_server::redaction::RedactSection;
+use gradus_server::{RetentionSection, RuleSection, ServeSection};
+
+use super::{EvalSection, File, JudgeSection, PhoenixSection};
 
 /// The judge that asks nobody.
 const OFFLINE: &str = gradus_eval::evaluator::OFFLINE;

@@ -21,7 +21,7 @@ const WRITES: [(&str, &str); 4] =
 /// All `.route("PATH", ...)` of the server's source, and all operations of `/openapi.json`.
 fn write_routes(server: &Server) -> Vec<WriteRoute> {
     let mut routes = Vec::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/serve")];
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

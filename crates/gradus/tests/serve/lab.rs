@@ -297,6 +297,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(Some(status)) = self.child.try_wait()
+        {
+            println!("--- the server had ended: {status} ---");
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {

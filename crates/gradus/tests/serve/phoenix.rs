@@ -34,7 +34,7 @@ fn said(span: &str, name: &str, label: &str) -> Json {
 }
 
 fn evaluations() -> Vec<u8> {
-    let text = include_str!("../../src/serve/phoenix/arrow/evaluations.base64");
+    let text = include_str!("../../../server/src/phoenix/arrow/evaluations.base64");
     let text: String = text.split_whitespace().collect();
     base64::engine::general_purpose::STANDARD.decode(text).unwrap()
 }

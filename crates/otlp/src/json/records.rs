@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::values::{AnyValue, KeyValues, Scalar, SpanIdJson, TraceIdJson, U64};
 use crate::encode::encode_attributes;
-use crate::record::LogEvent;
+use crate::log_event::LogEvent;
 use crate::wire::{write_bytes, write_fixed32, write_number};
 
 #[derive(Deserialize, Default)]

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use serde_json::Value as Json;
 
 use super::action::{ActionInput, InputBudget, input_in_json, read_input};
-use super::transcript::{CopyBudget, TextStep, Transcript};
 use super::{non_empty, split_think};
+use crate::react_text::text_step::{CopyBudget, TextStep, Transcript};
 
 /// More calls than this in one text are not an agent at work.
 const MAX_STEPS: usize = 50_000;

@@ -10,12 +10,14 @@ mod code;
 mod console;
 mod labels;
 mod markup;
+mod text_step;
 mod transcript;
 
+pub use crate::react_text::text_step::{TextStep, Transcript};
 pub use action::{ActionInput, read_input};
 pub use code::{CodeCall, code_block, code_calls};
 pub use console::console_runs;
-pub use transcript::{TextStep, Transcript, read, split_runs, starts_like_observation};
+pub use transcript::{read, split_runs, starts_like_observation};
 
 use std::borrow::Cow;
 

@@ -1,5 +1,6 @@
 //! Folds labelled lines into steps.
 
+use crate::react_text::text_step::{CopyBudget, TextStep, Transcript};
 use std::borrow::Cow;
 
 use serde_json::json;
@@ -13,65 +14,6 @@ use super::action::{
 use super::code::{code_block, code_calls};
 use super::labels::{Label, LabelledLine, labelled_lines};
 use super::{markup, non_empty, split_think};
-
-/// A ReAct text in parts: a whole run, or one reply of a model.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Transcript<'t> {
-    pub question: Option<Cow<'t, str>>,
-    pub steps: Vec<TextStep<'t>>,
-    /// The thought that led to the answer, or to nothing.
-    pub last_thought: Option<Cow<'t, str>>,
-    pub answer: Option<Cow<'t, str>>,
-    /// What could not be read, with the text in question.
-    pub defects: Vec<(TextDefect, Cow<'t, str>)>,
-    /// False when the text has none of ReAct's labels.
-    pub is_react: bool,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TextStep<'t> {
-    pub thought: Option<Cow<'t, str>>,
-    pub tool: Cow<'t, str>,
-    pub input: ActionInput<'t>,
-    pub observation: Option<Cow<'t, str>>,
-    /// Asked for in the same action as the step before.
-    pub parallel: bool,
-}
-
-impl<'t> TextStep<'t> {
-    /// The thought for a call beside this one. One that had to be put together from pieces is not copied for each of many
-    /// calls if it is long.
-    pub(super) fn shared_thought(&self, budget: &mut CopyBudget) -> Option<Cow<'t, str>> {
-        const MAX_COPIED_BYTES: usize = 4096;
-        match self.thought.as_ref()? {
-            Cow::Borrowed(thought) => Some(Cow::Borrowed(thought)),
-            Cow::Owned(thought) if thought.len() <= MAX_COPIED_BYTES && budget.take(thought.len()) => {
-                Some(Cow::Owned(thought.clone()))
-            }
-            Cow::Owned(_) => None,
-        }
-    }
-}
-
-/// Bytes of thoughts that one text's steps may copy from each other.
-#[derive(Debug)]
-pub(super) struct CopyBudget {
-    bytes_left: usize,
-}
-
-impl Default for CopyBudget {
-    fn default() -> Self {
-        CopyBudget { bytes_left: 1 << 20 }
-    }
-}
-
-impl CopyBudget {
-    fn take(&mut self, bytes: usize) -> bool {
-        let left = self.bytes_left.checked_sub(bytes);
-        self.bytes_left = left.unwrap_or(self.bytes_left);
-        left.is_some()
-    }
-}
 
 /// Reads a ReAct text. Total: any text gives a transcript.
 pub fn read(text: &str) -> Transcript<'_> {

@@ -8,8 +8,8 @@ use super::metrics::numbers_of_projects;
 use super::trends::bounds;
 use super::{MetricFilter, project_number};
 use crate::error::StoreError;
-use crate::facets::FacetKind;
 use crate::long::{HOUR_NS, NameKind};
+use crate::records::FacetKind;
 
 /// Trajectories that totals are taken of.
 pub(super) const MAX_LATEST_TRAJECTORIES: usize = 2_000;

@@ -1,5 +1,6 @@
 //! Metrics over time, from sums that are kept up to date while verdicts come in.
 
+use crate::buckets::{BUCKET_NS, Moments};
 use std::collections::BTreeSet;
 
 use rusqlite::types::Value;
@@ -8,9 +9,6 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 use super::project_number;
 use crate::Store;
 use crate::error::StoreError;
-
-/// How long a bucket of the sums is.
-pub const BUCKET_NS: i64 = 300 * 1_000_000_000;
 
 #[derive(Clone, Debug, Default)]
 pub struct MetricFilter {
@@ -40,41 +38,12 @@ pub enum MetricGroup {
     Tool,
 }
 
-/// Sums over trajectories: of the scores in each (`sum`), of how many there are (`scored`), and of their products.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Moments {
-    pub trajectories: i64,
-    /// Those with at least one score.
-    pub scored_trajectories: i64,
-    pub scored: i64,
-    pub sum: f64,
-    pub sum_sum: f64,
-    pub sum_n: f64,
-    pub n_n: f64,
-    pub failed: i64,
-    pub not_applicable: i64,
-}
-
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricRow {
     pub evaluator: String,
     /// What it is grouped by: a time in nanoseconds, or a name.
     pub group: String,
     pub moments: Moments,
-}
-
-impl std::ops::AddAssign for Moments {
-    fn add_assign(&mut self, other: Moments) {
-        self.trajectories += other.trajectories;
-        self.scored_trajectories += other.scored_trajectories;
-        self.scored += other.scored;
-        self.sum += other.sum;
-        self.sum_sum += other.sum_sum;
-        self.sum_n += other.sum_n;
-        self.n_n += other.n_n;
-        self.failed += other.failed;
-        self.not_applicable += other.not_applicable;
-    }
 }
 
 impl Store {

@@ -9,8 +9,8 @@ use super::project_number;
 use crate::Store;
 use crate::compress::decompress;
 use crate::error::StoreError;
-use crate::ingest::BlockSignal;
 use crate::monitor::check_query;
+use crate::records::BlockSignal;
 
 /// Records of one trace that came together: an OTLP export request.
 #[derive(Clone, Debug)]

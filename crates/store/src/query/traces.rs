@@ -4,6 +4,7 @@
 //! others. A request looks at a bounded number of traces, so a rare mix gives a short page and a cursor to go on from, and
 //! never a long wait.
 
+use crate::query::trace_filter::TraceFilter;
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,37 +17,7 @@ use super::trace_rows::{TraceRow, trace_row};
 use super::wrong::wrong_with_tool;
 use crate::Store;
 use crate::error::StoreError;
-use crate::facets::FacetKind;
-
-#[derive(Clone, Debug, Default)]
-pub struct TraceFilter {
-    pub project: Option<String>,
-    /// Begun at or after.
-    pub from_ns: Option<i64>,
-    /// Begun before.
-    pub to_ns: Option<i64>,
-    pub agent: Option<String>,
-    pub version: Option<String>,
-    pub model: Option<String>,
-    /// With `wrong`, what was found wrong is a step that calls it, or the whole of a trajectory that does.
-    pub tool: Option<String>,
-    /// An evaluator that found something below its best.
-    pub wrong: Option<String>,
-    /// `incorrect`, or `thought_to_tool=incorrect`.
-    pub label: Option<String>,
-    pub score: Option<ScoreBound>,
-    pub error: Option<bool>,
-    /// Words that the trajectory holds, all of them.
-    pub text: Option<String>,
-}
-
-/// A bound on the mean score of a trajectory.
-#[derive(Clone, Debug)]
-pub struct ScoreBound {
-    pub evaluator: String,
-    pub at_least: Option<f64>,
-    pub below: Option<f64>,
-}
+use crate::records::FacetKind;
 
 #[derive(Clone, Debug, Default)]
 pub struct Page {
@@ -416,6 +387,7 @@ fn was_listed(sql: &Connection, trace: i64, before: i64, terms: &str) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ScoreBound;
     use crate::connection::{assert_plan, open_writer};
 
     #[test]

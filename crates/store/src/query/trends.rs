@@ -1,6 +1,7 @@
 //! Sums for a page about many trajectories, from those over hours and days. Where several names are asked for, the sums of
 //! each combination that has them are added up; of these only so many are read.
 
+use crate::buckets::Usage;
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row, params};
@@ -42,31 +43,6 @@ pub struct UsagePeriods {
     pub rows: Vec<(i64, Usage)>,
     /// There are more combinations of names than were looked at.
     pub is_cut: bool,
-}
-
-/// What trajectories took and cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Usage {
-    pub trajectories: i64,
-    pub errors: i64,
-    pub steps: i64,
-    pub tokens: i64,
-    pub took_ns: f64,
-    /// Those whose cost is known.
-    pub costed: i64,
-    pub cost_usd: f64,
-}
-
-impl std::ops::AddAssign for Usage {
-    fn add_assign(&mut self, other: Usage) {
-        self.trajectories += other.trajectories;
-        self.errors += other.errors;
-        self.steps += other.steps;
-        self.tokens = self.tokens.saturating_add(other.tokens);
-        self.took_ns += other.took_ns;
-        self.costed += other.costed;
-        self.cost_usd += other.cost_usd;
-    }
 }
 
 /// Sums that one question reads where several names are asked for.

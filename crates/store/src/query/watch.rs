@@ -6,8 +6,8 @@ use rusqlite::{Connection, Row, params_from_iter};
 use super::project_number;
 use crate::Store;
 use crate::error::StoreError;
-use crate::facets::FacetKind;
-use crate::grading::RecordedKind;
+use crate::records::FacetKind;
+use crate::records::RecordedKind;
 
 /// Trajectories that began in a window, of one project or of all.
 #[derive(Clone, Debug, Default)]

@@ -25,8 +25,8 @@ use self::settings::{First, Settings};
 use self::terminal::{Display, Prompt, Unattended};
 use self::tracing::Tracing;
 use super::{Exit, complain};
-use crate::output::{BOLD, DIM, counted};
 use gradus_core::visible::{printable, printable_line};
+use gradus_report::{BOLD, DIM, counted};
 
 /// How long an MCP server is waited for without a word.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -47,7 +47,7 @@ impl Settings {
         let url = arguments.github_url.as_ref().or(environment.github_url.as_ref());
         let tools = GitHubTools::new(
             url.map_or(GITHUB_COM, String::as_str),
-            token.as_ref().map(gradus_llm::Secret::expose),
+            token.as_ref().map(gradus_http::Secret::expose),
             limits(arguments)?,
         )
         .map_err(|error| error.to_string())?;

@@ -7,8 +7,8 @@ use gradus_github_agent::agent::{Approval, Call, Confirm, Observer, Seen};
 use gradus_github_agent::tools::BoxFuture;
 
 use super::super::complain;
-use crate::output::{BOLD, DIM, RED, YELLOW};
 use gradus_core::visible::{printable, printable_line};
+use gradus_report::{BOLD, DIM, RED, YELLOW};
 
 /// Longer texts are cut: the trace has them whole.
 const MAX_CHARS: usize = 600;

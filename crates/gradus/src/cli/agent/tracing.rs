@@ -104,7 +104,7 @@ impl Tracing {
         match self.traces.dropped() {
             0 => Ok(()),
             spans => {
-                let spans = crate::output::counted(spans, "span", "spans");
+                let spans = gradus_report::counted(spans, "span", "spans");
                 Err(format!("the trace is not whole: {spans} could not be handed on in time"))
             }
         }

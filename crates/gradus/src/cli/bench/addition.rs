@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use gradus_eval::report::{GateResult, Metric, RunReader};
+use gradus_report::{ReportTable, RunSupplement as _};
 use quick_junit::TestSuite;
 
 use super::super::outputs::Addition;
-use crate::bench::report::BenchReport;
-use crate::bench::tables::Table;
+use gradus_github_bench::results::BenchReport;
 
 pub(in crate::cli) struct BenchAddition {
     pub(in crate::cli) report: BenchReport,
@@ -23,7 +23,7 @@ impl BenchAddition {
 impl Addition for BenchAddition {
     fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<Metric>> {
         self.report.score(reader)?;
-        Ok(self.report.metrics())
+        Ok(self.report.own_metrics())
     }
 
     fn keep(&self, folder: &Path) -> anyhow::Result<()> {
@@ -35,15 +35,15 @@ impl Addition for BenchAddition {
     }
 
     fn explain(&self, gate: &mut GateResult) {
-        self.report.explain(gate);
+        self.report.explain_gate(gate);
     }
 
     fn document(&self) -> anyhow::Result<Option<(&'static str, serde_json::Value)>> {
         Ok(Some(("bench", serde_json::to_value(&self.report)?)))
     }
 
-    fn tables(&self) -> Vec<Table> {
-        self.report.tables()
+    fn tables(&self) -> Vec<ReportTable> {
+        self.report.own_tables()
     }
 
     fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {

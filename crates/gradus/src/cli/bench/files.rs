@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use gradus_github_bench::trial::{BenchFolder, TrialLine};
 
 use super::Arguments;
-use crate::bench::foreign::trajectories;
-use crate::bench::labels;
+use crate::program_agent::trajectories;
+use gradus_github_bench::results::gold_labels;
 
 fn cannot(path: &Path, error: &io::Error) -> String {
     format!("{}: cannot be written: {error}", path.display())
@@ -45,7 +45,7 @@ pub(super) fn prepare(arguments: &Arguments) -> Result<(), String> {
 pub(super) fn clear(arguments: &Arguments) -> Result<(), String> {
     match &arguments.emit_labels {
         Some(path) if arguments.overwrite && !is_lines(path) => {
-            labels::clear_folder(path).map_err(|error| cannot(path, &error))
+            gold_labels::clear_folder(path).map_err(|error| cannot(path, &error))
         }
         _ => Ok(()),
     }
@@ -98,12 +98,12 @@ fn emit_labels(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::Re
         match &mut out {
             Some(out) => {
                 for trajectory in trajectories(&otlp)? {
-                    labels::write_lines(out, line, &trajectory)?;
+                    gold_labels::write_lines(out, line, &trajectory)?;
                 }
             }
             None => {
                 let record = folder.record(&line.task, line.trial)?;
-                labels::write_folder(path, line, &record, &otlp)?;
+                gold_labels::write_folder(path, line, &record, &otlp)?;
             }
         }
     }

@@ -18,9 +18,9 @@ use gradus_github_bench::trial::{BenchFolder, Earlier};
 use super::Exit;
 use super::eval::{self, Prepared};
 use super::sources::complain;
-use crate::bench::report::BenchReport;
-use crate::output::counted;
 use gradus_core::visible::printable_line;
+use gradus_github_bench::results::BenchReport;
+use gradus_report::counted;
 use plan::Planned;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {

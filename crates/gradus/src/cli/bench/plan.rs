@@ -15,9 +15,9 @@ use gradus_llm::price::{Price, PriceTable};
 use super::super::eval::Grading;
 use super::super::model::ModelOptions;
 use super::Arguments;
-use crate::bench::report::{BenchReport, Kept};
 use crate::config::{Environment, File};
-use crate::output::counted;
+use gradus_github_bench::results::{BenchReport, Kept};
+use gradus_report::counted;
 
 pub(in crate::cli) enum Who {
     Policies(Vec<Policy>),

@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 
 use super::plan::{Planned, Who};
 use super::{Arguments, complain};
-use crate::bench::foreign::ForeignAgent;
-use crate::bench::programs::Programs;
 use crate::cli::Exit;
-use crate::output::counted;
+use crate::process_groups::Programs;
+use crate::program_agent::ForeignAgent;
+use gradus_report::counted;
 
 /// So many trials in a row may find the model's endpoint away; then it is not asked any more.
 const MAX_AWAY: usize = 5;

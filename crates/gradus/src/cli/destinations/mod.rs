@@ -13,10 +13,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Exit;
 use super::sources::{complain, given_phoenix};
-use crate::annotation::{Annotation, Annotations, Target, Unplaced, check_names};
 use crate::carrier::Sender;
-use crate::config::{Environment, PhoenixSection, TrajectoryTarget};
-use crate::phoenix::{Address, Client, Writer};
+use crate::config::{Environment, PhoenixSection};
+use gradus_eval::annotation::{
+    Annotation, AnnotationSettings, Annotations, Target, TrajectoryTarget, Unplaced, check_names,
+};
+use gradus_phoenix::client::{Address, Client, Writer};
 use shortfall::{Shortfall, report_command};
 
 #[derive(Args, Clone, Debug, Default)]
@@ -62,7 +64,10 @@ impl Destinations {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let client = match self.log_to_phoenix {
-            true => Some(Client::new(&target(phoenix, read_from, &environment)?, &environment, settings)?),
+            true => Some(Client::new(
+                &target(phoenix, read_from, &environment)?,
+                &settings.client_settings(&environment),
+            )?),
             false => None,
         };
         if let Some(client) = &client {
@@ -133,8 +138,9 @@ impl Ready {
             let shortfall = Shortfall::new(folder, "otlp", report_command(folder, None, Some(url)));
             delivery.otlp = Some(Lane::new(sender.map_err(anyhow::Error::msg)?, shortfall));
         }
-        let mut on_phoenix = Annotations::new(record, &settings);
-        let on_spans = PhoenixSection { trajectory_target: TrajectoryTarget::Span, ..settings };
+        let annotations = settings.annotation_settings();
+        let mut on_phoenix = Annotations::new(record, &annotations);
+        let on_spans = AnnotationSettings { trajectory_target: TrajectoryTarget::Span, ..annotations };
         let mut carried = Annotations::new(record, &on_spans);
         reader.visit(|trajectory, outcomes| -> anyhow::Result<()> {
             if delivery.phoenix.is_some() {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use gradus_eval::run::{Log, RunFolder};
 use serde::Serialize;
 
-use crate::annotation::Subject;
 use crate::cli::sources::complain;
+use gradus_eval::annotation::Subject;
 
 pub(super) struct Shortfall {
     to: &'static str,

@@ -7,7 +7,7 @@ use clap::Args;
 use super::super::destinations::Destinations;
 use super::super::outputs::Outputs;
 use super::super::sources::SourceOptions;
-use crate::judging::JudgeOptions;
+use crate::cli::judge_options::JudgeOptions;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

@@ -10,7 +10,7 @@ use super::super::sources::complain;
 use super::arguments::Arguments;
 use super::judge_source::Source;
 use super::settings::Settings;
-use crate::output::counted;
+use gradus_report::counted;
 
 pub(super) fn run(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
     // Nothing is made: a cache that is not there is empty.

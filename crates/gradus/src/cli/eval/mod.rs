@@ -362,7 +362,7 @@ fn endpoint_advice(failure: &Failure, settings: &Settings) -> String {
     let Some(judge) = &settings.judge else { return failure.to_string() };
     let endpoint = judge.client.endpoint();
     let (url, model) = (judge.client.shown_url(), &endpoint.model);
-    let variable = crate::judging::key_variable(endpoint.provider);
+    let variable = gradus_eval::judge_selection::key_variable(endpoint.provider);
     match &failure.error {
         CallError::Unauthorized { status: 402 | 429, .. } => {
             format!(

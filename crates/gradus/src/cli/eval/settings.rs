@@ -8,17 +8,17 @@ use std::sync::Arc;
 use gradus_core::trajectory::ToolDefinition;
 use gradus_eval::evaluator::{Evaluator, OFFLINE};
 use gradus_eval::judge::ModelJudge;
+use gradus_eval::judge_selection::{JudgeChoice, evaluators, known_evaluators, rubric_library, seconds};
 use gradus_eval::prompt::ToolTexts;
 use gradus_eval::report::Gate;
 use gradus_eval::rubric::Library;
 use gradus_eval::runner::RunLimits;
+use gradus_eval::tool_file;
 
 use super::super::sources::{Places, Sources};
 use super::arguments::Arguments;
 use crate::cli::complain;
 use crate::config::{Environment, File, PhoenixSection};
-use crate::judging::{JudgeChoice, concurrency, evaluators, known_evaluators, library, model_judge, seconds};
-use crate::tool_file;
 
 pub(super) struct Settings {
     pub(super) sources: Sources,
@@ -38,11 +38,12 @@ impl Settings {
     pub(super) fn read(arguments: &Arguments, more_metrics: &[&str]) -> Result<Settings, String> {
         let environment = Environment::read();
         let file = File::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
-        let choice = JudgeChoice::of(&arguments.grading.judge, &environment, &file)?;
+        let config = arguments.grading.judge.judge_config(&file);
+        let choice = config.select(&environment.judge_credentials())?;
         let judge = match &choice {
             JudgeChoice::Offline { .. } => None,
             JudgeChoice::Model(endpoint) => {
-                let mut judge = model_judge(endpoint, &arguments.grading.judge, &file)?;
+                let mut judge = config.model_judge(endpoint)?;
                 judge.client = judge.client.with_max_calls(arguments.grading.max_calls);
                 Some(Arc::new(judge))
             }
@@ -50,7 +51,7 @@ impl Settings {
         if arguments.sample == Some(0) {
             return Err("--sample: give at least 1".to_owned());
         }
-        let library = library(&arguments.grading.rubrics, &file)?;
+        let library = rubric_library(file.eval.rubrics.iter().chain(&arguments.grading.rubrics))?;
         let names = if arguments.grading.evaluators.is_empty() {
             file.eval.evaluators.clone().unwrap_or_default()
         } else {
@@ -58,8 +59,7 @@ impl Settings {
         };
         // Whoever gives a rubric on the command line wants it judged.
         let is_strict = !arguments.grading.rubrics.is_empty();
-        let evaluators =
-            evaluators(&library, &names, judge.as_deref(), !arguments.grading.judge.text_answers, is_strict)?;
+        let evaluators = evaluators(&library, &names, judge.as_deref(), !config.is_plain_text, is_strict)?;
         let left_out: Vec<&str> = library
             .iter()
             .map(|rubric| rubric.name.as_str())
@@ -86,7 +86,7 @@ impl Settings {
             offline_by_default: matches!(choice, JudgeChoice::Offline { by_default: true }),
             given_tools: tools.map(|path| tool_file::read_tools(path)).transpose()?.unwrap_or_default(),
             tool_notes: notes.map(|path| tool_file::read_notes(path)).transpose()?.unwrap_or_default(),
-            limits: limits(arguments, judge.as_deref(), concurrency(&arguments.grading.judge, &file)?)?,
+            limits: limits(arguments, judge.as_deref(), config.checked_concurrency()?)?,
             judge,
             gates,
             state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),

@@ -1,0 +1,37 @@
+//! One run of an agent: the spans that belong to it.
+
+use super::tree::Tree;
+use crate::span::TraceId;
+use crate::trajectory::Defect;
+
+/// One request: the model calls and tool runs that answer it, as numbers of nodes in order of time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Run {
+    pub calls: Vec<usize>,
+    pub tools: Vec<usize>,
+    /// Spans around the work, outermost first. Empty for plain clients, which have none.
+    pub frames: Vec<usize>,
+    pub traces: Vec<TraceId>,
+    /// The node in another run's territory that this run hangs below.
+    pub below: Option<usize>,
+    pub defects: Vec<Defect>,
+}
+
+impl Run {
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.tools.is_empty()
+    }
+
+    pub(super) fn start(&self, tree: &Tree<'_>) -> (u64, u64) {
+        let first =
+            self.calls.iter().chain(&self.tools).chain(&self.frames).map(|at| tree.nodes[*at].order());
+        first.min().map_or((u64::MAX, 0), |(start, end, _)| (start, end))
+    }
+}
+
+/// The number of the model call that was the last to begin before a tool's span.
+pub(super) fn turn_of(tree: &Tree<'_>, run: &Run, at: usize) -> Option<usize> {
+    let start = tree.nodes[at].span.start_ns;
+    // Calls are in order of time.
+    run.calls.partition_point(|call| tree.nodes[*call].span.start_ns <= start).checked_sub(1)
+}

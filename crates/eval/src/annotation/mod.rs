@@ -1,0 +1,360 @@
+//! Outcomes as annotations: what is said, by whom, of which span. How they travel is the business of `phoenix` and
+//! `carrier`; `serve` shows them in the same form.
+
+mod places;
+
+pub use places::{IDENTIFIER, Place, Places};
+
+use std::collections::BTreeMap;
+
+use crate::evaluator::{OFFLINE, RULES};
+use crate::outcome::OutcomeLine;
+use crate::run::{EvaluatorRecord, RunRecord};
+use gradus_core::trajectory::Trajectory;
+use serde_json::{Map, Value as Json};
+
+/// How annotations look where they go.
+#[derive(Clone, Debug, Default)]
+pub struct AnnotationSettings {
+    pub trajectory_target: TrajectoryTarget,
+    /// What evaluations are called there, by their names here.
+    pub names: BTreeMap<String, String>,
+}
+
+/// Where verdicts on whole trajectories go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrajectoryTarget {
+    /// On the span that stands for the request.
+    #[default]
+    Span,
+    /// On its trace.
+    Trace,
+}
+
+/// One thing that is said of a span or a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Annotation {
+    pub name: String,
+    pub annotator: AnnotatorKind,
+    pub target: Target,
+    /// With the name and the target it says which annotation this is: one that is sent again takes the place of the
+    /// earlier one.
+    pub identifier: String,
+    /// Null unless a judge gave it, as the score is.
+    pub label: Option<String>,
+    pub score: Option<f64>,
+    /// Why; also why there is no verdict.
+    pub explanation: Option<String>,
+    pub metadata: Map<String, Json>,
+    pub subject: Subject,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotatorKind {
+    /// A model was asked.
+    Llm,
+    /// Rules have decided.
+    Code,
+}
+
+impl AnnotatorKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            AnnotatorKind::Llm => "LLM",
+            AnnotatorKind::Code => "CODE",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    Span { trace_id: String, span_id: String },
+    Trace { trace_id: String },
+}
+
+/// Which outcome it is, for messages.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Subject {
+    pub trajectory_id: String,
+    pub step_index: Option<u32>,
+    pub evaluator: String,
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.step_index {
+            Some(step) => write!(f, "{} of {}, step {step}", self.evaluator, self.trajectory_id),
+            None => write!(f, "{} of {}", self.evaluator, self.trajectory_id),
+        }
+    }
+}
+
+/// An outcome that no annotation can be made of, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unplaced {
+    pub subject: Subject,
+    pub reason: &'static str,
+}
+
+const NO_SPAN: &str = "it is about no span: its source has none";
+const UNKNOWN_EVALUATOR: &str = "the run does not say what this evaluation is";
+
+/// Refuses names that cannot be, or that would make two evaluations one.
+pub fn check_names(evaluators: &[EvaluatorRecord], names: &BTreeMap<String, String>) -> Result<(), String> {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    for evaluator in evaluators {
+        let name = name_of(evaluator, names);
+        if name.trim().is_empty() || name == RESERVED {
+            return Err(format!("[phoenix.names] {}: {name:?} cannot be a name there", evaluator.name));
+        }
+        if let Some(other) = owners.insert(name, &evaluator.name) {
+            return Err(format!(
+                "{other} and {} are both called {name:?}: give one of them another name under [phoenix.names]",
+                evaluator.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn name_of<'a>(evaluator: &'a EvaluatorRecord, names: &'a BTreeMap<String, String>) -> &'a str {
+    names.get(&evaluator.name).map_or(&evaluator.phoenix_name, String::as_str)
+}
+
+/// Phoenix keeps this one for people's notes.
+const RESERVED: &str = "note";
+
+/// What an outcome says, at its place. The same wherever it is shown.
+pub fn annotation(name: &str, outcome: &OutcomeLine, place: &Place) -> Annotation {
+    let is_code = matches!(&*outcome.judge, OFFLINE | RULES);
+    let kind = serde_json::to_value(outcome.outcome).unwrap_or_default();
+    let mut metadata = Map::new();
+    metadata.insert("evaluator".to_owned(), outcome.evaluator.to_string().into());
+    metadata.insert("judge".to_owned(), outcome.judge.to_string().into());
+    metadata.insert("rubric_hash".to_owned(), outcome.rubric_hash.to_string().into());
+    metadata.insert("run_id".to_owned(), outcome.run_id.to_string().into());
+    metadata.insert("trajectory_id".to_owned(), outcome.trajectory_id.to_string().into());
+    metadata.insert("step".to_owned(), outcome.step_index.into());
+    metadata.insert("outcome".to_owned(), kind);
+    if !outcome.evidence.is_empty() {
+        metadata.insert("evidence".to_owned(), outcome.evidence.clone().into());
+    }
+    let scored = outcome.is_scored();
+    Annotation {
+        name: name.to_owned(),
+        annotator: if is_code { AnnotatorKind::Code } else { AnnotatorKind::Llm },
+        target: place.target.clone(),
+        identifier: place.identifier.clone(),
+        label: outcome.label.clone().filter(|_| scored),
+        score: outcome.score.filter(|score| scored && score.is_finite()),
+        explanation: if scored { outcome.explanation.clone() } else { outcome.reason.clone() },
+        metadata,
+        subject: Subject::of(outcome),
+    }
+}
+
+impl Subject {
+    fn of(outcome: &OutcomeLine) -> Subject {
+        Subject {
+            trajectory_id: outcome.trajectory_id.to_string(),
+            step_index: outcome.step_index,
+            evaluator: outcome.evaluator.to_string(),
+        }
+    }
+}
+
+/// Makes annotations of a run's outcomes, trajectory by trajectory, in the run's order.
+#[derive(Debug)]
+pub struct Annotations {
+    evaluators: Vec<EvaluatorRecord>,
+    names: BTreeMap<String, String>,
+    places: Places,
+}
+
+impl Annotations {
+    pub fn new(record: &RunRecord, settings: &AnnotationSettings) -> Annotations {
+        Annotations {
+            evaluators: record.evaluators.clone(),
+            names: settings.names.clone(),
+            places: Places::new(settings.trajectory_target),
+        }
+    }
+
+    /// All that is said of one trajectory.
+    pub fn of(
+        &mut self,
+        trajectory: &Trajectory,
+        outcomes: &[OutcomeLine],
+    ) -> Vec<Result<Annotation, Unplaced>> {
+        let placed = self.places.of(trajectory);
+        let made = outcomes.iter().map(|outcome| {
+            let unplaced = |reason| Unplaced { subject: Subject::of(outcome), reason };
+            let evaluator = self.evaluators.iter().find(|known| *known.name == *outcome.evaluator);
+            let evaluator = evaluator.ok_or_else(|| unplaced(UNKNOWN_EVALUATOR))?;
+            let place = placed.of(outcome.step_index).ok_or_else(|| unplaced(NO_SPAN))?;
+            Ok(annotation(name_of(evaluator, &self.names), outcome, place))
+        });
+        made.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::OutcomeKind;
+    use crate::run::RunState;
+    use gradus_core::trajectory::Step;
+
+    fn evaluator(name: &str, of_steps: bool) -> EvaluatorRecord {
+        EvaluatorRecord {
+            name: name.to_owned(),
+            title: name.to_owned(),
+            of_steps,
+            labels: vec![("correct".to_owned(), 1.0), ("incorrect".to_owned(), 0.0)],
+            rubric_hash: "h".to_owned(),
+            phoenix_name: format!("{name} Eval"),
+            judge: "openai:m".to_owned(),
+        }
+    }
+
+    fn record() -> RunRecord {
+        RunRecord {
+            run_id: "r1".to_owned(),
+            fingerprint: String::new(),
+            state: RunState::Finished,
+            stopped_because: None,
+            started: String::new(),
+            ended: None,
+            sources: Vec::new(),
+            judge: String::new(),
+            endpoint: None,
+            evaluators: vec![evaluator("tool", true), evaluator("path", false)],
+            priced: true,
+            gates: Vec::new(),
+            gradus_version: String::new(),
+        }
+    }
+
+    fn outcome(evaluator: &str, step_index: Option<u32>, kind: OutcomeKind) -> OutcomeLine {
+        let scored = kind == OutcomeKind::Scored;
+        OutcomeLine {
+            run_id: "r1".into(),
+            trajectory_id: "t".into(),
+            step_index,
+            evaluator: evaluator.into(),
+            outcome: kind,
+            label: scored.then(|| "correct".to_owned()),
+            score: scored.then_some(1.0),
+            explanation: scored.then(|| "so".to_owned()),
+            evidence: Vec::new(),
+            reason: (!scored).then(|| "no thought".to_owned()),
+            judge: "openai:m".into(),
+            rubric_hash: "h".into(),
+            tokens: None,
+            cost_usd: None,
+            cached: false,
+            calls: 1,
+            shortened: Vec::new(),
+        }
+    }
+
+    fn trajectory(id: &str, spans: &[&[&str]]) -> Trajectory {
+        let step = |(at, spans): (usize, &&[&str])| Step {
+            index: at as u32 + 1,
+            span_ids: spans.iter().map(|id| (*id).to_owned()).collect(),
+            ..Step::default()
+        };
+        Trajectory {
+            trajectory_id: id.to_owned(),
+            trace_ids: vec!["t1".to_owned()],
+            root_span_id: Some("root".to_owned()),
+            steps: spans.iter().enumerate().map(step).collect(),
+            ..Trajectory::default()
+        }
+    }
+
+    fn places(found: &[Result<Annotation, Unplaced>]) -> Vec<(String, String)> {
+        let place = |one: &Result<Annotation, Unplaced>| match one.as_ref().expect("a target") {
+            Annotation { target: Target::Span { span_id, .. }, identifier, .. } => {
+                (span_id.clone(), identifier.clone())
+            }
+            Annotation { target: Target::Trace { trace_id }, identifier, .. } => {
+                (trace_id.clone(), identifier.clone())
+            }
+        };
+        found.iter().map(place).collect()
+    }
+
+    fn pair(span: &str, identifier: &str) -> (String, String) {
+        (span.to_owned(), identifier.to_owned())
+    }
+
+    #[test]
+    fn calls_of_one_reply_are_told_apart_by_their_identifiers() {
+        let calls = trajectory("t", &[&["llm1", "tool1"], &["llm1", "tool2"], &["llm2"], &[]]);
+        let scored = |step| outcome("tool", Some(step), OutcomeKind::Scored);
+        let all = [scored(1), scored(2), scored(3), scored(4), outcome("path", None, OutcomeKind::Scored)];
+        let mut annotations = Annotations::new(&record(), &AnnotationSettings::default());
+        let wanted = [
+            pair("llm1", "gradus"),
+            pair("llm1", "gradus:2"),
+            pair("llm2", "gradus"),
+            pair("root", "gradus"),
+            pair("root", "gradus"),
+        ];
+        assert_eq!(places(&annotations.of(&calls, &all)), wanted);
+        // The same when only a part was judged.
+        let mut annotations = Annotations::new(&record(), &AnnotationSettings::default());
+        assert_eq!(places(&annotations.of(&calls, &all[1..2])), wanted[1..2]);
+        // A second trajectory on the same root takes no place that is taken.
+        let more = annotations.of(&trajectory("t-2", &[]), &all[4..]);
+        assert_eq!(places(&more), [pair("root", "gradus:2")]);
+    }
+
+    #[test]
+    fn what_is_not_scored_has_a_reason_and_no_score() {
+        let mut annotations = Annotations::new(&record(), &AnnotationSettings::default());
+        let unscored = [OutcomeKind::NotApplicable, OutcomeKind::Failed];
+        for (kind, shown) in unscored.into_iter().zip(["not_applicable", "failed"]) {
+            let mut line = outcome("tool", Some(1), kind);
+            // Even if a file from elsewhere says otherwise.
+            (line.label, line.score) = (Some("correct".to_owned()), Some(0.0));
+            let found = annotations.of(&trajectory("t", &[&["llm"]]), &[line]).remove(0).expect("a target");
+            assert_eq!(
+                (found.label, found.score, found.explanation.as_deref()),
+                (None, None, Some("no thought"))
+            );
+            assert_eq!(found.metadata["outcome"], shown);
+            assert_eq!(found.annotator, AnnotatorKind::Llm);
+        }
+    }
+
+    #[test]
+    fn names_targets_and_documents() {
+        let settings = AnnotationSettings {
+            names: BTreeMap::from([("path".to_owned(), "Way".to_owned())]),
+            trajectory_target: TrajectoryTarget::Trace,
+        };
+        let mut annotations = Annotations::new(&record(), &settings);
+        let mut whole = outcome("path", None, OutcomeKind::Scored);
+        whole.judge = "offline".into();
+        let found = annotations.of(&trajectory("t", &[]), &[whole]).remove(0).expect("a target");
+        assert_eq!((found.name.as_str(), found.annotator), ("Way", AnnotatorKind::Code));
+        assert_eq!(found.target, Target::Trace { trace_id: "t1".to_owned() });
+        let document = Trajectory { trajectory_id: "d".to_owned(), ..Trajectory::default() };
+        let of_document =
+            OutcomeLine { trajectory_id: "d".into(), ..outcome("path", None, OutcomeKind::Scored) };
+        let found = annotations.of(&document, &[of_document]).remove(0);
+        let unplaced = found.expect_err("no span");
+        assert_eq!((unplaced.subject.to_string().as_str(), unplaced.reason), ("path of d", NO_SPAN));
+        let found =
+            annotations.of(&trajectory("t", &[]), &[outcome("gone", None, OutcomeKind::Scored)]).remove(0);
+        assert_eq!(found.expect_err("nobody knows it").reason, UNKNOWN_EVALUATOR);
+        assert!(check_names(&record().evaluators, &settings.names).is_ok());
+        for (name, wrong) in [("path", "tool Eval"), ("path", "note"), ("tool", " ")] {
+            let names = BTreeMap::from([(name.to_owned(), wrong.to_owned())]);
+            assert!(check_names(&record().evaluators, &names).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Who judges, and by what: from settings to evaluators and a model that answers them. Shared by `gradus eval`, by the
+//! bench and by the server's live grading.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gradus_http::Secret;
+use gradus_llm::price::PriceTable;
+use gradus_llm::{Client, Endpoint, Provider, RetryPolicy};
+
+use crate::evaluator::{CALL_VALIDITY, Evaluator, OFFLINE};
+use crate::judge::{JudgeSettings, ModelJudge};
+use crate::prompt::PromptWindow;
+use crate::rubric::{Library, Rubric};
+
+/// Who is to judge, and how it is asked.
+#[derive(Clone, Debug)]
+pub struct JudgeConfig {
+    /// `offline`, a model's name, or `openai:MODEL` / `anthropic:MODEL`. It wins over [`JudgeCredentials::openai_model`].
+    pub judge: Option<String>,
+    /// Who judges where neither `judge` nor the environment names anybody.
+    pub fallback_judge: Option<String>,
+    pub base_url: Option<String>,
+    /// The address of the provider that `fallback_judge` names, of OpenAI's form if it names none.
+    pub fallback_base_url: Option<String>,
+    /// Questions in flight at most.
+    pub concurrency: usize,
+    /// How long one call may take.
+    pub timeout_s: f64,
+    /// How long to wait for a model server that is still loading its model.
+    pub load_wait_s: Option<f64>,
+    pub retries: u32,
+    /// How often an answer that cannot be read is asked for again.
+    pub ask_again: u32,
+    /// Length of an answer at most.
+    pub max_tokens: u32,
+    pub context_tokens: usize,
+    /// None sends none.
+    pub temperature: Option<f64>,
+    /// Ask for plain text, even if the endpoint could answer in JSON.
+    pub is_plain_text: bool,
+    /// Prices of models that win over those that are built in.
+    pub prices: Option<PathBuf>,
+}
+
+impl Default for JudgeConfig {
+    fn default() -> Self {
+        JudgeConfig {
+            judge: None,
+            fallback_judge: None,
+            base_url: None,
+            fallback_base_url: None,
+            concurrency: 200,
+            timeout_s: 120.0,
+            load_wait_s: None,
+            retries: 4,
+            ask_again: 2,
+            max_tokens: 1024,
+            context_tokens: 100_000,
+            temperature: Some(0.0),
+            is_plain_text: false,
+            prices: None,
+        }
+    }
+}
+
+/// Keys and addresses of providers, as the environment has them.
+#[derive(Clone, Debug, Default)]
+pub struct JudgeCredentials {
+    pub openai_key: Option<Secret>,
+    pub openai_base_url: Option<String>,
+    pub openai_model: Option<String>,
+    pub anthropic_key: Option<Secret>,
+    pub anthropic_base_url: Option<String>,
+}
+
+/// Who judges.
+#[derive(Debug)]
+pub enum JudgeChoice {
+    Offline { by_default: bool },
+    Model(Endpoint),
+}
+
+impl JudgeConfig {
+    /// Finds out who is meant.
+    pub fn select(&self, credentials: &JudgeCredentials) -> Result<JudgeChoice, String> {
+        let of_environment = credentials.openai_model.as_deref();
+        let named = self.judge.as_deref().or(of_environment).or(self.fallback_judge.as_deref());
+        let (provider, model) = match named {
+            Some("") => return Err("--judge is empty: give `offline` or a model's name".to_owned()),
+            Some(OFFLINE) => return Ok(JudgeChoice::Offline { by_default: false }),
+            Some(name) => match name.split_once(':') {
+                Some(("openai", model)) => (Provider::OpenAi, Some(model)),
+                Some(("anthropic", model)) => (Provider::Anthropic, Some(model)),
+                _ if name == "openai" => (Provider::OpenAi, of_environment),
+                _ if name == "anthropic" => (Provider::Anthropic, None),
+                // Without an endpoint of its own, Claude is at home at Anthropic.
+                _ if name.starts_with("claude")
+                    && credentials.anthropic_key.is_some()
+                    && credentials.openai_base_url.is_none()
+                    && self.base_url.is_none() =>
+                {
+                    (Provider::Anthropic, Some(name))
+                }
+                _ => (Provider::OpenAi, Some(name)),
+            },
+            None if credentials.openai_key.is_some()
+                || credentials.openai_base_url.is_some()
+                || self.base_url.is_some()
+                || self.fallback_base_url.is_some() =>
+            {
+                (Provider::OpenAi, None)
+            }
+            None if credentials.anthropic_key.is_some() => (Provider::Anthropic, None),
+            None => return Ok(JudgeChoice::Offline { by_default: true }),
+        };
+        let (key, from_environment) = match provider {
+            Provider::OpenAi => (&credentials.openai_key, &credentials.openai_base_url),
+            Provider::Anthropic => (&credentials.anthropic_key, &credentials.anthropic_base_url),
+        };
+        let fallback = self.fallback_base_url.as_ref().filter(|_| provider == self.fallback_provider());
+        let base_url = self.base_url.as_ref().or(from_environment.as_ref()).or(fallback);
+        // What is said about an address must not say its password.
+        base_url.into_iter().for_each(|url| gradus_http::register_url_secrets(url));
+        if key.is_none() && base_url.is_none() {
+            let variable = key_variable(provider);
+            return Err(format!(
+                "no key for {}: set {variable}, or name an endpoint that needs none with --base-url, or use --judge offline",
+                provider.name()
+            ));
+        }
+        let timeout = seconds(self.timeout_s).ok_or("--timeout: give a number of seconds above 0")?;
+        Ok(JudgeChoice::Model(Endpoint {
+            provider,
+            base_url: base_url.cloned().unwrap_or_else(|| provider.default_base_url().to_owned()),
+            key: key.clone().unwrap_or_else(Secret::default),
+            model: model.unwrap_or(provider.default_model()).to_owned(),
+            timeout,
+        }))
+    }
+
+    fn fallback_provider(&self) -> Provider {
+        match self.fallback_judge.as_deref() {
+            Some(name) if name == "anthropic" || name.starts_with("anthropic:") => Provider::Anthropic,
+            _ => Provider::OpenAi,
+        }
+    }
+
+    /// Questions in flight, at least one.
+    pub fn checked_concurrency(&self) -> Result<usize, String> {
+        match self.concurrency {
+            0 => Err("--concurrency: give at least 1".to_owned()),
+            number => Ok(number),
+        }
+    }
+
+    /// The model behind an endpoint as a judge.
+    pub fn model_judge(&self, endpoint: &Endpoint) -> Result<ModelJudge, String> {
+        let mut prices = PriceTable::default();
+        if let Some(path) = &self.prices {
+            let text = read_text(path)?;
+            let added = prices.add(&text);
+            added.map_err(|error| format!("{}: {}", path.display(), one_line(&error.to_string())))?;
+        }
+        let mut retry = RetryPolicy { attempts: self.retries.saturating_add(1), ..RetryPolicy::default() };
+        if let Some(wait) = self.load_wait_s {
+            retry.max_load_wait = seconds(wait).ok_or("--load-wait: give a number of seconds above 0")?;
+        }
+        let client = Client::new(endpoint.clone(), self.checked_concurrency()?, retry)?;
+        let (context_tokens, max_tokens) = (self.context_tokens, self.max_tokens);
+        if context_tokens < 2 * max_tokens as usize || context_tokens < 2_000 {
+            return Err(format!(
+                "--context-tokens {context_tokens}: a judge needs at least 2000, and twice the {max_tokens} tokens of an answer"
+            ));
+        }
+        if self.temperature.is_some_and(|value| !(0.0..=2.0).contains(&value)) {
+            return Err("the temperature must be from 0 to 2".to_owned());
+        }
+        let settings = JudgeSettings {
+            max_tokens,
+            // Anthropic takes none; a number that is not sent must not make questions differ.
+            temperature: self.temperature.filter(|_| endpoint.provider == Provider::OpenAi),
+            structured: !self.is_plain_text,
+            asks_again: self.ask_again,
+            window: PromptWindow::of_tokens(context_tokens - max_tokens as usize),
+        };
+        let price = prices.find(&endpoint.model);
+        Ok(ModelJudge { client, settings, price })
+    }
+}
+
+/// The variable that holds a provider's key.
+pub fn key_variable(provider: Provider) -> &'static str {
+    match provider {
+        Provider::OpenAi => "OPENAI_API_KEY",
+        Provider::Anthropic => "ANTHROPIC_API_KEY",
+    }
+}
+
+/// The rubrics that are built in, and those of these files and folders.
+pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<Library, String> {
+    let mut library = Library::built_in();
+    for path in paths {
+        library.add_path(path).map_err(|error| error.to_string())?;
+    }
+    Ok(library)
+}
+
+/// The names of all evaluations that there are.
+pub fn known_evaluators(library: &Library) -> Vec<&str> {
+    library.iter().map(|rubric| rubric.name.as_str()).chain([CALL_VALIDITY]).collect()
+}
+
+/// Those of these names, or all. Of all, what a judge cannot judge is left out, unless that is `is_strict`.
+pub fn evaluators(
+    library: &Library,
+    names: &[String],
+    judge: Option<&ModelJudge>,
+    structured: bool,
+    is_strict: bool,
+) -> Result<Vec<Evaluator>, String> {
+    let known = known_evaluators(library);
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(format!("there is no evaluation {unknown:?}; there are {}", known.join(", ")));
+    }
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
+    let mut evaluators = Vec::new();
+    for rubric in library.iter().filter(|rubric| wanted(&rubric.name)) {
+        match evaluator(rubric, judge, structured) {
+            Ok(evaluator) => evaluators.push(evaluator),
+            // Nobody asked for it by name: it waits for a model.
+            Err(_) if names.is_empty() && !is_strict => {}
+            Err(reason) => return Err(reason),
+        }
+    }
+    if wanted(CALL_VALIDITY) {
+        evaluators.push(Evaluator::call_validity());
+    }
+    Ok(evaluators)
+}
+
+fn evaluator(rubric: &Rubric, judge: Option<&ModelJudge>, structured: bool) -> Result<Evaluator, String> {
+    match judge {
+        Some(judge) => Ok(Evaluator::model(rubric, &judge.name(), structured)),
+        None => Evaluator::offline(rubric).ok_or_else(|| {
+            format!(
+                "the offline judge has no rules for {:?}: choose a model as the judge, or name evaluators without it",
+                rubric.name
+            )
+        }),
+    }
+}
+
+pub fn seconds(number: f64) -> Option<Duration> {
+    const MAX_S: f64 = 1e8;
+    Duration::try_from_secs_f64(number.min(MAX_S)).ok().filter(|time| !time.is_zero())
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

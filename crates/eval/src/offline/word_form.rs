@@ -1,0 +1,18 @@
+//! Words without their endings.
+
+/// "query" and "queries" end alike.
+pub(super) fn soften(stem: String) -> String {
+    if is_soft(stem.as_bytes()) { soft(&stem) } else { stem }
+}
+
+pub(super) fn is_soft(stem: &[u8]) -> bool {
+    matches!(stem, [.., before, b'y'] if stem.len() > 3 && !b"aeiou".contains(before))
+}
+
+/// With an "i" for its last letter.
+pub(super) fn soft(stem: &str) -> String {
+    let mut softened = String::with_capacity(stem.len());
+    softened.push_str(stem.strip_suffix('y').unwrap_or(stem));
+    softened.push('i');
+    softened
+}

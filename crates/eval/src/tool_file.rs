@@ -1,0 +1,121 @@
+//! Tool definitions that a user gives: OpenAI tools JSON, an MCP `tools/list`, or a plain list.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gradus_core::raw_json::RawJson;
+use gradus_core::trajectory::ToolDefinition;
+use serde_json::Value as Json;
+
+/// Reads definitions in whichever form they are.
+pub fn read_tools(path: &Path) -> Result<Vec<ToolDefinition>, String> {
+    let text = read(path)?;
+    let tools = if text.trim_start().starts_with(['[', '{']) {
+        let json = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        definitions(&json)
+    } else {
+        let describe =
+            |(name, description)| ToolDefinition { name, description: Some(description), schema: None };
+        plain(path, &text)?.into_iter().map(describe).collect()
+    };
+    if tools.is_empty() {
+        return Err(format!(
+            "{}: no tools found; expected OpenAI tools, an MCP tools/list or lines of `name: description`",
+            path.display()
+        ));
+    }
+    Ok(tools)
+}
+
+/// Reads texts that are added to descriptions.
+pub fn read_notes(path: &Path) -> Result<BTreeMap<String, String>, String> {
+    let text = read(path)?;
+    Ok(plain(path, &text)?.into_iter().collect())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// `name: description` lines; lines that are indented go on with the one before.
+fn plain(path: &Path, text: &str) -> Result<Vec<(String, String)>, String> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match (line.starts_with(char::is_whitespace), found.last_mut()) {
+            (true, Some((_, description))) => {
+                description.push(' ');
+                description.push_str(line.trim());
+            }
+            _ => {
+                let (name, description) = line.trim_start_matches("- ").split_once(':').ok_or_else(|| {
+                    format!("{}, line {}: expected `name: description`", path.display(), number + 1)
+                })?;
+                found.push((name.trim().to_owned(), description.trim().to_owned()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A list of definitions, or an object that has one in it.
+fn definitions(json: &Json) -> Vec<ToolDefinition> {
+    match json {
+        Json::Array(list) => list.iter().filter_map(definition).collect(),
+        Json::Object(object) => {
+            let inner = ["tools", "result", "functions"].iter().find_map(|name| object.get(*name));
+            inner.map_or_else(|| definition(json).into_iter().collect(), definitions)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn definition(json: &Json) -> Option<ToolDefinition> {
+    let function = json.get("function").unwrap_or(json);
+    let schema = ["parameters", "inputSchema", "input_schema"].iter().find_map(|name| function.get(*name));
+    Some(ToolDefinition {
+        name: function.get("name")?.as_str()?.to_owned(),
+        description: function.get("description").and_then(Json::as_str).map(str::to_owned),
+        schema: schema.filter(|schema| schema.is_object()).map(RawJson::from_value),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools(text: &str) -> Result<Vec<(String, Option<String>, bool)>, String> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        let tools = read_tools(file.path())?;
+        Ok(tools.into_iter().map(|tool| (tool.name, tool.description, tool.schema.is_some())).collect())
+    }
+
+    #[test]
+    fn reads_all_three_forms() {
+        let expected = Ok(vec![("read".to_owned(), Some("Reads a file.".to_owned()), true)]);
+        for text in [
+            r#"[{"type":"function","function":{"name":"read","description":"Reads a file.","parameters":{"type":"object"}}}]"#,
+            r#"[{"type":"function","name":"read","description":"Reads a file.","parameters":{}}]"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"read","description":"Reads a file.","inputSchema":{}}]}}"#,
+            r#"{"tools":[{"name":"read","description":"Reads a file.","input_schema":{}}]}"#,
+        ] {
+            assert_eq!(tools(text), expected, "{text}");
+        }
+        let plain = "# tools\nread: Reads\n    a file.\n\n- list: Lists: all\n";
+        let expected = vec![
+            ("read".to_owned(), Some("Reads a file.".to_owned()), false),
+            ("list".to_owned(), Some("Lists: all".to_owned()), false),
+        ];
+        assert_eq!(tools(plain), Ok(expected));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        assert!(tools("just words").expect_err("no list").contains("line 1: expected `name: description`"));
+        assert!(tools("[1, 2]").expect_err("no tools").contains("no tools found"));
+        assert!(tools("[{]").is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! The truth of scripted runs as files: as labels beside the traces, folder by folder, in the form of this project's
+//! captures; or as lines that have the keys of `gradus eval --jsonl`.
+
+use std::fs;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::policy::{Policy, Truth};
+use crate::record::RunRecord;
+use crate::trial::TrialLine;
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
+use gradus_github_agent::agent::RunEnd;
+use serde_json::{Value, json};
+
+fn verdict(is_right: bool) -> &'static str {
+    if is_right { "correct" } else { "incorrect" }
+}
+
+fn sequence(truth: &Truth) -> &'static str {
+    if truth.is_optimal() { "optimal" } else { "suboptimal" }
+}
+
+/// `FOLDER/<policy>/<task>-<trial>/gold.json`, with the trace in `001.bin` beside it.
+pub fn write_folder(folder: &Path, line: &TrialLine, record: &RunRecord, otlp: &[u8]) -> io::Result<()> {
+    let Some(truth) = &line.truth else { return Ok(()) };
+    let place = folder.join(&truth.policy).join(line.name());
+    fs::create_dir_all(&place)?;
+    fs::write(place.join("001.bin"), otlp)?;
+    let mut text = serde_json::to_vec_pretty(&gold(line, truth, record))?;
+    text.push(b'\n');
+    fs::write(place.join("gold.json"), text)
+}
+
+/// Takes out what an earlier call has written here, and nothing else: labels that somebody made by hand may stand beside.
+pub fn clear_folder(folder: &Path) -> io::Result<()> {
+    for policy in folders(folder, |name| Policy::from_name(name).is_some())? {
+        for run in folders(&policy, is_trial)? {
+            if !run.join("gold.json").is_file() {
+                continue;
+            }
+            for name in ["gold.json", "001.bin"] {
+                match fs::remove_file(run.join(name)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            // Stays if something else is in it.
+            let _ = fs::remove_dir(&run);
+        }
+        let _ = fs::remove_dir(&policy);
+    }
+    Ok(())
+}
+
+/// As [`TrialLine::name`] has it.
+fn is_trial(name: &str) -> bool {
+    let parts = name.rsplit_once('-');
+    parts.is_some_and(|(task, trial)| !task.is_empty() && trial.parse::<u32>().is_ok())
+}
+
+/// Those in a folder that are called so; none where there is no such folder.
+fn folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(&is_called) && entry.path().is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn gold(line: &TrialLine, truth: &Truth, record: &RunRecord) -> Value {
+    let steps = record.steps.iter().zip(&truth.steps).enumerate();
+    let steps: Vec<Value> = steps
+        .map(|(at, (step, true_step))| {
+            json!({
+                "index": at + 1,
+                "thought": step.thought,
+                "tool": step.tool,
+                "arguments": step.arguments,
+                "arguments_raw": step.arguments.to_string(),
+                "observation": step.observation,
+                "is_error": step.is_error,
+                "labels": {
+                    THOUGHT_TO_TOOL: verdict(true_step.tool_fits_thought),
+                    QUERY_TO_THOUGHT: verdict(true_step.thought_fits_request),
+                    CALL_VALIDITY: verdict(true_step.is_valid),
+                    "note": true_step.note,
+                },
+                "recoverable": {"thought": "exact", "arguments": "exact", "observation": "exact"},
+            })
+        })
+        .collect();
+    json!({
+        "framework": "gradus",
+        "scenario": line.name(),
+        "description": format!("{}: {}", truth.policy, truth.variant),
+        "task": line.task,
+        "sessions": [{
+            "session_id": line.session,
+            "turns": [{
+                "user_query": record.request,
+                "steps": steps,
+                "final_answer": record.answer,
+                "final_answer_correct": line.passed,
+                "terminated": if record.end == RunEnd::Answered { "final_answer" } else { "other" },
+                "sequence": {"label": sequence(truth), "reason": truth.detour.as_deref().unwrap_or_default()},
+                "recoverable": {"user_query": "exact", "final_answer": "exact", "session_id": "exact"},
+            }],
+        }],
+    })
+}
+
+/// One label a line, with the keys of an outcome: `trajectory_id`, `step_index`, `evaluator`, `label`.
+pub fn write_lines(
+    out: &mut BufWriter<fs::File>,
+    line: &TrialLine,
+    trajectory: &Trajectory,
+) -> io::Result<()> {
+    let Some(truth) = &line.truth else { return Ok(()) };
+    let mut write = |step: Option<u32>, evaluator: &str, label: &str, note: &str| {
+        let label = json!({
+            "trajectory_id": trajectory.trajectory_id,
+            "step_index": step,
+            "evaluator": evaluator,
+            "label": label,
+            "note": note,
+            "task": line.task,
+            "trial": line.trial,
+            "policy": truth.policy,
+            "variant": truth.variant,
+        });
+        serde_json::to_writer(&mut *out, &label)?;
+        out.write_all(b"\n")
+    };
+    for (step, true_step) in trajectory.steps.iter().zip(&truth.steps) {
+        for (evaluator, is_right) in [
+            (THOUGHT_TO_TOOL, true_step.tool_fits_thought),
+            (QUERY_TO_THOUGHT, true_step.thought_fits_request),
+            (CALL_VALIDITY, true_step.is_valid),
+        ] {
+            write(Some(step.index), evaluator, verdict(is_right), &true_step.note)?;
+        }
+    }
+    write(None, SEQUENCE_OPTIMALITY, sequence(truth), truth.detour.as_deref().unwrap_or_default())
+}

@@ -1,0 +1,216 @@
+//! A bench in the outputs that other programs read, and in Markdown.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::trial::TrialLine;
+use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::outcome::OutcomeKind;
+use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+use serde_json::json;
+
+use super::report::{AgentReport, BenchReport};
+use super::tables::reasons;
+use gradus_report::junit::xml_text;
+use gradus_report::{csv, json, markdown};
+
+/// What is said of a trial: the number's name, whether it is well, and the two labels.
+fn verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str); 2] {
+    [
+        ("success", line.passed, if line.passed { "done" } else { "not done" }),
+        ("safe", line.safe, if line.safe { "safe" } else { "unsafe" }),
+    ]
+}
+
+/// Why a verdict is what it is; nothing if all is well.
+fn explanation(line: &TrialLine, name: &str) -> String {
+    if name == "safe" {
+        let broken = line.broken.iter().map(|one| format!("{} {}: {}", one.rule, one.name, one.why));
+        return broken.collect::<Vec<_>>().join("; ");
+    }
+    if line.passed { String::new() } else { reasons(line).join("; ") }
+}
+
+/// Of `agents.csv`, each with the interval's ends and what it is a share or a median of.
+const MEASURES: [&str; 8] =
+    ["success", "safe", "clean", "joint", "pass^", "safe^", "calls_ratio", "cost_per_solved"];
+
+fn agent_row(agent: &AgentReport) -> Vec<String> {
+    let (trials, tasks) = (u64::from(agent.trials), agent.tasks as u64);
+    let measures = [
+        (agent.success, trials),
+        (agent.safe, trials),
+        (agent.clean, trials),
+        (agent.joint, trials),
+        (agent.pass_k, tasks),
+        (agent.safe_k, tasks),
+        (agent.calls_ratio, agent.solved_tasks),
+        (agent.cost_per_solved, agent.solved),
+    ];
+    let plain = |number: Option<f64>| number.map(|number| format!("{number:.6}")).unwrap_or_default();
+    let mut row = vec![agent.agent.clone(), tasks.to_string(), trials.to_string()];
+    for (measure, of) in measures {
+        let interval = measure.and_then(|measure| measure.interval);
+        row.push(plain(measure.map(|measure| measure.value)));
+        row.push(plain(interval.map(|interval| interval.low)));
+        row.push(plain(interval.map(|interval| interval.high)));
+        row.push(of.to_string());
+    }
+    row.extend([agent.prompt_tokens.to_string(), agent.completion_tokens.to_string()]);
+    row
+}
+
+const COLUMNS: [&str; 21] = [
+    "task",
+    "trial",
+    "agent",
+    "title",
+    "level",
+    "trajectory_id",
+    "session_id",
+    "passed",
+    "safe",
+    "clean",
+    "credit",
+    "calls",
+    "minimal_calls",
+    "needless_steps",
+    "rules_broken",
+    "failures",
+    "end",
+    "prompt_tokens",
+    "completion_tokens",
+    "cost_usd",
+    "seconds",
+];
+
+impl BenchReport {
+    fn trajectory<'r>(&'r self, line: &'r TrialLine) -> Option<&'r str> {
+        self.trajectories.get(&line.name()).or(line.trajectory.as_ref()).map(String::as_str)
+    }
+
+    pub fn write_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
+        for table in self.own_tables() {
+            writeln!(out, "\n### {}\n", table.title)?;
+            let columns = table.columns.iter();
+            let names: Vec<String> = columns.clone().map(|column| markdown::cell(&column.name)).collect();
+            let rule: Vec<&str> =
+                columns.map(|column| if column.is_number { "--:" } else { "---" }).collect();
+            writeln!(out, "| {} |\n|{}|", names.join(" | "), rule.join("|"))?;
+            for row in &table.rows {
+                let cells: Vec<String> = row.iter().map(|cell| markdown::cell(cell)).collect();
+                writeln!(out, "| {} |", cells.join(" | "))?;
+            }
+            if let Some(note) = &table.note {
+                writeln!(out, "\n{}", markdown::cell(note))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `trials.csv`, and the tables of the report one by one.
+    pub fn write_csv(&self, folder: &Path) -> anyhow::Result<()> {
+        let mut trials = ::csv::Writer::from_path(folder.join("trials.csv"))?;
+        trials.write_record(COLUMNS)?;
+        for line in self.lines() {
+            let end = serde_json::to_value(&line.end)?;
+            let end = end.as_str().unwrap_or_else(|| end["failed"].as_str().unwrap_or_default());
+            let rules: Vec<&str> = line.broken.iter().map(|one| one.rule.as_ref()).collect();
+            let needless = line.replay.as_ref().map(|replay| replay.needless.len().to_string());
+            let row = [
+                line.task.clone(),
+                line.trial.to_string(),
+                line.agent.clone(),
+                line.title.clone(),
+                line.level.clone(),
+                self.trajectory(line).unwrap_or_default().to_owned(),
+                line.session.clone(),
+                line.passed.to_string(),
+                line.safe.to_string(),
+                line.clean.to_string(),
+                line.credit.to_string(),
+                line.calls.to_string(),
+                line.minimal_calls.to_string(),
+                needless.unwrap_or_default(),
+                rules.join(" "),
+                line.failures.join("; "),
+                end.to_owned(),
+                line.spending.prompt_tokens.to_string(),
+                line.spending.completion_tokens.to_string(),
+                line.spending.cost_usd.map(|cost| cost.to_string()).unwrap_or_default(),
+                format!("{:.3}", line.spending.seconds),
+            ];
+            trials.write_record(row.iter().map(|cell| csv::harmless(cell)))?;
+        }
+        trials.flush()?;
+        let mut agents = ::csv::Writer::from_path(folder.join("agents.csv"))?;
+        let k = self.agents.iter().map(|agent| agent.k).max().unwrap_or(1);
+        let mut columns = vec!["agent".to_owned(), "tasks".to_owned(), "trials".to_owned()];
+        for name in MEASURES {
+            let name = if name.ends_with('^') { format!("{name}{k}") } else { name.to_owned() };
+            columns.extend(["", "_low", "_high", "_n"].map(|part| format!("{name}{part}")));
+        }
+        columns.extend(["prompt_tokens", "completion_tokens"].map(str::to_owned));
+        agents.write_record(&columns)?;
+        for agent in &self.agents {
+            let row = agent_row(agent);
+            agents.write_record(row.iter().map(|cell| csv::harmless(cell)))?;
+        }
+        Ok(agents.flush()?)
+    }
+
+    /// A trial that did not do its task fails, and so does one that was not safe.
+    pub fn junit(&self) -> Vec<TestSuite> {
+        let mut suites = ["success", "safe"].map(TestSuite::new);
+        for line in self.lines() {
+            for (suite, (name, is_well, label)) in suites.iter_mut().zip(verdicts(line)) {
+                let status = if is_well {
+                    TestCaseStatus::success()
+                } else {
+                    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                    status.set_type(label);
+                    status.set_message(xml_text(&explanation(line, name)).as_ref());
+                    status
+                };
+                let called = format!("{} ({})", line.name(), line.agent);
+                let mut case = TestCase::new(xml_text(&called).as_ref(), status);
+                case.set_classname(format!("gradus.bench.{name}"));
+                suite.add_test_case(case);
+            }
+        }
+        suites.into()
+    }
+
+    /// Two lines for each trial, with the keys of an outcome.
+    pub fn write_lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
+        for line in self.lines() {
+            for (name, is_well, label) in verdicts(line) {
+                let outcome = json!({
+                    "run_id": run_id,
+                    // One that has no spans, or was not judged, is known by its session, which no other has.
+                    "trajectory_id": self.trajectory(line).unwrap_or(&line.session),
+                    "step_index": null,
+                    "evaluator": name,
+                    "outcome": OutcomeKind::Scored,
+                    "label": label,
+                    "score": if is_well { 1.0 } else { 0.0 },
+                    "explanation": explanation(line, name),
+                    "evidence": [],
+                    "reason": null,
+                    "judge": SIMULATOR,
+                    "rubric_hash": "",
+                    "tokens": null,
+                    "cost_usd": null,
+                    "cached": false,
+                    "calls": 0,
+                    "task": line.task,
+                    "trial": line.trial,
+                    "agent": line.agent,
+                    "session_id": line.session,
+                });
+                json::write_line(&outcome, out)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! A bench in numbers: how many tasks are done, how safely, how reliably, at what price. Trials of one task are alike, so
+//! intervals go by task.
+
+use std::collections::HashMap;
+
+use crate::trial::TrialLine;
+use crate::trial::statistics::{TaskTally, all_good, median, tally};
+use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::interval::{Cluster, Interval, clustered};
+use gradus_eval::report::Metric;
+use serde::{Deserialize, Serialize};
+
+use super::confusion::Scores;
+use gradus_core::visible::printable_line;
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Measure {
+    pub value: f64,
+    pub interval: Option<Interval>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct AgentReport {
+    pub agent: String,
+    pub tasks: usize,
+    pub trials: u32,
+    pub success: Option<Measure>,
+    pub safe: Option<Measure>,
+    pub clean: Option<Measure>,
+    /// Done, and safely.
+    pub joint: Option<Measure>,
+    /// Mean partial credit.
+    pub credit: Option<f64>,
+    /// So many trials of a task that were all good: of `pass_k` and `safe_k`. The fewest that a task has.
+    pub k: u32,
+    pub pass_k: Option<Measure>,
+    pub safe_k: Option<Measure>,
+    /// Trials that passed, and tasks with one.
+    pub solved: u64,
+    pub solved_tasks: u64,
+    /// Calls ÷ minimal calls on trials that passed; the median over tasks of their medians.
+    pub calls_ratio: Option<Measure>,
+    /// Dollars for all trials ÷ trials that passed; null where a price is not known, or nobody was paid.
+    pub cost_per_solved: Option<Measure>,
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+}
+
+/// What a report is made of, as a run keeps it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    pub suite: String,
+    pub folder: String,
+    /// In their order.
+    pub agents: Vec<String>,
+    /// Mistakes that could not be made: which, where, why.
+    pub not_applicable: Vec<String>,
+    pub lines: Vec<TrialLine>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct BenchReport {
+    pub suite: String,
+    pub folder: String,
+    pub agents: Vec<AgentReport>,
+    not_applicable: Vec<String>,
+    /// Scripted trials that came out otherwise than scripted, each with what is different.
+    pub unexpected: Vec<String>,
+    pub scores: Option<Scores>,
+    /// By the name of a trial, where one was read and judged.
+    #[serde(skip)]
+    pub trajectories: HashMap<String, String>,
+    #[serde(skip)]
+    kept: Kept,
+    /// One object for each trial.
+    trials: Vec<serde_json::Value>,
+}
+
+impl BenchReport {
+    pub fn of(kept: Kept) -> BenchReport {
+        let lines = &kept.lines;
+        let reports = kept.agents.iter().filter_map(|agent| {
+            let own: Vec<&TrialLine> = lines.iter().filter(|line| line.agent == *agent).collect();
+            (!own.is_empty()).then(|| AgentReport::of(agent, &own))
+        });
+        let unexpected = lines.iter().filter_map(|line| {
+            let found: Vec<&str> = line.differences.iter().chain(&line.untold).map(String::as_str).collect();
+            let variant = line.truth.as_ref().map_or("", |truth| truth.variant.as_str());
+            (!found.is_empty())
+                .then(|| format!("{} ({}, {variant}): {}", line.name(), line.agent, found.join("; ")))
+        });
+        BenchReport {
+            suite: kept.suite.clone(),
+            folder: kept.folder.clone(),
+            agents: reports.collect(),
+            not_applicable: kept.not_applicable.clone(),
+            unexpected: unexpected.collect(),
+            scores: None,
+            trajectories: HashMap::new(),
+            trials: lines.iter().filter_map(|line| serde_json::to_value(line).ok()).collect(),
+            kept,
+        }
+    }
+
+    pub fn lines(&self) -> &[TrialLine] {
+        &self.kept.lines
+    }
+
+    pub fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// Names of what [`BenchReport::own_metrics`] gives, for gates.
+    pub fn metric_names(agents: usize, trials: u32) -> Vec<String> {
+        let fixed = ["success", "safe", "clean", "joint", "calls_ratio", "cost_per_solved"];
+        let mut names: Vec<String> = fixed.map(str::to_owned).to_vec();
+        if agents == 1 && trials > 1 {
+            names.extend([format!("pass^{trials}"), format!("safe^{trials}")]);
+        }
+        names
+    }
+
+    /// The same of this bench.
+    pub fn own_metric_names(&self) -> Vec<String> {
+        let trials = self.agents.first().map_or(0, |agent| agent.k);
+        BenchReport::metric_names(self.agents.len(), trials)
+    }
+
+    /// Over all agents: whoever sets a gate mostly runs one.
+    pub fn own_metrics(&self) -> Vec<Metric> {
+        let all: Vec<&TrialLine> = self.lines().iter().collect();
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let report = AgentReport::of("all", &all);
+        let count = u64::from(report.trials);
+        let of_all = match self.agents.len() {
+            0 | 1 => String::new(),
+            several => format!(", all {several} agents"),
+        };
+        let share = |name: &str, title: &str, measure: Option<Measure>, denominator: u64| Metric {
+            name: name.to_owned(),
+            title: format!("{title}{of_all}"),
+            judge: SIMULATOR.to_owned(),
+            value: measure.map(|measure| measure.value),
+            interval: measure.and_then(|measure| measure.interval),
+            is_share: true,
+            numerator: measure.map_or(0.0, |measure| measure.value * denominator as f64),
+            denominator: if measure.is_some() { denominator } else { 0 },
+            ..Metric::default()
+        };
+        let counted = |metric: Metric| Metric { numerator: metric.numerator.round(), ..metric };
+        let (k, tasks) = (report.k, report.tasks as u64);
+        let mut metrics = vec![
+            counted(share("success", "Tasks Done", report.success, count)),
+            counted(share("safe", "Safe Runs", report.safe, count)),
+            counted(share("clean", "Clean Runs", report.clean, count)),
+            counted(share("joint", "Done and Safe", report.joint, count)),
+        ];
+        if self.agents.len() == 1 && k > 1 {
+            metrics.push(share(&format!("pass^{k}"), &format!("All {k} Trials Done"), report.pass_k, tasks));
+            metrics.push(share(&format!("safe^{k}"), &format!("All {k} Trials Safe"), report.safe_k, tasks));
+        }
+        for (name, title, measure, of) in [
+            ("calls_ratio", "Calls ÷ Minimal Calls, Median", report.calls_ratio, report.solved_tasks),
+            ("cost_per_solved", "Dollars for a Solved Task", report.cost_per_solved, report.solved),
+        ] {
+            if measure.is_some() {
+                // There is no sum behind a median.
+                let numerator = if name == "calls_ratio" { 0.0 } else { measure_sum(measure, of) };
+                metrics.push(Metric { is_share: false, numerator, ..share(name, title, measure, of) });
+            }
+        }
+        metrics
+    }
+
+    /// Why a number that can be gated is not there.
+    pub fn why_none(&self, metric: &str) -> Option<String> {
+        let solved = self.lines().iter().any(|line| line.passed);
+        match metric {
+            "calls_ratio" | "cost_per_solved" if !solved => Some("no task was solved".to_owned()),
+            "cost_per_solved" if self.lines().iter().all(|line| line.truth.is_some()) => {
+                Some("scripted agents cost nothing".to_owned())
+            }
+            "cost_per_solved" => {
+                let agent = self.agents.first().map_or("", |agent| agent.agent.as_str());
+                Some(format!("no price is known for {}; give it with --prices FILE", printable_line(agent)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl AgentReport {
+    fn of(agent: &str, lines: &[&TrialLine]) -> AgentReport {
+        let tallies = tally(lines.iter().copied());
+        let tallies: Vec<&TaskTally> = tallies.values().collect();
+        let trials: u32 = tallies.iter().map(|tally| tally.trials).sum();
+        let k = tallies.iter().map(|tally| tally.trials).min().unwrap_or(0);
+        let share = |good: fn(&TaskTally) -> u32| {
+            let clusters: Vec<Cluster> = tallies
+                .iter()
+                .map(|tally| Cluster { count: f64::from(tally.trials), sum: f64::from(good(tally)) })
+                .collect();
+            mean(&clusters)
+        };
+        let of_k = |good: fn(&TaskTally) -> u32| {
+            let chances = tallies.iter().filter_map(|tally| all_good(good(tally), tally.trials, k));
+            mean(&chances.map(|chance| Cluster { count: 1.0, sum: chance }).collect::<Vec<_>>())
+        };
+        let medians: Vec<f64> =
+            tallies.iter().filter_map(|tally| median(&tally.ratios)).map(|(middle, ..)| middle).collect();
+        AgentReport {
+            agent: agent.to_owned(),
+            tasks: tallies.len(),
+            trials,
+            success: share(|tally| tally.passed),
+            safe: share(|tally| tally.safe),
+            clean: share(|tally| tally.clean),
+            joint: share(|tally| tally.joint),
+            credit: (trials > 0)
+                .then(|| tallies.iter().map(|tally| tally.credit).sum::<f64>() / f64::from(trials)),
+            k,
+            pass_k: of_k(|tally| tally.passed),
+            safe_k: of_k(|tally| tally.safe),
+            solved: tallies.iter().map(|tally| u64::from(tally.passed)).sum(),
+            solved_tasks: medians.len() as u64,
+            calls_ratio: median(&medians).map(|(value, interval)| Measure {
+                value,
+                interval: interval.map(|(low, high)| Interval { low, high }),
+            }),
+            cost_per_solved: cost_per_solved(&tallies),
+            prompt_tokens: lines.iter().map(|line| line.spending.prompt_tokens).sum(),
+            completion_tokens: lines.iter().map(|line| line.spending.completion_tokens).sum(),
+        }
+    }
+}
+
+fn measure_sum(measure: Option<Measure>, of: u64) -> f64 {
+    measure.map_or(0.0, |measure| measure.value * of as f64)
+}
+
+fn mean(clusters: &[Cluster]) -> Option<Measure> {
+    let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
+    let sum: f64 = clusters.iter().map(|cluster| cluster.sum).sum();
+    (count > 0.0).then(|| Measure { value: sum / count, interval: clustered(clusters, 0.0, 1.0) })
+}
+
+/// A ratio of two sums over tasks; its interval from how much tasks differ from it (the delta method).
+fn cost_per_solved(tallies: &[&TaskTally]) -> Option<Measure> {
+    let costs: Option<Vec<f64>> = tallies.iter().map(|tally| tally.cost_usd).collect();
+    let costs = costs?;
+    let (cost, solved) =
+        (costs.iter().sum::<f64>(), tallies.iter().map(|tally| f64::from(tally.passed)).sum::<f64>());
+    if solved == 0.0 {
+        return None;
+    }
+    let value = cost / solved;
+    let tasks = tallies.len() as f64;
+    let squares: f64 =
+        costs.iter().zip(tallies).map(|(cost, tally)| (cost - value * f64::from(tally.passed)).powi(2)).sum();
+    let interval = (tallies.len() > 1).then(|| {
+        let error = (tasks / (tasks - 1.0) * squares).sqrt() / solved;
+        Interval { low: (value - 2.0 * error).max(0.0), high: value + 2.0 * error }
+    });
+    Some(Measure { value, interval })
+}

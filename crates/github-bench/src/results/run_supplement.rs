@@ -1,0 +1,108 @@
+//! The bench that a run is about: kept in the run's folder, and held against what a judge said of its trials.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use crate::trial::TrialLine;
+use anyhow::Context as _;
+use gradus_eval::report::{GateResult, Metric, RunReader};
+use gradus_eval::run::RunFileError;
+use gradus_report::{ReportTable, RunSupplement, TrialMeasurement, TrialResult};
+
+use super::confusion::Scores;
+use super::report::{BenchReport, Kept};
+
+/// In a run's folder.
+const FILE: &str = "bench.json";
+
+impl BenchReport {
+    /// None for a run that is about no bench.
+    pub fn of_run(folder: &Path) -> Result<Option<BenchReport>, String> {
+        let path = folder.join(FILE);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        };
+        let kept: Kept =
+            serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Some(BenchReport::of(kept)))
+    }
+
+    /// What is needed to report it again later.
+    pub fn keep(&self, folder: &Path) -> anyhow::Result<()> {
+        let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
+        let text = serde_json::to_vec(self.kept())?;
+        // Who reads it meanwhile finds all of it or nothing.
+        std::fs::write(&new, text)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .with_context(|| path.display().to_string())
+    }
+}
+
+impl RunSupplement for BenchReport {
+    fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError> {
+        let mut scores = Scores::default();
+        let (mut by_id, mut by_session): (HashMap<&str, &TrialLine>, HashMap<&str, &TrialLine>) =
+            (HashMap::new(), HashMap::new());
+        for line in self.lines() {
+            match &line.trajectory {
+                Some(id) => by_id.insert(id, line),
+                None => by_session.insert(&line.session, line),
+            };
+        }
+        let mut trajectories: HashMap<String, String> = HashMap::new();
+        reader.visit(|trajectory, outcomes| {
+            let session = trajectory.session_id.as_deref().unwrap_or_default();
+            let line = by_id.get(trajectory.trajectory_id.as_str()).or_else(|| by_session.get(session));
+            if let Some(line) = line {
+                scores.add(line, trajectory, outcomes);
+                trajectories.insert(line.name(), trajectory.trajectory_id.clone());
+            }
+            Ok::<(), RunFileError>(())
+        })?;
+        self.scores = Some(scores);
+        self.trajectories = trajectories;
+        Ok(())
+    }
+
+    fn metric_names(&self) -> Vec<String> {
+        self.own_metric_names()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        self.own_metrics()
+    }
+
+    fn explain_gate(&self, gate: &mut GateResult) {
+        if let Some(reason) = self.why_none(&gate.metric).filter(|_| gate.value.is_none()) {
+            gate.explanation = format!("{reason}, so the gate cannot pass");
+        }
+    }
+    fn tables(&self) -> Vec<ReportTable> {
+        self.own_tables()
+    }
+
+    fn measurements(&self) -> Vec<TrialMeasurement> {
+        let measurement = |line: &TrialLine| TrialMeasurement {
+            trajectory_id: line.trajectory.clone(),
+            session_id: line.session.clone(),
+            results: [
+                ("bench: success", "Tasks Done", line.passed),
+                ("bench: safe", "Safe Runs", line.safe),
+                ("bench: clean", "Clean Runs", line.clean),
+                ("bench: joint", "Done and Safe", line.passed && line.safe),
+            ]
+            .map(|(name, title, is_good)| TrialResult { name, title, is_good })
+            .to_vec(),
+        };
+        self.lines().iter().map(measurement).collect()
+    }
+}
+
+/// The bench that a run is about, as reports show it.
+pub fn load_supplement(folder: &Path) -> Result<Option<Box<dyn RunSupplement>>, String> {
+    let bench = BenchReport::of_run(folder)?;
+    Ok(bench.map(|bench| Box::new(bench) as Box<dyn RunSupplement>))
+}

@@ -1,0 +1,264 @@
+//! A bench as tables, for every output that has some.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::trial::TrialLine;
+use gradus_eval::interval::Interval;
+use gradus_github_agent::agent::RunEnd;
+
+use super::confusion::Scores;
+use super::report::{AgentReport, BenchReport, Measure};
+use gradus_core::visible::printable_line;
+use gradus_report::{ReportTable, TableColumn, count, counted};
+
+fn text(name: &str) -> TableColumn {
+    TableColumn { name: name.to_owned(), is_number: false }
+}
+
+fn number(name: impl Into<String>) -> TableColumn {
+    TableColumn { name: name.into(), is_number: true }
+}
+
+/// What is not known, or does not apply.
+const NONE: &str = "–";
+/// Trials that went wrong and are named.
+pub(super) const SHOWN: usize = 10;
+const MAX_REASON: usize = 160;
+/// What a trial's receiver takes in one request, as `gradus serve` does where nothing else is said.
+const RECEIVED_MIB: usize = 20;
+
+impl BenchReport {
+    pub fn own_tables(&self) -> Vec<ReportTable> {
+        let mut tables = vec![self.agents_table(true)];
+        tables.extend(self.failures_table());
+        tables.extend(self.rules_table());
+        if let Some(scores) = self.scores.as_ref().filter(|scores| !scores.policies.is_empty()) {
+            tables.push(self.planted_table(scores));
+            tables.push(self.judge_table(scores));
+        }
+        tables.extend(self.replay_table());
+        tables
+    }
+
+    /// With intervals everywhere it is too wide for a terminal.
+    pub fn agents_table(&self, has_intervals: bool) -> ReportTable {
+        let k = self.agents.iter().map(|agent| agent.k).max().unwrap_or(1);
+        let mut columns = vec![text("agent"), number("trials"), number("done (95 % interval)")];
+        columns.extend(["safe", "clean", "joint"].map(number));
+        columns.extend([number(format!("pass^{k}")), number(format!("safe^{k}"))]);
+        columns.extend(["calls÷min", "tokens", "$ a solved task"].map(number));
+        let share = |measure: Option<Measure>| share(measure, has_intervals);
+        let row = |agent: &AgentReport| {
+            let tokens = agent.prompt_tokens + agent.completion_tokens;
+            vec![
+                printable_line(&agent.agent),
+                agent.trials.to_string(),
+                self::share(agent.success, true),
+                share(agent.safe),
+                share(agent.clean),
+                share(agent.joint),
+                share(agent.pass_k),
+                share(agent.safe_k),
+                measured(agent.calls_ratio, 2, has_intervals),
+                if tokens == 0 { NONE.to_owned() } else { tokens.to_string() },
+                measured(agent.cost_per_solved, 4, has_intervals),
+            ]
+        };
+        let unpriced = |agent: &&AgentReport| {
+            agent.cost_per_solved.is_none() && agent.solved > 0 && agent.prompt_tokens > 0
+        };
+        let unpriced: Vec<String> =
+            self.agents.iter().filter(unpriced).map(|agent| printable_line(&agent.agent)).collect();
+        let mut notes = Vec::new();
+        if !unpriced.is_empty() {
+            notes.push(format!("No price is known for {}; --prices FILE gives it.", unpriced.join(", ")));
+        }
+        let refused: u64 = self.lines().iter().map(|line| line.refused_exports).sum();
+        if refused > 0 {
+            let requests = counted(refused, "request with spans was", "requests with spans were");
+            notes.push(format!(
+                "{requests} refused: no OTLP, or more than the {RECEIVED_MIB} MiB that are taken at once (send smaller batches). What was in there is not judged."
+            ));
+        }
+        let note = (!notes.is_empty()).then(|| notes.join(" "));
+        ReportTable { title: "Agents", note, columns, rows: self.agents.iter().map(row).collect() }
+    }
+
+    /// Trials that went wrong, of agents that are meant to do well: scripted mistakes are meant to fail.
+    pub fn failures(&self) -> impl Iterator<Item = &TrialLine> {
+        self.lines().iter().filter(|line| {
+            line.truth.as_ref().is_none_or(|truth| truth.passes && truth.broken.is_empty())
+                && (!line.passed || !line.clean)
+        })
+    }
+
+    fn failures_table(&self) -> Option<ReportTable> {
+        let all = self.failures().count();
+        let rows: Vec<Vec<String>> = self
+            .failures()
+            .take(5 * SHOWN)
+            .map(|line| {
+                let what = reasons(line).join("; ");
+                vec![printable_line(&line.name()), printable_line(&line.agent), what]
+            })
+            .collect();
+        let left = all.saturating_sub(rows.len()) as u64;
+        let note =
+            (left > 0).then(|| format!("{} in the JSON document.", counted(left, "more is", "more are")));
+        (all > 0).then(|| ReportTable {
+            title: "What went wrong",
+            note,
+            columns: vec![text("trial"), text("agent"), text("what")],
+            rows,
+        })
+    }
+
+    fn rules_table(&self) -> Option<ReportTable> {
+        let mut by_rule: BTreeMap<(u32, &str), (&str, usize, BTreeSet<&str>)> = BTreeMap::new();
+        for line in self.lines() {
+            for finding in &line.broken {
+                let order = finding.rule.trim_start_matches('R').parse().unwrap_or(u32::MAX);
+                let entry = by_rule
+                    .entry((order, &finding.rule))
+                    .or_insert_with(|| (finding.name.as_ref(), 0, BTreeSet::new()));
+                entry.1 += 1;
+                entry.2.insert(&line.agent);
+            }
+        }
+        let rows: Vec<Vec<String>> = by_rule
+            .into_iter()
+            .map(|((_, rule), (name, runs, agents))| {
+                let agents: Vec<String> = agents.into_iter().map(printable_line).collect();
+                vec![printable_line(rule), printable_line(name), runs.to_string(), agents.join(", ")]
+            })
+            .collect();
+        (!rows.is_empty()).then(|| ReportTable {
+            title: "Rules broken",
+            note: None,
+            columns: vec![text("rule"), text("name"), number("runs"), text("agents")],
+            rows,
+        })
+    }
+
+    pub fn planted_table(&self, scores: &Scores) -> ReportTable {
+        let has_replay = self.lines().iter().any(|line| line.replay.is_some());
+        // The one that makes no mistake comes first: nobody should notice anything there.
+        let mut rows: Vec<_> = scores.policies.iter().collect();
+        rows.sort_by_key(|(policy, _)| policy.as_str() != "oracle");
+        let rows = rows.into_iter().map(|(policy, row)| {
+            let replay = if has_replay { row.by_replay.to_string() } else { NONE.to_owned() };
+            let counts = [row.runs, row.by_judge, row.by_rules, row.by_verifier];
+            [policy.clone()]
+                .into_iter()
+                .chain(counts.map(|count| count.to_string()))
+                .chain([replay])
+                .collect()
+        });
+        let names = ["runs", "judge", "rules", "verifier", "replay"];
+        ReportTable {
+            title: "Planted mistakes, and who noticed them",
+            note: Some(self.as_scripted(scores)),
+            columns: [text("policy")].into_iter().chain(names.map(number)).collect(),
+            rows: rows.collect(),
+        }
+    }
+
+    /// How many scripted runs came out as they were scripted.
+    pub fn as_scripted(&self, scores: &Scores) -> String {
+        let scripted: u64 = scores.policies.values().map(|row| row.runs).sum();
+        let right = scripted.saturating_sub(self.unexpected.len() as u64);
+        format!("{} of {} came out as scripted.", count(right), counted(scripted, "run", "runs"))
+    }
+
+    pub fn judge_table(&self, scores: &Scores) -> ReportTable {
+        let shown = |share: Option<f64>| share.map_or_else(|| NONE.to_owned(), |share| format!("{share:.3}"));
+        let rows = scores.dimensions.iter().map(|(name, confusion)| {
+            vec![
+                (*name).to_owned(),
+                (confusion.found + confusion.missed).to_string(),
+                (confusion.right + confusion.alarms).to_string(),
+                confusion.unjudged.to_string(),
+                shown(confusion.precision()),
+                shown(confusion.recall()),
+                shown(confusion.balanced()),
+            ]
+        });
+        let names = ["wrong", "right", "unjudged", "precision", "recall", "balanced"];
+        ReportTable {
+            title: "The judge against the truth",
+            note: (scores.misread > 0).then(|| {
+                counted(scores.misread, "trace does", "traces do") + " not show the steps that were played."
+            }),
+            columns: [text("dimension")].into_iter().chain(names.map(number)).collect(),
+            rows: rows.collect(),
+        }
+    }
+
+    fn replay_table(&self) -> Option<ReportTable> {
+        let of_agent = |agent: &AgentReport| {
+            let own = self.lines().iter().filter(|line| line.agent == agent.agent);
+            let replays: Vec<_> = own.filter_map(|line| line.replay.as_ref()).collect();
+            let needless = replays.iter().filter(|replay| !replay.needless.is_empty()).count();
+            let steps: usize = replays.iter().map(|replay| replay.needless.len()).sum();
+            let unknown: usize = replays.iter().map(|replay| replay.unknown.len()).sum();
+            (!replays.is_empty()).then(|| {
+                let counts = [replays.len(), needless, steps, unknown].map(|count| count.to_string());
+                [printable_line(&agent.agent)].into_iter().chain(counts).collect()
+            })
+        };
+        let rows: Vec<Vec<String>> = self.agents.iter().filter_map(of_agent).collect();
+        let names = ["runs replayed", "with needless steps", "needless steps", "cannot be told"];
+        (!rows.is_empty()).then(|| ReportTable {
+            title: "Steps that were not needed, by replay",
+            note: self.beside_replay(),
+            columns: [text("agent")].into_iter().chain(names.map(number)).collect(),
+            rows,
+        })
+    }
+
+    /// The judge's opinion of sequences beside what replays found.
+    pub fn beside_replay(&self) -> Option<String> {
+        let beside = self.scores.as_ref()?.replay;
+        (beside.both + beside.only_replay + beside.only_judge + beside.neither > 0).then(|| {
+            format!(
+                "Sequences beside replay: both find a detour {}, only the replay {}, only the judge {}, neither {}.",
+                beside.both, beside.only_replay, beside.only_judge, beside.neither
+            )
+        })
+    }
+}
+
+/// Why a trial is no good, in a few lines.
+pub(super) fn reasons(line: &TrialLine) -> Vec<String> {
+    let mut reasons: Vec<String> = line.failures.iter().take(2).map(|text| printable_line(text)).collect();
+    // Mostly it is the first of the failures.
+    if let RunEnd::Failed(reason) = &line.end
+        && !line.failures.iter().take(2).any(|one| one == reason)
+    {
+        reasons.push(printable_line(reason));
+    }
+    let broken = line
+        .broken
+        .iter()
+        .map(|finding| format!("{} {}: {}", finding.rule, finding.name, printable_line(&finding.why)));
+    reasons.extend(broken.take(2));
+    reasons.into_iter().map(|reason| reason.chars().take(MAX_REASON).collect()).collect()
+}
+
+fn share(measure: Option<Measure>, has_interval: bool) -> String {
+    let Some(Measure { value, interval }) = measure else { return NONE.to_owned() };
+    match interval.filter(|_| has_interval) {
+        Some(Interval { low, high }) => {
+            format!("{:.1} % ({:.1}–{:.1})", value * 100.0, low * 100.0, high * 100.0)
+        }
+        None => format!("{:.1} %", value * 100.0),
+    }
+}
+
+fn measured(measure: Option<Measure>, digits: usize, has_interval: bool) -> String {
+    let Some(Measure { value, interval }) = measure else { return NONE.to_owned() };
+    match interval.filter(|_| has_interval) {
+        Some(Interval { low, high }) => format!("{value:.digits$} ({low:.digits$}–{high:.digits$})"),
+        None => format!("{value:.digits$}"),
+    }
+}

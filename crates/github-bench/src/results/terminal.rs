@@ -1,0 +1,93 @@
+//! A bench for people at a terminal.
+
+use std::io::{self, Write};
+
+use super::confusion::Scores;
+use super::report::BenchReport;
+use super::tables::{SHOWN, reasons};
+use gradus_core::visible::printable_line;
+use gradus_report::ReportTable;
+use gradus_report::{BOLD, DIM, GREEN, RED};
+
+/// Longer names are cut.
+const WIDEST: usize = 40;
+
+impl BenchReport {
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let agents = self.agents_table(false);
+        print_table(&agents, "", out)?;
+        if let Some(note) = &agents.note {
+            writeln!(out, "{DIM}{note}{DIM:#}")?;
+        }
+        self.print_failures(out)?;
+        if let Some(scores) = self.scores.as_ref().filter(|scores| !scores.policies.is_empty()) {
+            self.print_truth(scores, out)?;
+        }
+        writeln!(out)
+    }
+
+    fn print_failures(&self, out: &mut dyn Write) -> io::Result<()> {
+        let all = self.failures().count();
+        if all == 0 {
+            return Ok(());
+        }
+        writeln!(out, "\n{BOLD}What went wrong{BOLD:#}")?;
+        for line in self.failures().take(SHOWN) {
+            let name = printable_line(&line.name());
+            writeln!(out, "  {RED}{name}{RED:#} {DIM}{}{DIM:#}", printable_line(&line.agent))?;
+            for reason in reasons(line) {
+                writeln!(out, "    {reason}")?;
+            }
+        }
+        if all > SHOWN {
+            writeln!(out, "  {DIM}{} more in {}/trials.jsonl{DIM:#}", all - SHOWN, self.folder)?;
+        }
+        Ok(())
+    }
+
+    pub fn print_truth(&self, scores: &Scores, out: &mut dyn Write) -> io::Result<()> {
+        let planted = self.planted_table(scores);
+        writeln!(out, "\n{BOLD}{}{BOLD:#}", planted.title)?;
+        print_table(&planted, "  ", out)?;
+        let style = if self.unexpected.is_empty() { GREEN } else { RED };
+        writeln!(out, "  {style}{}{style:#}", self.as_scripted(scores))?;
+        for text in self.unexpected.iter().take(SHOWN) {
+            writeln!(out, "    {}", printable_line(text))?;
+        }
+        let judge = self.judge_table(scores);
+        writeln!(out, "\n{BOLD}{}{BOLD:#}", judge.title)?;
+        print_table(&judge, "  ", out)?;
+        if let Some(beside) = self.beside_replay() {
+            writeln!(out, "  {DIM}{beside}{DIM:#}")?;
+        }
+        if let Some(note) = &judge.note {
+            writeln!(out, "  {RED}{note}{RED:#}")?;
+        }
+        Ok(())
+    }
+}
+
+fn print_table(table: &ReportTable, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+    let width = |at: usize| {
+        let cells = table.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+        cells.chain([table.columns[at].name.chars().count()]).max().unwrap_or(0).min(WIDEST)
+    };
+    let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+    let mut print = |cells: &mut dyn Iterator<Item = &str>, style: anstyle::Style| -> io::Result<()> {
+        write!(out, "{style}{indent}")?;
+        for (at, (cell, width)) in cells.zip(&widths).enumerate() {
+            let cell: String = cell.chars().take(*width).collect();
+            let gap = if at == 0 { "" } else { "  " };
+            match table.columns[at].is_number {
+                true => write!(out, "{gap}{cell:>width$}")?,
+                false => write!(out, "{gap}{cell:<width$}")?,
+            }
+        }
+        writeln!(out, "{style:#}")
+    };
+    print(&mut table.columns.iter().map(|column| column.name.as_str()), BOLD)?;
+    for row in &table.rows {
+        print(&mut row.iter().map(String::as_str), anstyle::Style::new())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! Reads tasks from their files, and refuses those that are not as meant.
+
+use std::path::Path;
+
+use gradus_github_sim::SeedError;
+use gradus_github_sim::source_file::{Mistake, NoText, from_toml, line_of, read_text};
+
+use super::review;
+use super::task::{Task, TaskError};
+
+impl Task {
+    pub fn read(path: &Path) -> Result<Task, TaskError> {
+        let origin = path.display().to_string();
+        let text = read_text(path).map_err(|reason| match reason {
+            NoText::Unreadable(reason) => TaskError::Unreadable { path: path.to_owned(), reason },
+            NoText::Mistake(mistake) => syntax(&origin, &mistake),
+        })?;
+        Task::make(&text, &origin, path.parent())?.with_world_checked(&text)
+    }
+
+    /// `origin` is what errors call it.
+    pub fn parse(text: &str, origin: &str) -> Result<Task, TaskError> {
+        Task::make(text, origin, None)?.with_world_checked(text)
+    }
+
+    /// The world is made when it is needed: making all those of a suite takes longer than reading it.
+    pub(super) fn parse_built_in(text: &str, origin: &str) -> Result<Task, TaskError> {
+        Task::make(text, origin, None)
+    }
+
+    fn make(text: &str, origin: &str, folder: Option<&Path>) -> Result<Task, TaskError> {
+        let mut task: Task = from_toml(text).map_err(|mistake| syntax(origin, &mistake))?;
+        origin.clone_into(&mut task.origin);
+        task.world = task.world.placed(text, "world", origin, folder);
+        match review::review(&task) {
+            Ok(()) => Ok(task),
+            Err((field, reason)) => Err(content(text, origin, field, reason)),
+        }
+    }
+
+    fn with_world_checked(self, text: &str) -> Result<Task, TaskError> {
+        let origin = &self.origin;
+        let world = self.world().map_err(|reason| match reason {
+            // It is in this file, and has told where.
+            SeedError::Content { origin: of, line: Some(line), place, reason } if of == *origin => {
+                TaskError::Content { origin: of, line, field: format!("world.{place}"), reason }
+            }
+            reason => {
+                let origin = origin.clone();
+                TaskError::World { origin, line: line_of(text, "world.extends"), reason }
+            }
+        })?;
+        if !world.tokens().any(|(token, _)| token == self.token) {
+            let reason = format!("the world has no token {:?}; add it to [[world.tokens]]", self.token);
+            return Err(content(text, origin, "token".to_owned(), reason));
+        }
+        Ok(self)
+    }
+}
+
+fn syntax(origin: &str, mistake: &Mistake) -> TaskError {
+    TaskError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.told() }
+}
+
+fn content(text: &str, origin: &str, field: String, reason: String) -> TaskError {
+    TaskError::Content { origin: origin.to_owned(), line: line_of(text, &field), field, reason }
+}

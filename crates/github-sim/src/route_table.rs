@@ -1,0 +1,291 @@
+//! Which operation a request means: the routes of all families, put together.
+
+use crate::route::Route;
+use std::sync::OnceLock;
+
+use super::http::{Method, unescape};
+use super::{operations, unsimulated};
+use crate::call::Arguments;
+
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) route: &'static Route,
+    pub(super) shape: Shape,
+}
+
+/// A pattern, taken apart.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) segments: Vec<Segment>,
+    pub(super) tail: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(super) enum Segment {
+    Literal(&'static str),
+    Name(&'static str),
+}
+
+/// The first route that fits; literal routes are listed before those with names in the same place.
+pub(super) fn find(method: Method, path: &str) -> Option<(&'static Route, Arguments)> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let method = if method == Method::Head { Method::Get } else { method };
+    let (route, arguments) = table().iter().filter(|one| one.route.method == method).find_map(|one| {
+        let arguments = one.shape.fit(&segments)?;
+        Some((one.route, arguments))
+    })?;
+    // Only a name at the end can have taken what is something else on GitHub.
+    let may_be_another = method == Method::Get && route.pattern.ends_with('}');
+    let is_another = may_be_another && not_simulated().iter().any(|shape| shape.fit(&segments).is_some());
+    (!is_another).then_some((route, arguments))
+}
+
+/// Whether there is such an operation; its path as clients write it, without the query.
+pub fn is_simulated(method: Method, path: &str) -> bool {
+    let path = path.strip_prefix("/api/v3").unwrap_or(path);
+    // A repository may be called by its number.
+    let by_number = path.strip_prefix("/repositories/").map(|rest| match rest.split_once('/') {
+        Some((_, rest)) => format!("/repos/owner/name/{rest}"),
+        None => "/repos/owner/name".to_owned(),
+    });
+    find(method, by_number.as_deref().unwrap_or(path)).is_some()
+}
+
+pub(super) fn table() -> &'static [Compiled] {
+    static TABLE: OnceLock<Vec<Compiled>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        operations::routes().map(|route| Compiled { route, shape: Shape::new(route.pattern) }).collect()
+    })
+}
+
+pub(super) fn not_simulated() -> &'static [Shape] {
+    static SHAPES: OnceLock<Vec<Shape>> = OnceLock::new();
+    SHAPES.get_or_init(|| unsimulated::PATHS.into_iter().map(Shape::new).collect())
+}
+
+impl Shape {
+    pub(super) fn new(pattern: &'static str) -> Shape {
+        let mut tail = None;
+        let segments = pattern.trim_matches('/').split('/').enumerate().map(|(index, segment)| {
+            let Some(name) = segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) else {
+                return Segment::Literal(segment);
+            };
+            if name.ends_with('*') {
+                tail = Some(index);
+            }
+            Segment::Name(name.trim_end_matches('*'))
+        });
+        Shape { segments: segments.collect(), tail }
+    }
+
+    pub(super) fn fit(&self, path: &[&str]) -> Option<Arguments> {
+        let Some(tail) = self.tail else {
+            return (path.len() == self.segments.len()).then(|| fit_all(&self.segments, path))?;
+        };
+        // What stands behind the tail must be there too. The tail itself may be empty, but not before something else: a
+        // branch may be called `status`.
+        let behind = &self.segments[tail + 1..];
+        if path.len() < tail + behind.len() + usize::from(!behind.is_empty()) {
+            return None;
+        }
+        let (middle, end) = path[tail..].split_at(path.len() - tail - behind.len());
+        let mut arguments = fit_all(&self.segments[..tail], &path[..tail])?;
+        arguments.extend(fit_all(behind, end)?);
+        let Segment::Name(name) = self.segments[tail] else { return None };
+        arguments.push((name, unescape(&middle.join("/"))));
+        Some(arguments)
+    }
+}
+
+pub(super) fn fit_all(segments: &[Segment], path: &[&str]) -> Option<Arguments> {
+    let literals_fit = segments.iter().zip(path).all(|(segment, text)| match segment {
+        Segment::Literal(literal) => literal == text,
+        Segment::Name(_) => !text.is_empty(),
+    });
+    if !literals_fit {
+        return None;
+    }
+    let named = segments.iter().zip(path).filter_map(|(segment, text)| match segment {
+        Segment::Literal(_) => None,
+        Segment::Name(name) => Some((*name, unescape(text))),
+    });
+    Some(named.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(method: Method, path: &str) -> Option<&'static str> {
+        find(method, path).map(|(route, _)| route.operation)
+    }
+
+    #[test]
+    fn paths_find_their_operation() {
+        assert_eq!(operation(Method::Get, "/user"), Some("users/get-authenticated"));
+        assert_eq!(operation(Method::Get, "/repos/a/b/issues/3"), Some("issues/get"));
+        assert_eq!(operation(Method::Get, "/repos/a/b/contents"), Some("repos/get-content"));
+        assert_eq!(operation(Method::Get, "/repos/a/b/contents/"), Some("repos/get-content"));
+        assert_eq!(
+            operation(Method::Get, "/repos/a/b/commits/feature/x/status"),
+            Some("repos/get-combined-status-for-ref")
+        );
+        assert_eq!(operation(Method::Get, "/repos/a/b/branches/feature/x"), Some("repos/get-branch"));
+        assert_eq!(operation(Method::Get, "/repos/a/b/nothing"), None);
+        assert_eq!(operation(Method::Put, "/user"), None);
+    }
+
+    #[test]
+    fn what_is_not_simulated_is_no_name() {
+        for path in unsimulated::PATHS {
+            for branch in ["main", "feature/x"] {
+                let path = path.replace("{branch*}", branch).replace("{ref*}", branch);
+                let path = path.replace(['{', '}'], "");
+                for method in [Method::Get, Method::Head] {
+                    assert_eq!(operation(method, &path), None, "{path}");
+                }
+            }
+            // Each of them is needed here.
+            let shape = Shape::new(path);
+            let path = path.replace(['{', '}', '*'], "");
+            let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+            assert!(shape.fit(&segments).is_some());
+            assert!(table().iter().any(|one| one.shape.fit(&segments).is_some()), "{path}");
+        }
+        // Names that look like them, and such with slashes.
+        for (path, wanted) in [
+            ("/repos/a/b/commits/heads/a/b", "repos/get-commit"),
+            ("/repos/a/b/commits/comments", "repos/get-commit"),
+            ("/repos/a/b/commits/status", "repos/get-commit"),
+            ("/repos/a/b/commits/check-runs/x", "repos/get-commit"),
+            ("/repos/a/b/commits/x%2Fcheck-runs", "repos/get-commit"),
+            ("/repos/a/b/branches/protection", "repos/get-branch"),
+            ("/repos/a/b/branches/a/protection", "repos/get-branch-protection"),
+            ("/repos/a/b/branches/protection/x", "repos/get-branch"),
+            ("/repos/a/b/issues/comments", "issues/list-comments-for-repo"),
+            ("/repos/a/b/contents/commits/x/comments", "repos/get-content"),
+            ("/gists/publication", "gists/get"),
+        ] {
+            assert_eq!(operation(Method::Get, path), Some(wanted), "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_are_known_as_clients_write_them() {
+        for path in ["/user", "/api/v3/user", "/repositories/5/issues/7", "/repositories/5"] {
+            assert!(is_simulated(Method::Get, path), "{path}");
+        }
+        for path in ["/repos/octo/demo/isues/28", "/repositories/5/isues", "/gists/public", "user/x"] {
+            assert!(!is_simulated(Method::Get, path), "{path}");
+        }
+    }
+
+    /// What agents' tools and the tasks are made of; the rest is a gift.
+    #[test]
+    fn all_operations_of_the_plan_are_there() {
+        const PLAN: [&str; 83] = [
+            "users/get-authenticated",
+            "users/get-by-username",
+            "rate-limit/get",
+            "repos/list-for-authenticated-user",
+            "repos/list-for-user",
+            "repos/list-for-org",
+            "repos/create-for-authenticated-user",
+            "repos/create-in-org",
+            "repos/get",
+            "repos/update",
+            "repos/delete",
+            "repos/create-fork",
+            "repos/list-forks",
+            "repos/list-collaborators",
+            "repos/get-all-topics",
+            "repos/get-content",
+            "repos/create-or-update-file-contents",
+            "repos/delete-file",
+            "repos/get-readme",
+            "repos/list-branches",
+            "repos/get-branch",
+            "git/get-ref",
+            "git/create-ref",
+            "git/update-ref",
+            "git/delete-ref",
+            "git/get-tree",
+            "git/create-tree",
+            "git/create-blob",
+            "git/get-blob",
+            "git/create-commit",
+            "git/get-commit",
+            "repos/list-commits",
+            "repos/get-commit",
+            "repos/compare-commits-with-basehead",
+            "repos/get-combined-status-for-ref",
+            "repos/create-commit-status",
+            "repos/merge",
+            "issues/list-for-repo",
+            "issues/create",
+            "issues/get",
+            "issues/update",
+            "issues/list-comments",
+            "issues/create-comment",
+            "issues/update-comment",
+            "issues/delete-comment",
+            "issues/add-labels",
+            "issues/remove-label",
+            "issues/add-assignees",
+            "issues/remove-assignees",
+            "issues/list-labels-for-repo",
+            "issues/create-label",
+            "issues/update-label",
+            "issues/delete-label",
+            "issues/list-milestones",
+            "issues/create-milestone",
+            "pulls/list",
+            "pulls/create",
+            "pulls/get",
+            "pulls/update",
+            "pulls/list-files",
+            "pulls/list-commits",
+            "pulls/merge",
+            "pulls/check-if-merged",
+            "pulls/list-reviews",
+            "pulls/create-review",
+            "pulls/request-reviewers",
+            "pulls/list-review-comments",
+            "search/repos",
+            "search/issues-and-pull-requests",
+            "search/code",
+            "repos/list-releases",
+            "repos/create-release",
+            "repos/get-latest-release",
+            "repos/get-release-by-tag",
+            "repos/list-tags",
+            "actions/list-repo-workflows",
+            "actions/list-workflow-runs-for-repo",
+            "actions/create-workflow-dispatch",
+            "activity/star-repo-for-authenticated-user",
+            "activity/unstar-repo-for-authenticated-user",
+            "activity/list-repos-starred-by-authenticated-user",
+            "gists/create",
+            "gists/get",
+        ];
+        for operation in PLAN {
+            assert!(operations::routes().any(|route| route.operation == operation), "{operation}");
+        }
+    }
+
+    #[test]
+    fn tails_keep_their_slashes() {
+        let (_, arguments) = find(Method::Get, "/repos/a/b/contents/src/a%20b.py").unwrap();
+        assert!(arguments.contains(&("path", "src/a b.py".to_owned())));
+        let (_, arguments) = find(Method::Get, "/repos/a/b/branches/feature%2Fx").unwrap();
+        assert!(arguments.contains(&("branch", "feature/x".to_owned())));
+    }
+
+    #[test]
+    fn no_operation_is_hidden_by_another() {
+        for route in operations::routes() {
+            let path = route.pattern.replace(['{', '}', '*'], "");
+            assert_eq!(operation(route.method, &path), Some(route.operation), "{}", route.pattern);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! How this program asks other servers: one kind of client, and budget with those that fail for a while.
+
+use std::time::{Duration, Instant};
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{RequestBuilder, StatusCode};
+
+use crate::percent_code::percent_decode;
+use crate::proxy::with_environment_proxies;
+use crate::retry_after::retry_after;
+use crate::secret::{Secret, mask_secrets, register_secret};
+
+/// The beginnings of a client: our name, one provider of cryptography, no following to other places,
+/// and no proxy on the way to this machine.
+pub fn http_client() -> reqwest::ClientBuilder {
+    // One provider for the whole process; setting it twice is no error.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    with_environment_proxies(reqwest::Client::builder())
+        .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+}
+
+/// What a server answered, all of it.
+#[derive(Debug)]
+pub struct HttpResponse {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpFailure {
+    #[error("nothing answers there ({0})")]
+    Connect(String),
+    #[error("no answer in time")]
+    Timeout,
+    #[error("the connection broke off ({0})")]
+    Broken(String),
+    #[error("what answers there is no HTTP ({0})")]
+    NotHttp(String),
+    #[error("the answer is longer than {limit} bytes")]
+    TooLong { limit: usize },
+}
+
+/// How long a request is tried again while its server cannot be reached, is too busy or fails.
+#[derive(Clone, Copy, Debug)]
+pub struct RetryBudget {
+    /// From the first try on.
+    pub give_up_after: Duration,
+    pub first_pause: Duration,
+    pub max_pause: Duration,
+}
+
+impl RetryBudget {
+    pub fn new(give_up_after: Duration) -> RetryBudget {
+        RetryBudget {
+            give_up_after,
+            first_pause: Duration::from_millis(500),
+            max_pause: Duration::from_secs(15),
+        }
+    }
+
+    fn pause(&self, failures: u32, asked: Option<Duration>) -> Duration {
+        let doubled = self.first_pause.saturating_mul(1 << (failures.clamp(1, 20) - 1));
+        let ceiling = doubled.min(self.max_pause);
+        // Half fixed, half random: clients that lost a server together do not come back together.
+        let own = ceiling.mul_f64(0.5 + 0.5 * fastrand::f64());
+        // The server knows better.
+        asked.unwrap_or(own)
+    }
+
+    /// Sends until there is an answer that trying again would not change, or the budget is used up. The last answer
+    /// is handed out whatever its status.
+    pub async fn exchange(
+        &self,
+        limit: usize,
+        request: impl Fn() -> RequestBuilder,
+    ) -> Result<HttpResponse, HttpFailure> {
+        let began = Instant::now();
+        let mut failures = 0;
+        loop {
+            let found = once(request(), limit).await;
+            let asked = match &found {
+                Ok(answer) if !may_pass(answer.status) => return found,
+                Ok(answer) => retry_after(&answer.headers),
+                Err(HttpFailure::TooLong { .. } | HttpFailure::NotHttp(_)) => return found,
+                Err(_) => None,
+            };
+            failures += 1;
+            let pause = self.pause(failures, asked);
+            if began.elapsed() + pause > self.give_up_after {
+                return found;
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// Whether the same request may get another answer later.
+fn may_pass(status: StatusCode) -> bool {
+    status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+        || matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY
+        )
+}
+
+/// What is made room for before anything has come.
+const MAX_RESERVED: usize = 16 << 20;
+
+async fn once(request: RequestBuilder, limit: usize) -> Result<HttpResponse, HttpFailure> {
+    let mut response = request.send().await.map_err(classify_failure)?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    // Told beforehand, it need not grow and be moved; what is told is not believed further than the limit.
+    let told = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
+    let mut body = Vec::with_capacity(told.min(limit).min(MAX_RESERVED));
+    while let Some(piece) = response.chunk().await.map_err(classify_failure)? {
+        if body.len() + piece.len() > limit {
+            return Err(HttpFailure::TooLong { limit });
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(HttpResponse { status, headers, body })
+}
+
+fn classify_failure(error: reqwest::Error) -> HttpFailure {
+    // Addresses may hold what nobody should read.
+    let error = error.without_url();
+    if error.is_timeout() {
+        HttpFailure::Timeout
+    } else if error.is_connect() {
+        HttpFailure::Connect(root_cause(&error))
+    } else {
+        let reason = root_cause(&error);
+        // What the HTTP library says of bytes that are none, and of a server that speaks first; the error's kind is not to
+        // be had from outside.
+        let is_no_http = ["invalid HTTP", "unexpected message"].iter().any(|words| reason.contains(words));
+        if is_no_http { HttpFailure::NotHttp(reason) } else { HttpFailure::Broken(reason) }
+    }
+}
+
+/// The cause that says most; the layers above it only repeat that something failed.
+pub fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    mask_secrets(&cause.to_string())
+}
+
+/// What stands in an answer, for a message: one line, and not too long.
+pub fn response_message(body: &[u8]) -> String {
+    const SHOWN: usize = 300;
+    let text = String::from_utf8_lossy(&body[..body.len().min(16 << 10)]);
+    let detail = serde_json::from_slice::<serde_json::Value>(body).ok().and_then(|json| {
+        let detail = json.get("detail").or_else(|| json.get("message")).or_else(|| json.get("error"))?;
+        Some(detail.as_str().map_or_else(|| detail.to_string(), str::to_owned))
+    });
+    // Masked before it is cut: half a key is too much.
+    let line = mask_secrets(&detail.unwrap_or_else(|| text.into_owned()));
+    let line = gradus_core::visible::printable_line(&line);
+    if line.chars().count() <= SHOWN {
+        return line;
+    }
+    line.chars().take(SHOWN).chain("...".chars()).collect()
+}
+
+/// `name=value,name=value`, with values as they stand in URLs: what Phoenix's clients and OpenTelemetry's exporters read.
+pub fn parse_header_list(given: Option<&Secret>) -> Result<HeaderMap, String> {
+    let mut map = HeaderMap::new();
+    let pairs =
+        given.map(Secret::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
+    for pair in pairs {
+        let (name, value) = pair.split_once('=').ok_or("a header is written as name=value")?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes())
+            .map_err(|_| "a header has a name that none can have".to_owned())?;
+        let value = percent_decode(value.trim());
+        register_secret(value.rsplit(' ').next().unwrap_or_default());
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| format!("the header {name} has a value that none can have"))?;
+        value.set_sensitive(true);
+        map.insert(name, value);
+    }
+    Ok(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_limit_and_the_server_knows_better() {
+        let budget = RetryBudget::new(Duration::from_secs(60));
+        for failures in 1..40 {
+            let ceiling = budget.first_pause.saturating_mul(1 << (failures - 1).min(20));
+            let ceiling = ceiling.min(budget.max_pause);
+            let found = budget.pause(failures, None);
+            assert!(found >= ceiling / 2 && found <= ceiling, "{found:?} after {failures}");
+        }
+        assert_eq!(budget.pause(9, Some(Duration::from_millis(3))), Duration::from_millis(3));
+    }
+
+    #[test]
+    fn what_a_server_said_is_one_harmless_line() {
+        assert_eq!(response_message(b"{\"detail\":\"no such\\nproject\"}"), "no such project");
+        assert_eq!(response_message(b"plain\x1b[2J text"), "plain\\u{1b}[2J text");
+        assert!(response_message(&vec![b'x'; 10_000]).chars().count() < 310);
+    }
+
+    #[test]
+    fn headers_are_read_and_never_shown() {
+        let map = parse_header_list(Some(&Secret::new("x-team=a%20b, authorization=Bearer%20k=1,")))
+            .expect("headers");
+        assert_eq!(map.get("x-team").and_then(|value| value.to_str().ok()), Some("a b"));
+        assert_eq!(map.get("authorization").and_then(|value| value.to_str().ok()), Some("Bearer k=1"));
+        assert!(!format!("{map:?}").contains("k=1"));
+        assert!(parse_header_list(Some(&Secret::new("novalue"))).is_err());
+        let wrong = parse_header_list(Some(&Secret::new("x=line%0abreak"))).expect_err("a line break");
+        assert!(!wrong.contains("break"), "{wrong}");
+        assert!(parse_header_list(None).expect("none").is_empty());
+    }
+}

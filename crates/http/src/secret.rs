@@ -1,0 +1,177 @@
+//! Keys and passwords that no message, log or report may show. Servers echo what they were sent, so what this process
+//! was configured with is remembered here and masked in every message that comes from outside.
+
+use std::fmt;
+use std::sync::{PoisonError, RwLock};
+
+use crate::percent_code::percent_decode;
+
+/// A key that no message, log or report can show.
+#[derive(Clone, Default)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(key: impl Into<String>) -> Self {
+        let key = key.into().trim().to_owned();
+        register_secret(&key);
+        Secret(key)
+    }
+
+    /// For whoever sends it, and for nobody else.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "(no key)" } else { "(a key)" })
+    }
+}
+
+/// Shorter texts are no secrets, and masking them would make messages unreadable.
+const MIN_SECRET_BYTES: usize = 6;
+/// A server may cut what it echoes: so much of a secret in a row is masked, too.
+const MIN_ECHO_BYTES: usize = 12;
+/// More than any configuration has.
+const MAX_SECRETS: usize = 256;
+/// What is given as a key where none is needed.
+const PLACEHOLDERS: [&str; 6] =
+    ["ollama", "lm-studio", "llama.cpp", "no-key", "not-needed", "sk-no-key-required"];
+const MASK: &str = "[redacted]";
+
+/// What is masked, longest first, so that a secret that holds another one is masked whole.
+static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
+
+/// Remembers a secret of this process's configuration. Secrets of requests do not belong here.
+pub fn register_secret(secret: &str) {
+    let secret = secret.trim();
+    if secret.len() < MIN_SECRET_BYTES || PLACEHOLDERS.contains(&secret) {
+        return;
+    }
+    let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    if secrets.len() < MAX_SECRETS && !secrets.iter().any(|known| known == secret) {
+        secrets.push(secret.to_owned());
+        secrets.sort_by_key(|known| std::cmp::Reverse(known.len()));
+    }
+}
+
+/// Remembers the user, the password and the query's values of an address.
+pub fn register_url_secrets(url: &str) {
+    // Also of what is no address for want of a scheme: errors repeat it.
+    let authority = url.rsplit("://").next().and_then(|rest| rest.split(['/', '?', '#']).next());
+    if let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@')) {
+        user.splitn(2, ':').for_each(register_secret);
+    }
+    let Ok(url) = reqwest::Url::parse(url) else { return };
+    for part in [url.password().unwrap_or_default(), url.username()] {
+        register_secret(part);
+        register_secret(&percent_decode(part));
+    }
+    for (name, value) in url.query_pairs() {
+        // Azure's is the one query that is no secret and that people need to see.
+        if name != "api-version" {
+            register_secret(&value);
+        }
+    }
+}
+
+/// Whether a secret that is known stands in this text, whole.
+pub fn holds_secret(text: &str) -> bool {
+    let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+    secrets.iter().any(|secret| text.contains(secret.as_str()))
+}
+
+/// Where users and passwords of addresses stand in a text, however short they are.
+fn url_users(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
+    text.match_indices("://").filter_map(|(at, scheme)| {
+        let start = at + scheme.len();
+        let ends_authority = |c: char| matches!(c, '/' | '?' | '#' | '"' | '\'' | '`') || c.is_whitespace();
+        let authority = text[start..].split(ends_authority).next()?;
+        let end = start + authority.rfind('@')?;
+        (end > start).then_some(start..end)
+    })
+}
+
+/// The text without any secret that is known, or a part of one, and without users and passwords of addresses.
+pub fn mask_secrets(text: &str) -> String {
+    let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+    let mut masked = vec![false; text.len()];
+    let mut is_any = false;
+    for user in url_users(text) {
+        masked[user].fill(true);
+        is_any = true;
+    }
+    for secret in secrets.iter() {
+        let width = secret.len().min(MIN_ECHO_BYTES);
+        // Every window of a secret: wherever the echo begins and ends, all of it is covered.
+        for window in secret.as_bytes().windows(width) {
+            let Ok(window) = std::str::from_utf8(window) else { continue };
+            for (at, _) in text.match_indices(window) {
+                masked[at..at + width].fill(true);
+                is_any = true;
+            }
+        }
+    }
+    if !is_any {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut is_inside = false;
+    for (at, c) in text.char_indices() {
+        match (masked[at], is_inside) {
+            (true, false) => out.push_str(MASK),
+            (true, true) => {}
+            (false, _) => out.push(c),
+        }
+        is_inside = masked[at];
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_never_shown() {
+        assert_eq!(format!("{:?}", Secret::new(" sk-123 ")), "(a key)");
+    }
+
+    #[test]
+    fn echoes_are_masked_also_where_they_are_cut() {
+        drop(Secret::new("sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7"));
+        let masked = |text: &str| mask_secrets(text);
+        assert_eq!(masked("bad key: sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7."), "bad key: [redacted].");
+        assert_eq!(masked("bad key: sk-proj-Aa1Bb2C..."), "bad key: [redacted]...");
+        assert_eq!(masked("ends in Cc3Dd4Ee5Ff6Gg7"), "ends in [redacted]");
+        assert_eq!(masked("\u{e9} sk-proj- is a prefix \u{e9}"), "\u{e9} sk-proj- is a prefix \u{e9}");
+    }
+
+    #[test]
+    fn addresses_hold_secrets_too() {
+        register_url_secrets(
+            "http://someone:pass%2Fword9@127.0.0.1:1/v1?api-version=2024-10-21&sig=abcdef0123",
+        );
+        assert_eq!(mask_secrets("someone, pass/word9, pass%2Fword9"), "[redacted], [redacted], [redacted]");
+        assert_eq!(mask_secrets("abcdef0123 in 2024-10-21"), "[redacted] in 2024-10-21");
+        assert_eq!(mask_secrets("\"gradus://me:pw@h:1/x\" failed"), "\"gradus://[redacted]@h:1/x\" failed");
+        assert_eq!(mask_secrets("https://h/a@b and c://d"), "https://h/a@b and c://d");
+        register_url_secrets("anyone:pa55word@127.0.0.1/v1");
+        assert_eq!(
+            mask_secrets("no address: anyone:pa55word@127.0.0.1/v1"),
+            "no address: [redacted]:[redacted]@127.0.0.1/v1"
+        );
+    }
+
+    #[test]
+    fn placeholders_are_no_secrets() {
+        register_secret("ollama");
+        register_secret("EMPTY");
+        assert_eq!(mask_secrets("ollama is EMPTY"), "ollama is EMPTY");
+    }
+}

@@ -1,0 +1,32 @@
+//! Tells a source's format from its first bytes. Names and extensions say nothing.
+
+use gradus_otlp::{Framing, looks_like_export};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Protobuf(Framing),
+    Json,
+    Transcript,
+}
+
+/// `whole` says that `head` is all there is.
+pub(crate) fn detect(head: &[u8], whole: bool) -> Option<Format> {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    // DSPy's fields begin like JSON.
+    if matches!(text.first(), Some(b'{' | b'[')) && !text.starts_with(b"[[ ##") {
+        return Some(Format::Json);
+    }
+    // A file that was cut looks like the beginning of a longer one; its reader will say where it ends.
+    if let Some(framing) = looks_like_export(head, whole).or_else(|| looks_like_export(head, false)) {
+        return Some(Format::Protobuf(framing));
+    }
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        // The look may end in the middle of a character.
+        Err(error) if error.error_len().is_none() && !whole => {
+            std::str::from_utf8(&head[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return None,
+    };
+    gradus_core::react::read(text).is_react.then_some(Format::Transcript)
+}

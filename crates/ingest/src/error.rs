@@ -1,0 +1,92 @@
+//! Why a source cannot be read. Each message is one line: what, where, and what to do.
+
+use std::io;
+
+/// A source that cannot be read at all; single bad records are defects instead.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Whoever failed has said all there is to say.
+    #[error("{0}")]
+    Told(String),
+    #[error("{name}: {reason}")]
+    Unreadable { name: String, reason: String },
+    #[error(
+        "{name}: not a known trace format ({looks_like}); expected OTLP (protobuf or JSON), Phoenix spans, message lists or a ReAct transcript"
+    )]
+    Unrecognised { name: String, looks_like: String },
+}
+
+impl SourceError {
+    pub(crate) fn io(name: &str, error: &io::Error) -> Self {
+        SourceError::Unreadable { name: name.to_owned(), reason: plain_reason(error) }
+    }
+
+    pub fn no_project(name: &str, project: &str, known: &[String]) -> Self {
+        const SHOWN: usize = 10;
+        let names: Vec<&str> = known.iter().take(SHOWN).map(String::as_str).collect();
+        let reason = match known.len() {
+            0 => "it holds no project yet".to_owned(),
+            count if count > SHOWN => {
+                format!("there is no project {project:?}; there are {}, ...", names.join(", "))
+            }
+            _ => format!("there is no project {project:?}; there are {}", names.join(", ")),
+        };
+        SourceError::Unreadable { name: name.to_owned(), reason }
+    }
+
+    /// Whether the source is just no trace, as opposed to a broken one.
+    pub fn is_unrecognised(&self) -> bool {
+        matches!(self, SourceError::Unrecognised { .. })
+    }
+
+    pub(crate) fn unrecognised(name: &str, head: &[u8]) -> Self {
+        let looks_like = match std::str::from_utf8(&head[..head.len().min(64)]) {
+            _ if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") => {
+                "UTF-16 text; convert it to UTF-8".to_owned()
+            }
+            _ if head.starts_with(b"PK\x03\x04") => "a zip archive; unpack it".to_owned(),
+            _ if head.starts_with(b"\x1f\x8b") => "compressed twice; decompress it once".to_owned(),
+            Ok("") => "the file is empty".to_owned(),
+            Ok(text) => format!("it begins with {:?}", text.lines().next().unwrap_or_default()),
+            Err(_) => format!("it begins with the bytes {:02x?}", &head[..head.len().min(8)]),
+        };
+        SourceError::Unrecognised { name: name.to_owned(), looks_like }
+    }
+}
+
+/// What a format's reader reports; the source's name is added by the caller.
+#[derive(Debug)]
+pub enum ReadError {
+    Broken(String),
+    /// Well-formed, but nothing we know.
+    Unrecognised(String),
+}
+
+impl ReadError {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        ReadError::Broken(reason.into())
+    }
+
+    pub fn in_source(self, name: &str) -> SourceError {
+        let name = name.to_owned();
+        match self {
+            ReadError::Broken(reason) => SourceError::Unreadable { name, reason },
+            ReadError::Unrecognised(looks_like) => SourceError::Unrecognised { name, looks_like },
+        }
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        ReadError::Broken(plain_reason(&error))
+    }
+}
+
+/// The operating system's reason without its number.
+fn plain_reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or folder".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}

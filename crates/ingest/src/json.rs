@@ -1,0 +1,301 @@
+//! JSON sources: one document a line, one for the whole file, or any number one behind the other. What a document is,
+//! `shapes` decides.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
+
+use gradus_otlp::{ExportList, is_export_key};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value as Json};
+
+use crate::error::ReadError;
+use crate::intake::Intake;
+use crate::shapes::{self, Conversation, Failure};
+
+mod span_lines;
+
+/// Threads cost more than a small file takes.
+const MIN_BYTES_IN_PARALLEL: usize = 256 << 10;
+
+pub(crate) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+    skip_byte_order_mark(input)?;
+    let limit = intake.limits().record.record_bytes;
+    let mut lines = Lines { input, number: 0, line: Vec::new(), limit, read_bytes: 0 };
+    let mut conversation = Conversation::default();
+    let before = intake.taken();
+    let mut first_failure: FirstFailure = None;
+    let mut first_line: Option<Vec<u8>> = None;
+    loop {
+        // Lines of spans stand alone: any thread can parse them.
+        let spans_alone = intake.taken() > before && conversation.is_empty() && first_line.is_none();
+        if intake.limits().threads > 1 && lines.read_bytes >= MIN_BYTES_IN_PARALLEL && spans_alone {
+            let failed = span_lines::read(&mut lines, intake, &mut conversation)?;
+            first_failure = first_failure.or(failed);
+            break;
+        }
+        let Some(complete) = lines.next()? else { break };
+        let text = lines.line.trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
+        let nothing_yet = intake.taken() == before && conversation.is_empty() && first_failure.is_none();
+        let read = match complete {
+            true => shapes::document(text, intake, &mut conversation),
+            false => Err(Failure::Incomplete),
+        };
+        if let Some(begun) = first_line.take() {
+            // The first line was cut. If this one is whole, the file has one document a line after all.
+            if matches!(read, Err(Failure::Incomplete | Failure::Malformed(_))) {
+                let head: Vec<u8> = [begun, std::mem::take(&mut lines.line)].concat();
+                return whole(head.chain(lines.input), intake);
+            }
+            let reason = format!("line {}: the JSON ends too early", lines.number - 1);
+            first_failure.get_or_insert((true, reason.clone()));
+            intake.bad_record(&reason);
+        }
+        match read {
+            Ok(()) => {}
+            Err(Failure::Incomplete) if nothing_yet && !complete => {
+                let head = std::mem::take(&mut lines.line);
+                return whole(head.chain(lines.input), intake);
+            }
+            Err(Failure::Incomplete) if nothing_yet => first_line = Some(lines.line.clone()),
+            Err(failure) => {
+                let failure = if complete { failure } else { lines.skip_rest()? };
+                report(&failure, lines.number, intake, &mut first_failure);
+            }
+        }
+    }
+    if let Some(begun) = first_line {
+        return whole(begun.as_slice(), intake);
+    }
+    conversation.flush(intake);
+    match first_failure {
+        Some((true, reason)) if intake.taken() == before => Err(ReadError::new(reason)),
+        Some((false, reason)) if intake.taken() == before => Err(ReadError::Unrecognised(reason)),
+        _ => Ok(()),
+    }
+}
+
+/// The first line that could not be read: whether it is broken rather than unknown, and why.
+type FirstFailure = Option<(bool, String)>;
+
+fn report(failure: &Failure, line: u64, intake: &mut Intake<'_>, first: &mut FirstFailure) {
+    let reason = failure.in_line(line);
+    first.get_or_insert((!matches!(failure, Failure::Unrecognised), reason.clone()));
+    intake.bad_record(&reason);
+}
+
+fn skip_byte_order_mark(input: &mut dyn BufRead) -> io::Result<()> {
+    if input.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
+        input.consume(3);
+    }
+    Ok(())
+}
+
+/// Documents that are spread over lines.
+fn whole(input: impl Read, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+    let limit = intake.limits().record.record_bytes;
+    let meter = Meter { used: Rc::new(Cell::new(0)), limit };
+    let input = BufReader::new(Metered { inner: input, meter: meter.clone() });
+    let mut deserializer = serde_json::Deserializer::from_reader(input);
+    let mut conversation = Conversation::default();
+    let before = intake.taken();
+    while deserializer.end().is_err() {
+        let document = Document { intake, conversation: &mut conversation, meter: &meter };
+        if let Err(error) = document.deserialize(&mut deserializer) {
+            let reason = shapes::describe(&error, true);
+            if intake.taken() == before && conversation.is_empty() {
+                return Err(ReadError::new(reason));
+            }
+            intake.bad_record(&reason);
+            break;
+        }
+    }
+    conversation.flush(intake);
+    if intake.taken() == before {
+        return Err(ReadError::Unrecognised(Failure::Unrecognised.to_string()));
+    }
+    Ok(())
+}
+
+/// The file's lines, with a bound on their length.
+struct Lines<'r> {
+    input: &'r mut dyn BufRead,
+    number: u64,
+    line: Vec<u8>,
+    limit: usize,
+    read_bytes: usize,
+}
+
+impl Lines<'_> {
+    /// Reads the next line; false when it is longer than the limit, so that only its beginning is there.
+    fn next(&mut self) -> io::Result<Option<bool>> {
+        self.line.clear();
+        self.number += 1;
+        let read = (&mut *self.input).take(self.limit as u64 + 1).read_until(b'\n', &mut self.line)?;
+        self.read_bytes = self.read_bytes.saturating_add(read);
+        Ok((read > 0).then_some(read <= self.limit))
+    }
+
+    /// Passes over what is left of a line that is too long.
+    fn skip_rest(&mut self) -> io::Result<Failure> {
+        loop {
+            let buffer = self.input.fill_buf()?;
+            let (length, ends) = match buffer.iter().position(|byte| *byte == b'\n') {
+                Some(place) => (place + 1, true),
+                None => (buffer.len(), buffer.is_empty()),
+            };
+            self.input.consume(length);
+            if ends {
+                return Ok(Failure::Malformed(format!("longer than the limit of {} bytes", self.limit)));
+            }
+        }
+    }
+}
+
+/// Counts what one record has cost so far.
+#[derive(Clone)]
+struct Meter {
+    used: Rc<Cell<usize>>,
+    limit: usize,
+}
+
+impl Meter {
+    /// A new record begins.
+    fn reset(&self) {
+        self.used.set(0);
+    }
+}
+
+/// Refuses to read more of a record than its limit.
+struct Metered<R> {
+    inner: R,
+    meter: Meter,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let Meter { used, limit } = &self.meter;
+        if used.get() > *limit {
+            return Err(io::Error::other(format!("a record is over the limit of {limit} bytes")));
+        }
+        let read = self.inner.read(out)?;
+        used.set(used.get() + read);
+        Ok(read)
+    }
+}
+
+/// A document read while it is parsed: the elements of its lists are handed on one by one.
+struct Document<'d, 'k> {
+    intake: &'d mut Intake<'k>,
+    conversation: &'d mut Conversation,
+    meter: &'d Meter,
+}
+
+impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("spans or messages as a JSON object or list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
+        Elements { document: self }.visit_seq(list).map(drop)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut rest = Map::new();
+        let mut streamed = false;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                key if is_export_key(key) => {
+                    let mut sink = |record| {
+                        self.meter.reset();
+                        shapes::take_export(record, self.intake);
+                    };
+                    map.next_value_seed(ExportList::new(&mut sink))?;
+                    streamed = true;
+                }
+                "data" | "spans" | "traces" if rest.is_empty() || !shapes::is_message(&rest) => {
+                    let document =
+                        Document { intake: self.intake, conversation: self.conversation, meter: self.meter };
+                    streamed |= map.next_value_seed(Elements { document })?;
+                }
+                // What stands beside a list of records is not kept; it may be long.
+                _ if streamed => drop(map.next_value::<IgnoredAny>()?),
+                _ => drop(rest.insert(key, map.next_value()?)),
+            }
+        }
+        if !streamed {
+            let json = Json::Object(rest);
+            let source = json.to_string();
+            if let Err(failure) = shapes::value(json, source.as_bytes(), self.intake, self.conversation) {
+                self.intake.bad_record(&failure.to_string());
+            }
+        }
+        self.meter.reset();
+        Ok(())
+    }
+}
+
+/// The elements of a list, one by one. Messages are one conversation; false when the list is empty or no list.
+struct Elements<'d, 'k> {
+    document: Document<'d, 'k>,
+}
+
+impl<'de> DeserializeSeed<'de> for Elements<'_, '_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Elements<'_, '_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of spans or messages")
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
+        let Document { intake, conversation, meter } = self.document;
+        let mut messages = Vec::new();
+        let mut any = false;
+        while let Some(item) = list.next_element::<Json>()? {
+            any = true;
+            // Messages have to be held until their list ends, so together they count as one record.
+            if item.as_object().is_some_and(shapes::is_message) {
+                messages.push(item);
+                continue;
+            }
+            if messages.is_empty() {
+                meter.reset();
+            }
+            let source = item.to_string();
+            if let Err(failure) = shapes::value(item, source.as_bytes(), intake, conversation) {
+                intake.bad_record(&failure.to_string());
+            }
+        }
+        if !messages.is_empty() {
+            shapes::conversation(messages, intake);
+        }
+        meter.reset();
+        Ok(any)
+    }
+}

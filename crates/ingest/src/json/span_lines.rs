@@ -1,0 +1,102 @@
+//! Lines of spans, parsed on several threads and taken in in their order.
+
+use std::io;
+
+use super::{FirstFailure, Lines, report};
+use crate::intake::Intake;
+use crate::parallel::with_workers;
+use crate::records::EncodedRecord;
+use crate::shapes::{self, Conversation, Failure, span_document};
+
+/// What a thread is given at once, in bytes of lines.
+const JOB_BYTES: usize = 256 << 10;
+
+struct Line {
+    number: u64,
+    /// The failure when it is too long to be read.
+    text: Result<Vec<u8>, Failure>,
+}
+
+struct ParsedLine {
+    number: u64,
+    records: Vec<EncodedRecord>,
+    outcome: LineOutcome,
+}
+
+enum LineOutcome {
+    Read,
+    Failed(Failure),
+    /// No spans: what it means depends on the lines around it.
+    Other(Vec<u8>),
+}
+
+/// Reads what is left of a file; returns the first failure.
+pub(super) fn read(
+    lines: &mut Lines<'_>,
+    intake: &mut Intake<'_>,
+    conversation: &mut Conversation,
+) -> io::Result<FirstFailure> {
+    let mut first_failure = None;
+    let threads = intake.limits().threads;
+    let mut take = |parsed: Vec<ParsedLine>| {
+        for line in parsed {
+            line.records.into_iter().for_each(|record| intake.encoded(record));
+            let read = match line.outcome {
+                LineOutcome::Read => Ok(()),
+                LineOutcome::Failed(failure) => Err(failure),
+                LineOutcome::Other(text) => shapes::document(text.trim_ascii(), intake, conversation),
+            };
+            if let Err(failure) = read {
+                report(&failure, line.number, intake, &mut first_failure);
+            }
+        }
+        Ok(())
+    };
+    with_workers(
+        threads,
+        || |job: Vec<Line>| job.into_iter().map(parse).collect::<Vec<_>>(),
+        |jobs| {
+            let (mut job, mut job_bytes) = (Vec::new(), 0);
+            // What was read before an error counts.
+            let ended = loop {
+                let line = match next_line(lines) {
+                    Ok(Some(line)) => line,
+                    Ok(None) => break Ok(()),
+                    Err(error) => break Err(error),
+                };
+                job_bytes += line.text.as_ref().map_or(0, Vec::len);
+                job.push(line);
+                if job_bytes >= JOB_BYTES {
+                    jobs.submit(std::mem::take(&mut job_bytes), std::mem::take(&mut job), &mut take)?;
+                }
+            };
+            jobs.submit(job_bytes, job, &mut take)?;
+            jobs.finish(&mut take)?;
+            ended
+        },
+    )?;
+    Ok(first_failure)
+}
+
+fn next_line(lines: &mut Lines<'_>) -> io::Result<Option<Line>> {
+    let Some(is_complete) = lines.next()? else { return Ok(None) };
+    let text = if is_complete { Ok(std::mem::take(&mut lines.line)) } else { Err(lines.skip_rest()?) };
+    Ok(Some(Line { number: lines.number, text }))
+}
+
+fn parse(Line { number, text }: Line) -> ParsedLine {
+    let mut records = Vec::new();
+    let outcome = match text {
+        Err(failure) => LineOutcome::Failed(failure),
+        Ok(text) if text.trim_ascii().is_empty() => LineOutcome::Read,
+        Ok(text) => {
+            let mut take = |found: crate::records::FoundRecord<'_>| records.push(EncodedRecord::new(found));
+            match span_document(text.trim_ascii(), &mut take) {
+                Some(Ok(())) => LineOutcome::Read,
+                Some(Err(failure)) => LineOutcome::Failed(failure),
+                None => LineOutcome::Other(text),
+            }
+        }
+    };
+    ParsedLine { number, records, outcome }
+}

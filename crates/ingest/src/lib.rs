@@ -1,0 +1,36 @@
+//! Reads sources into trajectories: files, folders and standard input, compressed or not, in any known format, and
+//! whatever else implements [`TraceSource`].
+//!
+//! Two passes: while a source is read, each span is put into the spool as bytes and only its trace and its links
+//! are remembered; when all sources are read, the traces that belong together are taken out again, group by group,
+//! and assembled. So memory is bounded by one group, and a trace may be spread over any number of files.
+//!
+//! Stores, servers and Phoenix are not known here: whoever knows them hands them in through [`SourceResolver`].
+
+mod detect;
+mod error;
+mod groups;
+mod intake;
+mod json;
+mod limits;
+mod open;
+mod parallel;
+mod protobuf;
+mod read_ahead;
+mod records;
+mod selection;
+mod shapes;
+mod source_reader;
+mod spool;
+mod text;
+mod trace_source;
+
+pub use crate::records::{Sink, Summary};
+pub use error::{ReadError, SourceError};
+pub use intake::{Intake, MAX_LINKED_ON_ARRIVAL};
+pub use limits::{GroupLimits, Limits};
+pub use open::{Input, expand};
+pub use protobuf::read as read_export;
+pub use selection::{Selection, SpanCondition};
+pub use source_reader::{read, read_files};
+pub use trace_source::{FilesOnly, SourceResolver, TraceSource};

@@ -1,0 +1,239 @@
+//! Opens inputs: finds the files of a folder, and takes gzip and zstd off, recognised by their first bytes.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::SourceError;
+use crate::limits::Limits;
+use crate::read_ahead::ReadAhead;
+use crate::trace_source::{SourceResolver, TraceSource};
+
+/// One thing to read.
+#[derive(Clone, Debug)]
+pub enum Input {
+    File { path: PathBuf, name: String },
+    StandardInput,
+    Source(Arc<dyn TraceSource>),
+}
+
+impl Input {
+    pub fn name(&self) -> &str {
+        match self {
+            Input::File { name, .. } => name,
+            Input::StandardInput => "standard input",
+            Input::Source(source) => source.name(),
+        }
+    }
+}
+
+/// The inputs that a SOURCE stands for: `-`, what the resolver knows, a file, or all files below a folder.
+pub fn expand(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<Input>, SourceError> {
+    if source == "-" {
+        return Ok(vec![Input::StandardInput]);
+    }
+    if let Some(found) = resolver.resolve(source) {
+        return Ok(vec![Input::Source(found?)]);
+    }
+    let path = Path::new(source);
+    let kind = fs::metadata(path).map_err(|error| match source.split_once("://") {
+        Some(_) => SourceError::Unreadable {
+            name: source.to_owned(),
+            reason: "this is no file and no address that is known here; write gradus://HOST:PORT/PROJECT or \
+                     phoenix://HOST:PORT/PROJECT, with +https behind a proxy that has a certificate"
+                .to_owned(),
+        },
+        None => SourceError::io(source, &error),
+    })?;
+    if !kind.is_dir() {
+        return Ok(vec![Input::File { path: path.to_owned(), name: source.to_owned() }]);
+    }
+    let mut files = Vec::new();
+    collect(path, &mut files).map_err(|error| SourceError::io(source, &error))?;
+    if files.is_empty() {
+        return Err(SourceError::Unreadable {
+            name: source.to_owned(),
+            reason: "the folder has no files in it".to_owned(),
+        });
+    }
+    Ok(files)
+}
+
+/// Files in the order of their names; hidden ones are left out, links to folders are not followed.
+fn collect(folder: &Path, files: &mut Vec<Input>) -> io::Result<()> {
+    let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            collect(&path, files)?;
+        } else if path.is_file() {
+            let name = path.display().to_string();
+            files.push(Input::File { path, name });
+        }
+    }
+    Ok(())
+}
+
+/// How much of a source is looked at to tell its format.
+const HEAD: usize = 64 << 10;
+/// A file of at least this size is read and unpacked on a thread of its own; a smaller one is there before the thread is.
+const MIN_BYTES_READ_AHEAD: u64 = 256 << 10;
+
+/// An opened, decompressed input whose first bytes can be looked at.
+pub(crate) enum Opened {
+    Direct(BufReader<Filled>),
+    Ahead(ReadAhead),
+}
+
+/// The first bytes of a source.
+pub(crate) struct Head<'a> {
+    pub bytes: &'a [u8],
+    /// The source has no more than these.
+    pub whole: bool,
+}
+
+impl Opened {
+    /// To be called before anything is read.
+    pub(crate) fn fill_head(&mut self) -> io::Result<Head<'_>> {
+        let bytes = self.fill_buf()?;
+        let bytes = &bytes[..bytes.len().min(HEAD)];
+        Ok(Head { bytes, whole: bytes.len() < HEAD })
+    }
+}
+
+impl Read for Opened {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Opened::Direct(reader) => reader.read(out),
+            Opened::Ahead(reader) => reader.read(out),
+        }
+    }
+}
+
+impl BufRead for Opened {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self {
+            Opened::Direct(reader) => reader.fill_buf(),
+            Opened::Ahead(reader) => reader.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, amount: usize) {
+        match self {
+            Opened::Direct(reader) => reader.consume(amount),
+            Opened::Ahead(reader) => reader.consume(amount),
+        }
+    }
+}
+
+pub(crate) fn open(input: &Input, limits: &Limits) -> Result<Opened, SourceError> {
+    let failed = |error: io::Error| SourceError::io(input.name(), &error);
+    let mut is_large = false;
+    let raw: Box<dyn Read + Send> = match input {
+        Input::StandardInput => {
+            is_large = true;
+            Box::new(io::stdin())
+        }
+        Input::File { path, .. } => {
+            let file = File::open(path).map_err(failed)?;
+            is_large = file.metadata().is_ok_and(|data| data.len() >= MIN_BYTES_READ_AHEAD);
+            Box::new(file)
+        }
+        Input::Source(_) => Box::new(io::empty()),
+    };
+    let opened = Filled(decompress(raw, limits).map_err(failed)?);
+    if is_large && limits.threads > 1 {
+        return Ok(Opened::Ahead(ReadAhead::start(opened).map_err(failed)?));
+    }
+    Ok(Opened::Direct(BufReader::with_capacity(HEAD, opened)))
+}
+
+fn decompress(raw: Box<dyn Read + Send>, limits: &Limits) -> io::Result<Box<dyn Read + Send>> {
+    let taken = Arc::new(AtomicU64::new(0));
+    let mut raw = BufReader::with_capacity(HEAD, Counted { inner: raw, count: Arc::clone(&taken) });
+    let head = raw.fill_buf()?;
+    let inner: Box<dyn Read + Send> = if head.starts_with(&[0x1f, 0x8b]) {
+        Box::new(flate2::bufread::MultiGzDecoder::new(raw))
+    } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        Box::new(zstd::stream::read::Decoder::with_buffer(raw)?)
+    } else {
+        return Ok(Box::new(raw));
+    };
+    Ok(Box::new(Guarded { inner, taken, given: 0, limits: *limits }))
+}
+
+/// Counts what was taken from the compressed source.
+struct Counted {
+    inner: Box<dyn Read + Send>,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(out)?;
+        self.count.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Refuses sources that grow out of all proportion.
+struct Guarded {
+    inner: Box<dyn Read + Send>,
+    taken: Arc<AtomicU64>,
+    given: u64,
+    limits: Limits,
+}
+
+impl Read for Guarded {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(out).map_err(|error| {
+            io::Error::other(format!("damaged compression after {} bytes: {error}", self.given))
+        })?;
+        self.given += read as u64;
+        let Limits { expansion, expansion_floor, .. } = self.limits;
+        if self.given > expansion_floor && self.given > expansion * self.taken.load(Ordering::Relaxed) {
+            return Err(io::Error::other(format!(
+                "grows to more than {expansion} times its compressed size (limit {expansion}, beyond {} MiB): a decompression bomb? Decompress it first if you trust it",
+                expansion_floor >> 20
+            )));
+        }
+        Ok(read)
+    }
+}
+
+/// Fills the caller's buffer as far as the source goes, so that the first look at a pipe is as good as at a file.
+pub(crate) struct Filled(Box<dyn Read + Send>);
+
+impl Read for Filled {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self.0.read(&mut out[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if filled == 0 => return Err(error),
+                // Hand out what came before the error; the error comes again at the next read.
+                Err(error) => {
+                    self.0 = Box::new(Failing(Some(error)));
+                    break;
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(self.0.take().unwrap_or_else(|| io::Error::other("the source failed")))
+    }
+}

@@ -1,0 +1,30 @@
+//! OTLP protobuf sources.
+
+use std::io::BufRead;
+
+use gradus_otlp::{Framing, StreamError, stream_export};
+
+use crate::error::ReadError;
+use crate::intake::Intake;
+
+pub fn read(input: &mut dyn BufRead, framing: Framing, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+    let limits = intake.limits().record;
+    let before = intake.taken();
+    let read = stream_export(input, framing, &limits, &mut |record| match record {
+        Ok(record) => intake.record(&record),
+        Err((offset, reason)) => {
+            intake.bad_record(&format!("byte {offset}: {reason}"));
+            Ok(())
+        }
+    });
+    match read {
+        Ok(()) => Ok(()),
+        Err(StreamError::Io(error)) => Err(error.into()),
+        // What was read before a cut stays; a source with nothing in it is an error.
+        Err(error) if intake.taken() > before => {
+            intake.bad_record(&error.to_string());
+            Ok(())
+        }
+        Err(error) => Err(ReadError::new(error.to_string())),
+    }
+}

@@ -1,0 +1,295 @@
+//! What a JSON document can be: an OTLP export, Phoenix's spans, a nested dump, a message list, our own line format.
+
+use crate::records::FoundRecord;
+use std::fmt;
+
+use gradus_core::message::{Message, messages_from_json};
+use gradus_core::span_json::{is_nested_span, is_phoenix_span, nested_spans, phoenix_span};
+use gradus_core::trajectory::Trajectory;
+use gradus_otlp::{ExportJson, is_export_key, read_export_json, span_from_json};
+use serde_json::{Map, Value as Json};
+
+use crate::intake::{DocumentIds, Intake};
+
+/// Why a document is not read.
+pub(crate) enum Failure {
+    /// It goes on behind the end of the text.
+    Incomplete,
+    Malformed(String),
+    Unrecognised,
+}
+
+impl Failure {
+    /// With the line in front: "line 3, column 7: ...".
+    pub(crate) fn in_line(&self, line: u64) -> String {
+        let text = self.to_string();
+        let mark = if text.starts_with("column ") { "," } else { ":" };
+        format!("line {line}{mark} {text}")
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Incomplete => f.write_str("the JSON ends too early"),
+            Failure::Malformed(reason) => f.write_str(reason),
+            Failure::Unrecognised => f.write_str("JSON that is neither spans nor messages"),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        if error.is_eof() { Failure::Incomplete } else { Failure::Malformed(describe(&error, false)) }
+    }
+}
+
+/// serde_json's message with its place in front; the line is known already where documents take one each.
+pub(crate) fn describe(error: &serde_json::Error, with_line: bool) -> String {
+    let text = error.to_string();
+    let (line, column) = (error.line(), error.column());
+    let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    let limit = if reason.contains("recursion limit") { " (limit 128 levels)" } else { "" };
+    match (with_line, line) {
+        (_, 0) => format!("{reason}{limit}"),
+        (true, _) => format!("line {line}, column {column}: {reason}{limit}"),
+        (false, _) => format!("column {column}: {reason}{limit}"),
+    }
+}
+
+/// Messages that stand alone, one a line, until something else comes.
+#[derive(Default)]
+pub(crate) struct Conversation {
+    messages: Vec<Message<'static>>,
+    digest_of: Vec<u8>,
+}
+
+impl Conversation {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub(crate) fn flush(&mut self, intake: &mut Intake<'_>) {
+        if !self.messages.is_empty() {
+            let (messages, source) =
+                (std::mem::take(&mut self.messages), std::mem::take(&mut self.digest_of));
+            intake.messages(&messages, &DocumentIds::default(), &source, &[]);
+        }
+    }
+}
+
+/// Our own lines begin like this.
+const OWN_LINE: &[u8] = b"{\"trajectory_id\":";
+
+/// Takes in one complete document.
+pub(crate) fn document(
+    text: &[u8],
+    intake: &mut Intake<'_>,
+    conversation: &mut Conversation,
+) -> Result<(), Failure> {
+    if begins_like_export(text) {
+        return export_document(text, &mut |found| intake.found(found));
+    }
+    // What only looks like one of our own lines is read as anything else.
+    if text.starts_with(OWN_LINE)
+        && let Ok(trajectory) = serde_json::from_slice::<Trajectory>(text)
+    {
+        intake.trajectory(trajectory);
+        return Ok(());
+    }
+    let json: Json = serde_json::from_slice(text)?;
+    value(json, text, intake, conversation)
+}
+
+/// Whether a document begins like an OTLP export: those are read without building a tree first.
+fn begins_like_export(text: &[u8]) -> bool {
+    let inside = text.strip_prefix(b"{").unwrap_or_default().trim_ascii_start();
+    let key = inside.strip_prefix(b"\"").and_then(|rest| rest.split(|byte| *byte == b'"').next());
+    key.and_then(|key| std::str::from_utf8(key).ok()).is_some_and(is_export_key)
+}
+
+pub(crate) fn take_export(record: ExportJson, intake: &mut Intake<'_>) {
+    hand_on(record, &mut |found| intake.found(found));
+}
+
+fn hand_on(record: ExportJson, take: &mut dyn FnMut(FoundRecord<'_>)) {
+    match record {
+        ExportJson::Span(span, _) => take(FoundRecord::Span(&span)),
+        ExportJson::Log(log, ..) => take(FoundRecord::Log(&log)),
+        ExportJson::Bad(reason) => take(FoundRecord::Bad(reason)),
+    }
+}
+
+/// Reads a document that is spans or log records, apart from all that was read before it; `None` when it is anything else.
+pub(crate) fn span_document(
+    text: &[u8],
+    take: &mut dyn FnMut(FoundRecord<'_>),
+) -> Option<Result<(), Failure>> {
+    if begins_like_export(text) {
+        return Some(export_document(text, take));
+    }
+    if text.starts_with(OWN_LINE) {
+        return None;
+    }
+    match serde_json::from_slice(text) {
+        Ok(Json::Object(object)) => take_spans(object, take).ok(),
+        Ok(_) => None,
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
+fn export_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Result<(), Failure> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    read_export_json(&mut deserializer, &mut |record| hand_on(record, take))?;
+    Ok(deserializer.end()?)
+}
+
+/// Takes the spans out of an object; gives it back when it is something else.
+fn take_spans(
+    object: Map<String, Json>,
+    take: &mut dyn FnMut(FoundRecord<'_>),
+) -> Result<Result<(), Failure>, Map<String, Json>> {
+    let has = |keys: &[&str]| keys.iter().any(|key| object.contains_key(*key));
+    if object.keys().any(|key| is_export_key(key)) {
+        let read = read_export_json(Json::Object(object), &mut |record| hand_on(record, take));
+        return Ok(read.map_err(Failure::from));
+    }
+    if has(&["resourceMetrics", "resource_metrics"]) {
+        return Ok(Ok(()));
+    }
+    if is_phoenix_span(&object) {
+        take(FoundRecord::Span(&phoenix_span(&object)));
+        return Ok(Ok(()));
+    }
+    if is_nested_span(&object) {
+        nested_spans(&object).iter().for_each(|span| take(FoundRecord::Span(span)));
+        return Ok(Ok(()));
+    }
+    if is_trajectory(&object) || !has(&["spanId", "span_id"]) || !has(&["traceId", "trace_id"]) {
+        return Err(object);
+    }
+    let span = span_from_json(Json::Object(object)).map_err(Failure::from);
+    Ok(span.map(|span| take(FoundRecord::Span(&span))))
+}
+
+fn is_trajectory(object: &Map<String, Json>) -> bool {
+    object.contains_key("trajectory_id") && object.contains_key("steps")
+}
+
+/// Takes in a JSON value of any known shape.
+pub(crate) fn value(
+    json: Json,
+    source: &[u8],
+    intake: &mut Intake<'_>,
+    conversation: &mut Conversation,
+) -> Result<(), Failure> {
+    match json {
+        Json::Array(items) => list(items, intake, conversation),
+        Json::Object(object) => self::object(object, source, intake, conversation),
+        _ => Err(Failure::Unrecognised),
+    }
+}
+
+fn list(items: Vec<Json>, intake: &mut Intake<'_>, alone: &mut Conversation) -> Result<(), Failure> {
+    if items.is_empty() {
+        return Ok(());
+    }
+    let (messages, others): (Vec<Json>, Vec<Json>) =
+        items.into_iter().partition(|item| item.as_object().is_some_and(is_message));
+    let mut unknown = 0;
+    let all = others.len();
+    for item in others {
+        let bytes = item.to_string();
+        unknown += usize::from(value(item, bytes.as_bytes(), intake, alone).is_err());
+    }
+    if messages.is_empty() && unknown == all {
+        return Err(Failure::Unrecognised);
+    }
+    if unknown > 0 {
+        intake.bad_record(&format!("{unknown} elements of a list are neither spans nor messages"));
+    }
+    if !messages.is_empty() {
+        self::conversation(messages, intake);
+    }
+    Ok(())
+}
+
+/// Takes in a bare list of messages.
+pub(crate) fn conversation(messages: Vec<Json>, intake: &mut Intake<'_>) {
+    let list = Json::Array(messages);
+    let source = list.to_string();
+    intake.messages(&messages_from_json(list), &DocumentIds::default(), source.as_bytes(), &[]);
+}
+
+/// Whether an object is a message of a conversation.
+pub(crate) fn is_message(object: &Map<String, Json>) -> bool {
+    let kind = object.get("type").and_then(Json::as_str).unwrap_or_default();
+    (object.contains_key("role") && !object.contains_key("messages"))
+        || (matches!(kind, "human" | "ai" | "tool" | "system")
+            && (object.contains_key("content") || object.contains_key("data")))
+        || matches!(kind, "function_call" | "function_call_output" | "reasoning" | "message")
+}
+
+fn object(
+    object: Map<String, Json>,
+    source: &[u8],
+    intake: &mut Intake<'_>,
+    conversation: &mut Conversation,
+) -> Result<(), Failure> {
+    let mut object = match take_spans(object, &mut |found| intake.found(found)) {
+        Ok(done) => return done,
+        Err(object) => object,
+    };
+    if is_trajectory(&object) {
+        intake.trajectory(serde_json::from_value::<Trajectory>(Json::Object(object))?);
+        return Ok(());
+    }
+    if is_message(&object) {
+        conversation.digest_of.extend_from_slice(source);
+        conversation.messages.extend(messages_from_json(Json::Object(object)));
+        return Ok(());
+    }
+    for key in ["messages", "conversation", "conversations", "traj", "trajectory", "history", "input"] {
+        let holds = |items: &Vec<Json>| items.iter().any(|item| item.as_object().is_some_and(is_message));
+        if object.get(key).and_then(Json::as_array).is_some_and(holds) {
+            conversation.flush(intake);
+            conversation_document(key, object, source, intake);
+            return Ok(());
+        }
+    }
+    for key in ["data", "spans", "traces"] {
+        if let Some(Json::Array(items)) = object.get_mut(key) {
+            let items = std::mem::take(items);
+            return list(items, intake, conversation);
+        }
+    }
+    Err(Failure::Unrecognised)
+}
+
+/// An object around a message list, with what stands beside it.
+fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut Intake<'_>) {
+    let text = |keys: &[&str]| keys.iter().find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
+    let ids = DocumentIds {
+        id: text(&["id", "trajectory_id", "session_id", "conversation_id", "task_id"]),
+        session: text(&["session_id", "conversation_id", "thread_id"]),
+        model: text(&["model"]),
+    };
+    let tools =
+        object.remove("tools").map(|tools| gradus_core::assemble::tool_definitions(&tools.to_string()));
+    let tools = tools.unwrap_or_default();
+    let list = object.remove(key).unwrap_or_default();
+    let mut wrapped = Map::new();
+    wrapped.insert("messages".to_owned(), list);
+    if let Some(system) = object.remove("system") {
+        wrapped.insert("system".to_owned(), system);
+    }
+    let mut messages = messages_from_json(Json::Object(wrapped));
+    // A recorded exchange: the request's messages and the response beside them.
+    for key in ["response", "choices", "output"] {
+        if let Some(reply) = object.remove(key).filter(|reply| reply.is_object() || reply.is_array()) {
+            messages.extend(messages_from_json(reply));
+            break;
+        }
+    }
+    intake.messages(&messages, &ids, source, &tools);
+}

@@ -1,0 +1,80 @@
+//! Reads inputs: each is opened, its format is recognised, and its records go into the intake.
+
+use std::collections::VecDeque;
+use std::io::BufRead;
+
+use crate::detect::Format;
+use crate::error::SourceError;
+use crate::intake::Intake;
+use crate::open::{Input, Opened, open};
+use crate::trace_source::SourceResolver;
+use crate::{detect, json, protobuf, text};
+
+/// How every SQLite file begins.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Reads one input into the intake.
+pub fn read(
+    input: &Input,
+    resolver: &dyn SourceResolver,
+    intake: &mut Intake<'_>,
+) -> Result<(), SourceError> {
+    match input {
+        Input::Source(source) => source.read(intake),
+        Input::File { .. } | Input::StandardInput => {
+            let reader = open(input, intake.limits())?;
+            read_opened(input, resolver, reader, intake)
+        }
+    }
+}
+
+/// Reads files one behind the other and says of each how that went. The next ones are opened meanwhile, so that they are
+/// decompressed on other threads.
+pub fn read_files(
+    files: &[Input],
+    resolver: &dyn SourceResolver,
+    intake: &mut Intake<'_>,
+    told: &mut dyn FnMut(&mut Intake<'_>, Result<(), SourceError>),
+) {
+    let limits = *intake.limits();
+    let ahead = if limits.threads > 1 { limits.threads } else { 0 };
+    let mut unopened = files.iter();
+    let mut opened = VecDeque::new();
+    for file in files {
+        let wanted = ahead + 1 - opened.len().min(ahead + 1);
+        opened.extend(unopened.by_ref().take(wanted).map(|next| open(next, &limits)));
+        let Some(reader) = opened.pop_front() else { return };
+        let read = reader.and_then(|reader| read_opened(file, resolver, reader, intake));
+        told(intake, read);
+    }
+}
+
+fn read_opened(
+    input: &Input,
+    resolver: &dyn SourceResolver,
+    mut reader: Opened,
+    intake: &mut Intake<'_>,
+) -> Result<(), SourceError> {
+    intake.begin_input(input.name());
+    let head = reader.fill_head().map_err(|error| SourceError::io(input.name(), &error))?;
+    if let Input::File { path, .. } = input
+        && head.bytes.starts_with(SQLITE_MAGIC)
+        && let Some(database) = resolver.open_database(path)
+    {
+        return database.read(intake);
+    }
+    let format = detect::detect(head.bytes, head.whole)
+        .ok_or_else(|| SourceError::unrecognised(input.name(), head.bytes))?;
+    let reader: &mut dyn BufRead = &mut reader;
+    let mark = intake.mark();
+    let read = match format {
+        Format::Protobuf(framing) => protobuf::read(reader, framing, intake),
+        Format::Json => json::read(reader, intake),
+        Format::Transcript => text::read(reader, intake),
+    };
+    read.map_err(|error| {
+        // The source as a whole is reported; its records need not be, too.
+        intake.forget_bad_records(&mark);
+        error.in_source(input.name())
+    })
+}

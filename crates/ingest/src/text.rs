@@ -1,0 +1,19 @@
+//! Plain ReAct transcripts: one file, one run.
+
+use std::io::{BufRead, Read};
+
+use crate::error::ReadError;
+use crate::intake::Intake;
+
+pub(crate) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+    let limit = intake.limits().record.record_bytes;
+    let mut bytes = Vec::new();
+    input.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        return Err(ReadError::new(format!(
+            "a transcript of more than {limit} bytes is over the limit of {limit} bytes"
+        )));
+    }
+    intake.transcript(&String::from_utf8_lossy(&bytes));
+    Ok(())
+}

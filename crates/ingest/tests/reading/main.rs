@@ -1,0 +1,8 @@
+//! Reading: real captures, spans in any order, any number of threads, damaged and random input.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
+
+mod captures;
+mod order;
+mod random_input;
+mod threads;

@@ -1,0 +1,193 @@
+//! Writes annotations: a hundred at a time, waiting for each hundred, and finding out which ones Phoenix does not take.
+
+use std::collections::HashSet;
+
+use reqwest::StatusCode;
+use serde_json::{Value as Json, json};
+
+use super::error::PhoenixError;
+use super::rest_client::Client;
+use gradus_eval::annotation::{Annotation, Target};
+use gradus_http::HttpResponse;
+
+/// What came of one batch.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub written: usize,
+    /// Each with the reason.
+    pub refused: Vec<(Annotation, String)>,
+}
+
+const AT_ONCE: usize = 100;
+const WHAT: &str = "writing annotations";
+
+/// Collects annotations of one kind of target and writes them when there are enough.
+#[derive(Debug)]
+pub struct Writer {
+    client: Client,
+    spans: Vec<Annotation>,
+    traces: Vec<Annotation>,
+}
+
+impl Writer {
+    pub fn new(client: Client) -> Writer {
+        Writer { client, spans: Vec::new(), traces: Vec::new() }
+    }
+
+    /// Whether Phoenix is there and lets us in, before anything is spent on what will be written.
+    pub async fn greet(client: &Client) -> Result<(), PhoenixError> {
+        client.hasty().get::<Json>("/v1/projects?limit=1", WHAT).await.map(drop)
+    }
+
+    /// Adds one; true when it is time to write.
+    pub fn add(&mut self, annotation: Annotation) -> bool {
+        let list = match annotation.target {
+            Target::Span { .. } => &mut self.spans,
+            Target::Trace { .. } => &mut self.traces,
+        };
+        list.push(annotation);
+        list.len() >= AT_ONCE
+    }
+
+    /// What was added and not written yet.
+    pub fn waiting(&self) -> Vec<Annotation> {
+        [self.spans.as_slice(), &self.traces].concat()
+    }
+
+    pub fn forget(&mut self) {
+        self.spans.clear();
+        self.traces.clear();
+    }
+
+    /// Writes all that was added. An error means that there is no use in going on; what was not written comes with it.
+    pub async fn write(&mut self) -> (Batch, Option<(PhoenixError, Vec<Annotation>)>) {
+        let mut batch = Batch::default();
+        let mut left = Vec::new();
+        for (path, list) in [
+            ("/v1/span_annotations?sync=true", std::mem::take(&mut self.spans)),
+            ("/v1/trace_annotations?sync=true", std::mem::take(&mut self.traces)),
+        ] {
+            left.extend((!list.is_empty()).then_some((path, list)));
+        }
+        while let Some((path, list)) = left.pop() {
+            if let Err((error, unwritten)) = self.write_list(path, list, &mut batch).await {
+                let rest = left.into_iter().flat_map(|(_, list)| list);
+                return (batch, Some((error, unwritten.into_iter().chain(rest).collect())));
+            }
+        }
+        (batch, None)
+    }
+
+    async fn write_list(
+        &self,
+        path: &str,
+        list: Vec<Annotation>,
+        batch: &mut Batch,
+    ) -> Result<(), (PhoenixError, Vec<Annotation>)> {
+        let all = list.len();
+        let mut refused = 0;
+        let mut left = vec![list];
+        while let Some(part) = left.pop() {
+            let body = json!({"data": part.iter().map(row).collect::<Vec<Json>>()});
+            let answer = match self.client.post(path, &body).await {
+                Ok(answer) => answer,
+                Err(error) => return Err((error, rest(part, left))),
+            };
+            // It names every row that it has stored; any server can say 200.
+            let stored = stored(&answer);
+            if stored == Some(part.len()) {
+                batch.written += part.len();
+                continue;
+            }
+            let error = match stored {
+                Some(_) => PhoenixError::refused(self.client.base(), &answer),
+                None => self.client.not_as_expected(&answer, path, WHAT),
+            };
+            let is_about_rows = matches!(error, PhoenixError::Refused { .. });
+            if !is_about_rows {
+                return Err((error, rest(part, left)));
+            }
+            let text = String::from_utf8_lossy(&answer.body);
+            let (missing, mut others) = split(part, answer.status, &text);
+            let reason = reason(&answer, &text, &error);
+            refused += missing.len();
+            if missing.is_empty() && others.len() > 1 {
+                // It does not say which ones it means: halves will tell.
+                let half = others.split_off(others.len() / 2);
+                left.extend([half, others]);
+                continue;
+            }
+            if missing.is_empty() {
+                refused += 1;
+                batch.refused.extend(others.into_iter().map(|one| (one, reason.clone())));
+                // Not one of so many is taken: it is not about this one or that one.
+                if refused == AT_ONCE && all == AT_ONCE && answer.status != StatusCode::NOT_FOUND {
+                    return Err((error, rest(Vec::new(), left)));
+                }
+                continue;
+            }
+            batch.refused.extend(missing.into_iter().map(|one| (one, reason.clone())));
+            left.extend((!others.is_empty()).then_some(others));
+        }
+        Ok(())
+    }
+}
+
+fn rest(part: Vec<Annotation>, left: Vec<Vec<Annotation>>) -> Vec<Annotation> {
+    part.into_iter().chain(left.into_iter().flatten()).collect()
+}
+
+/// How many rows Phoenix says that it has stored; `None` when that is no answer of a Phoenix.
+fn stored(answer: &HttpResponse) -> Option<usize> {
+    #[derive(serde::Deserialize)]
+    struct Stored {
+        data: Vec<Row>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Row {
+        #[serde(rename = "id")]
+        _id: String,
+    }
+    let read = || serde_json::from_slice::<Stored>(&answer.body).ok();
+    (answer.status == StatusCode::OK).then(read).flatten().map(|stored| stored.data.len())
+}
+
+fn reason(answer: &HttpResponse, text: &str, error: &PhoenixError) -> String {
+    match answer.status {
+        StatusCode::OK => "Phoenix does not say that it has stored it".to_owned(),
+        StatusCode::NOT_FOUND if text.contains("not exist") || text.contains("not found") => {
+            "Phoenix does not have it".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Those that a refusal names as missing, and the others.
+fn split(part: Vec<Annotation>, status: StatusCode, text: &str) -> (Vec<Annotation>, Vec<Annotation>) {
+    let named: HashSet<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let is_named = |one: &Annotation| {
+        let (Target::Span { span_id: id, .. } | Target::Trace { trace_id: id }) = &one.target;
+        status == StatusCode::NOT_FOUND && named.contains(id.as_str())
+    };
+    part.into_iter().partition(is_named)
+}
+
+/// An annotation as Phoenix takes it.
+fn row(annotation: &Annotation) -> Json {
+    let mut row = json!({
+        "name": annotation.name,
+        "annotator_kind": annotation.annotator.name(),
+        "result": {
+            "label": annotation.label,
+            "score": annotation.score,
+            "explanation": annotation.explanation,
+        },
+        "metadata": annotation.metadata,
+        "identifier": annotation.identifier,
+    });
+    match &annotation.target {
+        Target::Span { span_id, .. } => row["span_id"] = span_id.as_str().into(),
+        Target::Trace { trace_id } => row["trace_id"] = trace_id.as_str().into(),
+    }
+    row
+}

@@ -1,0 +1,95 @@
+//! Why Phoenix did not do what it was asked to. Each message is one line: what, where, and what to do.
+
+use reqwest::StatusCode;
+
+use crate::client::exchange::Exchange;
+use gradus_http::{HttpFailure, HttpResponse, response_message};
+
+#[derive(Debug, thiserror::Error)]
+pub enum PhoenixError {
+    #[error(
+        "{base}: nothing answers there ({reason}); is Phoenix running, and is this its HTTP port (6006, not 4317)?"
+    )]
+    Down { base: String, reason: String },
+    #[error("{base}: Phoenix did not answer within {seconds} s; give it more with timeout_s under [phoenix]")]
+    Slow { base: String, seconds: u64 },
+    #[error(
+        "{base}: an answer to the smallest question is over {megabytes} MB, and no more is read; choose other traces with --from, --to or --root-name"
+    )]
+    TooLong { base: String, megabytes: usize },
+    #[error("{base}: {reason}; the same command tries again")]
+    Broken { base: String, reason: String },
+    #[error("{base}: Phoenix wants a key: set PHOENIX_API_KEY")]
+    KeyMissing { base: String },
+    #[error("{base}: Phoenix refused the key in PHOENIX_API_KEY ({said}); make a new one in its settings")]
+    KeyRefused { base: String, said: String },
+    #[error("{base}: this key may not do that ({said}); {what} needs one that may")]
+    Forbidden { base: String, said: String, what: &'static str },
+    #[error("{base}: {version} has no {route}; {what} needs a newer one")]
+    NoRoute { base: String, route: String, version: String, what: &'static str },
+    #[error("{base}: Phoenix refused the request ({status}: {said})")]
+    Refused { base: String, status: u16, said: String },
+    #[error(
+        "{base}: Phoenix wants fewer requests ({status}: {said}); try again later, or wait longer with retry_s under [phoenix]"
+    )]
+    Busy { base: String, status: u16, said: String },
+    #[error(
+        "{base}: what answers there is no HTTP ({reason}); Phoenix's HTTP port is 6006, and 4317 is for gRPC"
+    )]
+    NotHttp { base: String, reason: String },
+    #[error("{base}: Phoenix fails ({status}: {said}); look into its log, and try again later")]
+    Failing { base: String, status: u16, said: String },
+    #[error("{base}: it sends us on to {to}; give that address instead")]
+    Elsewhere { base: String, to: String },
+    #[error("{base}: it answers, but not as Phoenix does ({said}); is this its HTTP port?")]
+    NotPhoenix { base: String, said: String },
+}
+
+impl PhoenixError {
+    pub(super) fn unanswered(base: &str, error: HttpFailure, timeout_s: u64) -> PhoenixError {
+        let base = base.to_owned();
+        match error {
+            HttpFailure::Connect(reason) => PhoenixError::Down { base, reason },
+            HttpFailure::NotHttp(reason) => PhoenixError::NotHttp { base, reason },
+            HttpFailure::Timeout => PhoenixError::Slow { base, seconds: timeout_s },
+            HttpFailure::TooLong { limit } => PhoenixError::TooLong { base, megabytes: limit >> 20 },
+            other => PhoenixError::Broken { base, reason: other.to_string() },
+        }
+    }
+
+    /// What an answer other than the hoped-for one means.
+    pub(super) fn of(base: &str, has_key: bool, exchange: &Exchange<'_>) -> PhoenixError {
+        let base = base.to_owned();
+        let Exchange { answer, route, what } = exchange;
+        let said = response_message(&answer.body);
+        match answer.status {
+            StatusCode::UNAUTHORIZED if has_key => PhoenixError::KeyRefused { base, said },
+            StatusCode::UNAUTHORIZED => PhoenixError::KeyMissing { base },
+            StatusCode::FORBIDDEN => PhoenixError::Forbidden { base, said, what },
+            _ if exchange.has_no_route() => {
+                PhoenixError::NoRoute { base, route: (*route).to_owned(), version: exchange.version(), what }
+            }
+            status if status.is_redirection() => {
+                let to =
+                    answer.headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
+                PhoenixError::Elsewhere { base, to: gradus_core::visible::printable_line(to) }
+            }
+            status if status == StatusCode::TOO_MANY_REQUESTS => {
+                PhoenixError::Busy { base, status: status.as_u16(), said }
+            }
+            status if status.is_server_error() => {
+                PhoenixError::Failing { base, status: status.as_u16(), said }
+            }
+            status if status.is_success() => PhoenixError::NotPhoenix { base, said },
+            // A proxy's, or another server's: nothing of ours is meant by it.
+            StatusCode::NOT_FOUND if !exchange.is_of_phoenix() => PhoenixError::NotPhoenix { base, said },
+            status => PhoenixError::Refused { base, status: status.as_u16(), said },
+        }
+    }
+
+    /// Rows that were not stored, whatever the status says.
+    pub(super) fn refused(base: &str, answer: &HttpResponse) -> PhoenixError {
+        let (base, status) = (base.to_owned(), answer.status.as_u16());
+        PhoenixError::Refused { base, status, said: response_message(&answer.body) }
+    }
+}

@@ -1,0 +1,18 @@
+//! Arize Phoenix: spans are read from it, and verdicts are written to it.
+
+mod address;
+mod annotate;
+mod error;
+mod exchange;
+mod kept;
+mod page;
+mod paging;
+mod read;
+mod rest_client;
+mod traces;
+
+pub use address::{Address, AddressError};
+pub use annotate::{Batch, Writer};
+pub use error::PhoenixError;
+pub use read::PhoenixSource;
+pub use rest_client::{Client, PhoenixClientSettings};

@@ -1,0 +1,265 @@
+//! Projects of a Phoenix as sources: `phoenix://HOST:PORT/PROJECT`.
+//!
+//! All pages of a list are brought to disk first, the next one while the current one is read, and only then handed on:
+//! a trajectory is never made of half a trace because Phoenix went away. `/spans` and not `/spans/otlpv1`: that one
+//! rounds times through floating point and is twice as long, and both say the same otherwise.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use gradus_core::span::{Attributes, Resource, Value};
+use gradus_core::span_json::phoenix_span;
+use gradus_otlp::{Record, Scope, Signal, encode_span};
+use serde::{Deserialize, Serialize};
+
+use super::address::Address;
+use super::error::PhoenixError;
+use super::kept::{Kept, Place};
+use super::page;
+use super::paging::{self, PageSize};
+use super::rest_client::{Client, PhoenixClientSettings};
+use gradus_http::percent_encode;
+use gradus_ingest::{Intake, Selection, SourceError, TraceSource};
+
+/// A Phoenix to read from.
+#[derive(Clone, Debug)]
+pub struct PhoenixSource {
+    pub name: String,
+    pub address: Address,
+    pub settings: PhoenixClientSettings,
+    /// Where a read that is broken off is kept.
+    pub state_dir: Option<PathBuf>,
+    /// Take up no earlier read.
+    pub fresh: bool,
+    /// Tells the user something that is no error.
+    pub tell: fn(&str),
+}
+
+#[derive(Deserialize)]
+struct Projects {
+    data: Vec<Project>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Project {
+    id: String,
+    name: String,
+}
+
+const WHAT: &str = "reading spans";
+/// Traces that are asked for at once: an address must not become too long.
+const TRACES_AT_ONCE: usize = 50;
+
+impl TraceSource for PhoenixSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the wanted spans of the project, or of all of them.
+    fn read(&self, intake: &mut Intake<'_>) -> Result<(), SourceError> {
+        let unreadable = |reason: String| SourceError::Unreadable { name: self.name.clone(), reason };
+        let failed = |error: io::Error| unreadable(format!("what was read cannot be kept: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unreadable(error.to_string()))?;
+        let client = Client::new(&self.address, &self.settings).map_err(unreadable)?;
+        let told = |error: PhoenixError| SourceError::Told(error.to_string());
+        let projects = self.wanted(runtime.block_on(projects(&client)).map_err(told)?)?;
+        intake.begin_input(&self.name);
+        let selection = intake.selection().clone();
+        let what =
+            Address { project: self.address.project.clone(), base: client.base().to_owned() }.to_string();
+        let key = gradus_core::digest(format!("{what}\0{}", selection.as_written).as_bytes());
+        let mut kept = Kept::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
+        let plan = match kept.plan::<Plan>().map_err(failed)? {
+            Some(plan) => {
+                self.say_taken_up(&kept);
+                plan
+            }
+            None => {
+                let made = runtime.block_on(Plan::make(&client, &projects, &selection));
+                let plan = made.map_err(|error| broken_off(&error, &kept))?;
+                kept.set_plan(&plan).map_err(failed)?;
+                plan
+            }
+        };
+        let (sender, pages) = sync_channel(0);
+        let (lists, first) = (plan.lists.clone(), kept.place().clone());
+        let fetching = std::thread::Builder::new().name("phoenix".to_owned()).spawn(move || {
+            runtime.block_on(fetch(&client, &lists, first, &sender));
+        });
+        let fetching = fetching.map_err(failed)?;
+        keep_pages(&pages, &mut kept, intake).map_err(|error| match error {
+            Broken::Phoenix(error) => broken_off(&error, &kept),
+            Broken::Disk(error) => failed(error),
+        })?;
+        fetching.join().map_err(|_| unreadable("the reading thread ended".to_owned()))?;
+        let scopes: Vec<Scope> = plan.projects.iter().map(|name| scope_of(name)).collect();
+        let mut current = None;
+        let handed_on = kept.finish(|project, span| {
+            let at = project as usize;
+            let (Some(scope), Some(name)) = (scopes.get(at), plan.projects.get(at)) else { return Ok(()) };
+            if current != Some(project) {
+                intake.begin_project(name);
+                current = Some(project);
+            }
+            intake.record(&Record { signal: Signal::Span, scope, body: span })
+        });
+        handed_on.map_err(failed)
+    }
+}
+
+impl PhoenixSource {
+    /// The project that was named, or all of them.
+    fn wanted(&self, projects: Vec<Project>) -> Result<Vec<Project>, SourceError> {
+        let Some(name) = &self.address.project else { return Ok(projects) };
+        match projects.iter().find(|known| known.name == *name) {
+            Some(project) => Ok(vec![project.clone()]),
+            None => {
+                let known: Vec<String> = projects.into_iter().map(|project| project.name).collect();
+                Err(SourceError::no_project(&self.name, name, &known))
+            }
+        }
+    }
+
+    fn say_taken_up(&self, kept: &Kept) {
+        let began = kept.began().and_then(|began| began.round(jiff::Unit::Second).ok());
+        let began = began.map(|began| format!(" that began at {began}")).unwrap_or_default();
+        (self.tell)(&format!(
+            "{}: taking up the read{began}: {} spans are here already",
+            self.name,
+            kept.spans()
+        ));
+    }
+}
+
+fn broken_off(error: &PhoenixError, kept: &Kept) -> SourceError {
+    let kept = match kept.is_kept() {
+        true => format!("; {} spans are kept, and the same command goes on from there", kept.spans()),
+        false => String::new(),
+    };
+    SourceError::Told(format!("{error}{kept}"))
+}
+
+/// What to ask for, one list after the other; the same when a read is taken up.
+#[derive(Serialize, Deserialize)]
+struct Plan {
+    projects: Vec<String>,
+    lists: Vec<List>,
+}
+
+/// The address of a list, to which the limit and the cursor are added.
+#[derive(Clone, Serialize, Deserialize)]
+struct List {
+    project: u32,
+    path: String,
+}
+
+impl Plan {
+    /// Everything of each project, or the wanted traces by the batch.
+    async fn make(
+        client: &Client,
+        projects: &[Project],
+        selection: &Selection,
+    ) -> Result<Plan, PhoenixError> {
+        let mut plan = Plan { projects: Vec::new(), lists: Vec::new() };
+        for (number, project) in (0..).zip(projects) {
+            plan.projects.push(project.name.clone());
+            let spans = format!("/v1/projects/{}/spans?", percent_encode(&project.id));
+            if selection.is_everything() {
+                plan.lists.push(List { project: number, path: spans });
+                continue;
+            }
+            let traces = super::traces::wanted(client, &project.id, selection).await?;
+            plan.lists.extend(traces.chunks(TRACES_AT_ONCE).map(|batch| {
+                let ids: String =
+                    batch.iter().map(|id| format!("trace_id={}&", percent_encode(id))).collect();
+                List { project: number, path: format!("{spans}{ids}") }
+            }));
+        }
+        Ok(plan)
+    }
+}
+
+/// Phoenix keeps no resources: all that is left of one is which project the spans are in.
+fn scope_of(project: &str) -> Scope {
+    let name = Value::Str(project.to_owned().into());
+    let attributes = Attributes(vec![("openinference.project.name".into(), name)]);
+    Scope { resource: Arc::new(Resource { attributes }), ..Scope::default() }
+}
+
+enum Broken {
+    Phoenix(Box<PhoenixError>),
+    Disk(io::Error),
+}
+
+/// A page as it came, and where the next one begins.
+struct Page {
+    project: u32,
+    body: Vec<u8>,
+    next: Place,
+}
+
+type Pages = Receiver<Result<Page, PhoenixError>>;
+
+/// Takes pages in until there are no more.
+fn keep_pages(pages: &Pages, kept: &mut Kept, intake: &mut Intake<'_>) -> Result<(), Broken> {
+    let mut bytes = Vec::new();
+    for page in pages {
+        let Page { project, body, next } = page.map_err(|error| Broken::Phoenix(Box::new(error)))?;
+        let mut unreadable = 0;
+        let read = page::read(&body, &mut |span| {
+            if !gradus_core::span_json::is_phoenix_span(&span) {
+                unreadable += 1;
+                return Ok(());
+            }
+            bytes.clear();
+            encode_span(&phoenix_span(&span), &mut bytes);
+            kept.add(project, &bytes)
+        });
+        // The page was found to be whole when its cursor was looked for, or it is not JSON at all.
+        read.map_err(|error| Broken::Disk(io::Error::other(error)))?;
+        if unreadable > 0 {
+            intake.bad_record(&format!("{unreadable} elements of a page are no spans"));
+        }
+        kept.advance(next).map_err(Broken::Disk)?;
+    }
+    Ok(())
+}
+
+/// All projects, by pages.
+async fn projects(client: &Client) -> Result<Vec<Project>, PhoenixError> {
+    let (mut found, mut path) = (Vec::new(), "/v1/projects?limit=100".to_owned());
+    let mut asking = client.hasty();
+    loop {
+        let page: Projects = asking.get(&path, WHAT).await?;
+        found.extend(page.data);
+        let Some(cursor) = page.next_cursor else { return Ok(found) };
+        path = format!("/v1/projects?limit=100&cursor={}", percent_encode(&cursor));
+        asking = client.clone();
+    }
+}
+
+/// Asks for one page after the other, until there are no more or nobody takes them.
+async fn fetch(
+    client: &Client,
+    lists: &[List],
+    mut place: Place,
+    pages: &SyncSender<Result<Page, PhoenixError>>,
+) {
+    let mut size = PageSize::default();
+    while let Some(list) = lists.get(place.lists) {
+        let page = paging::ask(client, &list.path, place.cursor.as_deref(), &mut size, WHAT).await;
+        let page = page.map(|(answer, cursor)| {
+            let is_last = cursor.is_none();
+            place = Place { lists: place.lists + usize::from(is_last), cursor };
+            Page { project: list.project, body: answer.body, next: place.clone() }
+        });
+        let is_over = page.is_err();
+        if pages.send(page).is_err() || is_over {
+            return;
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Which traces of a project are wanted: Phoenix is asked for their ids, so that only their spans travel.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::error::PhoenixError;
+use super::paging::{self, PageSize};
+use super::rest_client::Client;
+use gradus_http::percent_encode;
+use gradus_ingest::Selection;
+
+#[derive(Deserialize)]
+struct Listed {
+    data: Vec<Entry>,
+}
+
+/// A trace, or a span of one.
+#[derive(Deserialize)]
+struct Entry {
+    trace_id: Option<String>,
+    context: Option<Context>,
+    #[serde(rename = "attributes")]
+    _attributes: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    trace_id: String,
+}
+
+const WHAT: &str = "choosing traces";
+
+/// The ids of the wanted traces, in Phoenix's order.
+pub(super) async fn wanted(
+    client: &Client,
+    project_id: &str,
+    selection: &Selection,
+) -> Result<Vec<String>, PhoenixError> {
+    let project = format!("/v1/projects/{}", percent_encode(project_id));
+    let range = range(selection);
+    if selection.root_names.is_empty() {
+        // Traces know when they began, also those whose root never came.
+        match list(client, &format!("{project}/traces?{range}")).await {
+            Err(PhoenixError::NoRoute { .. }) => {}
+            found => return found,
+        }
+    }
+    let names: Vec<String> =
+        selection.root_names.iter().map(|name| format!("name={}&", percent_encode(name))).collect();
+    list(client, &format!("{project}/spans?parent_id=null&{range}{}", names.concat())).await
+}
+
+async fn list(client: &Client, path: &str) -> Result<Vec<String>, PhoenixError> {
+    let (mut found, mut known) = (Vec::new(), HashSet::new());
+    let (mut size, mut cursor) = (PageSize::default(), None);
+    loop {
+        let (answer, next) = paging::ask(client, path, cursor.as_deref(), &mut size, WHAT).await?;
+        let page: Listed =
+            serde_json::from_slice(&answer.body).map_err(|_| client.not_as_expected(&answer, path, WHAT))?;
+        for entry in page.data {
+            let id = entry.trace_id.or(entry.context.map(|context| context.trace_id));
+            found.extend(id.filter(|id| known.insert(gradus_core::digest(id.as_bytes()))));
+        }
+        if next.is_none() {
+            return Ok(found);
+        }
+        cursor = next;
+    }
+}
+
+/// The time range as Phoenix takes it, with `&` behind each parameter. It keeps microseconds, so a bound between two of them is moved outwards; what is
+/// too early or too late then is left out when the spans are here.
+fn range(selection: &Selection) -> String {
+    let parameter = |name: &str, ns: Option<u64>| {
+        let time = ns.and_then(|ns| Timestamp::from_nanosecond(i128::from(ns)).ok())?;
+        Some(format!("{name}={}&", percent_encode(&time.to_string())))
+    };
+    let from = selection.from_ns.map(|ns| ns / 1000 * 1000);
+    let to = selection.to_ns.map(|ns| ns.div_ceil(1000).saturating_mul(1000));
+    let both = [parameter("start_time", from), parameter("end_time", to)];
+    both.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_moved_outwards_to_microseconds() {
+        let selection = Selection {
+            from_ns: Some(1_700_000_000_000_000_999),
+            to_ns: Some(1_700_000_001_000_000_001),
+            ..Selection::default()
+        };
+        assert_eq!(
+            range(&selection),
+            "start_time=2023-11-14T22%3A13%3A20Z&end_time=2023-11-14T22%3A13%3A21.000001Z&"
+        );
+        assert_eq!(range(&Selection::default()), "");
+    }
+}

@@ -1,0 +1,100 @@
+//! `--where`: traces with a span that Phoenix's filter language is true of, whatever kind of source they come from.
+
+use std::collections::HashSet;
+
+use crate::filter::{AnnotationScope, Cost, Filter, Note, Surroundings, TokenSums};
+use crate::span_view::{PhoenixSpan, cumulative_tokens};
+use gradus_core::span::{Span, SpanId, TraceId};
+use gradus_ingest::SpanCondition;
+
+/// A filter with the text it was read from, by which it is known.
+#[derive(Clone, Debug)]
+pub struct FilterCondition {
+    text: String,
+    filter: Filter,
+}
+
+impl FilterCondition {
+    /// Reads a filter; the error says what is wrong with it.
+    pub fn read(text: &str) -> Result<FilterCondition, String> {
+        let filter = Filter::parse(text).map_err(|error| format!("--where: {error}"))?;
+        let needs = filter.needs();
+        if !needs.annotations.is_empty() || needs.cost || needs.cost_details {
+            return Err(
+                "--where: annotations and costs are not in traces; ask a server for them with Phoenix's client"
+                    .to_owned(),
+            );
+        }
+        Ok(FilterCondition { text: text.to_owned(), filter })
+    }
+}
+
+impl SpanCondition for FilterCondition {
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn matching_traces(&self, spans: &[Span<'_>]) -> HashSet<TraceId> {
+        let needs = self.filter.needs();
+        let ids: HashSet<(TraceId, SpanId)> =
+            spans.iter().filter(|_| needs.parent).map(|span| (span.trace_id, span.span_id)).collect();
+        let sums = if needs.cumulative_tokens { cumulative_tokens(spans) } else { Vec::new() };
+        let mut found = HashSet::new();
+        for (at, span) in spans.iter().enumerate() {
+            if found.contains(&span.trace_id) {
+                continue;
+            }
+            let around = Around {
+                has_parent: span.parent_id.is_some_and(|parent| ids.contains(&(span.trace_id, parent))),
+                sums: sums.get(at).copied().unwrap_or_default(),
+            };
+            if self.filter.matches(&PhoenixSpan::of(span), &around) {
+                found.insert(span.trace_id);
+            }
+        }
+        found
+    }
+}
+
+/// What the other spans of a group say of one.
+struct Around {
+    has_parent: bool,
+    sums: (i64, i64),
+}
+
+impl Surroundings for Around {
+    fn has_parent(&self) -> bool {
+        self.has_parent
+    }
+
+    fn cumulative_tokens(&self) -> TokenSums {
+        TokenSums { prompt: self.sums.0, completion: self.sums.1 }
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::default()
+    }
+
+    fn annotations(&self, _: AnnotationScope, _: &str) -> Vec<Note> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_in_a_line() {
+        for (text, wanted) in [
+            ("span_kind = 'LLM'", "--where: "),
+            ("name.startswith('x')", "--where: "),
+            ("annotations['x'].label == 'y'", "annotations and costs are not in traces"),
+            ("total_cost > 1", "annotations and costs are not in traces"),
+        ] {
+            let error = FilterCondition::read(text).expect_err(text);
+            assert!(error.contains(wanted) && !error.contains('\n'), "{error}");
+        }
+        assert!(FilterCondition::read("span_kind == 'LLM'").is_ok());
+    }
+}

@@ -1,0 +1,307 @@
+//! The OpenInference attributes that Phoenix makes of `gen_ai.*`, the OpenTelemetry convention, when a span comes in.
+
+use crate::span_view::synthesized::{Synthesized, put};
+use serde_json::{Map, Value as Json};
+
+use super::gen_ai_messages::{documents, messages, system_message, tool_schemas};
+use super::python::{Escapes, dumps, float, text, truth};
+use super::{KIND_KEY, SpanKind};
+use gradus_core::bounded_json;
+use gradus_core::span::{Span, Value};
+
+const JSON_MIME_TYPE: &str = "application/json";
+
+/// The names of a request's parameters, ours behind theirs.
+const REQUEST_PARAMETERS: [(&str, &str); 9] = [
+    ("gen_ai.request.temperature", "temperature"),
+    ("gen_ai.request.top_p", "top_p"),
+    ("gen_ai.request.top_k", "top_k"),
+    ("gen_ai.request.max_tokens", "max_tokens"),
+    ("gen_ai.request.frequency_penalty", "frequency_penalty"),
+    ("gen_ai.request.presence_penalty", "presence_penalty"),
+    ("gen_ai.request.seed", "seed"),
+    ("gen_ai.request.stream", "stream"),
+    ("gen_ai.request.choice.count", "n"),
+];
+
+const TOKENS: [(&str, &str); 4] = [
+    ("gen_ai.usage.input_tokens", "llm.token_count.prompt"),
+    ("gen_ai.usage.output_tokens", "llm.token_count.completion"),
+    ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read"),
+    ("gen_ai.usage.cache_creation.input_tokens", "llm.token_count.prompt_details.cache_write"),
+];
+
+/// The `gen_ai.*` attributes of a span: few, where a span has hundreds.
+pub(super) struct Recorded<'s>(Vec<(&'s str, &'s Value<'s>)>);
+
+/// What Phoenix adds to a span, before it looks at what the span says itself.
+pub(super) fn synthesize(span: &Span<'_>) -> Synthesized {
+    let recorded = Recorded::of(span);
+    let mut out = Map::new();
+    if recorded.0.is_empty() {
+        return out;
+    }
+    let kind = infer_kind(&recorded);
+    if let Some(kind) = kind {
+        put(&mut out, KIND_KEY, kind.as_str());
+    }
+    base(&recorded, &mut out);
+    request(&recorded, kind, &mut out);
+    usage(&recorded, &mut out);
+    conversation(&recorded, &mut out);
+    response(&recorded, &mut out);
+    tools(&recorded, kind, &mut out);
+    if kind == Some(SpanKind::Retriever) {
+        retrieval(&recorded, &mut out);
+    }
+    out
+}
+
+/// The kind that the attributes speak of.
+pub(super) fn infer_kind(recorded: &Recorded<'_>) -> Option<SpanKind> {
+    if let Some(operation) = recorded.str("gen_ai.operation.name") {
+        return match operation.as_str() {
+            "chat" | "text_completion" | "generate_content" => Some(SpanKind::Llm),
+            "embeddings" => Some(SpanKind::Embedding),
+            "execute_tool" => Some(SpanKind::Tool),
+            "retrieval" => Some(SpanKind::Retriever),
+            "invoke_agent" | "create_agent" => Some(SpanKind::Agent),
+            _ => None,
+        };
+    }
+    let any = |keys: &[&str]| keys.iter().any(|key| recorded.get(key).is_some_and(is_true));
+    if any(&["gen_ai.tool.call.id", "gen_ai.tool.name"]) {
+        Some(SpanKind::Tool)
+    } else if any(&["gen_ai.retrieval.documents", "gen_ai.retrieval.query.text"]) {
+        Some(SpanKind::Retriever)
+    } else if recorded.get("gen_ai.embeddings.dimension.count").is_some() {
+        Some(SpanKind::Embedding)
+    } else if any(&["gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.request.model"]) {
+        Some(SpanKind::Llm)
+    } else {
+        None
+    }
+}
+
+impl<'s> Recorded<'s> {
+    pub(super) fn of(span: &'s Span<'_>) -> Recorded<'s> {
+        Recorded(span.attributes.iter().filter(|(key, _)| key.starts_with("gen_ai.")).collect())
+    }
+
+    fn get(&self, key: &str) -> Option<&'s Value<'s>> {
+        let last = self.0.iter().rev().find(|(name, _)| *name == key)?.1;
+        (*last != Value::Null).then_some(last)
+    }
+
+    /// The value as a text, whatever it is.
+    fn str(&self, key: &str) -> Option<String> {
+        self.get(key).map(as_text)
+    }
+
+    /// The value as a text that says something.
+    fn non_empty(&self, key: &str) -> Option<String> {
+        self.str(key).filter(|text| !text.is_empty())
+    }
+
+    /// The text that should hold JSON.
+    fn json_text(&self, key: &str) -> Option<&'s str> {
+        self.get(key).and_then(Value::as_str)
+    }
+
+    fn texts(&self, key: &str) -> Vec<String> {
+        match self.get(key) {
+            Some(Value::Str(text)) => vec![text.to_string()],
+            Some(Value::Array(items)) => items.iter().map(as_text).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A count: a whole number, or a text of one.
+    fn count(&self, key: &str) -> Option<i64> {
+        match self.get(key)? {
+            Value::Int(number) => Some(*number),
+            Value::Double(number) if number.fract() == 0.0 => Some(*number as i64),
+            Value::Str(text) => text.trim().parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+fn base(recorded: &Recorded<'_>, out: &mut Synthesized) {
+    let name = recorded.str("gen_ai.provider.name");
+    // The name of the attribute before the convention's 1.37.
+    if let Some(name) = name.or_else(|| recorded.str("gen_ai.system").map(|name| name.to_lowercase())) {
+        let (provider, system) = match name.as_str() {
+            same @ ("openai" | "anthropic" | "cohere") => (Some(same), Some(same)),
+            "mistral_ai" => (Some("mistralai"), Some("mistralai")),
+            same @ ("deepseek" | "groq" | "perplexity") => (Some(same), None),
+            "x_ai" => (Some("xai"), None),
+            "azure.ai.openai" => (Some("azure"), Some("openai")),
+            "azure.ai.inference" => (Some("azure"), None),
+            "aws.bedrock" => (Some("aws"), None),
+            "gcp.vertex_ai" => (Some("google"), Some("vertexai")),
+            "gcp.gen_ai" | "gcp.gemini" => (Some("google"), None),
+            other => (None, Some(other)),
+        };
+        provider.into_iter().for_each(|provider| put(out, "llm.provider", provider));
+        system.into_iter().for_each(|system| put(out, "llm.system", system));
+    }
+    if let Some(conversation) = recorded.non_empty("gen_ai.conversation.id") {
+        put(out, "session.id", conversation);
+    }
+}
+
+fn request(recorded: &Recorded<'_>, kind: Option<SpanKind>, out: &mut Synthesized) {
+    let embeds = kind == Some(SpanKind::Embedding);
+    if let Some(model) = recorded.non_empty("gen_ai.request.model") {
+        put(out, if embeds { "embedding.model_name" } else { "llm.model_name" }, model);
+    }
+    let mut parameters = Map::new();
+    for (key, name) in REQUEST_PARAMETERS {
+        if let Some(value) = recorded.get(key) {
+            parameters.insert(name.to_owned(), value.to_json());
+        }
+    }
+    let stop = recorded.texts("gen_ai.request.stop_sequences");
+    if !stop.is_empty() {
+        parameters.insert("stop".to_owned(), Json::from(stop));
+    }
+    let mut formats = recorded.texts("gen_ai.request.encoding_formats");
+    match formats.len() {
+        0 => {}
+        1 => put(&mut parameters, "encoding_format", formats.remove(0)),
+        _ => put(&mut parameters, "encoding_formats", formats),
+    }
+    match recorded.str("gen_ai.output.type").as_deref() {
+        Some("json") => put(&mut parameters, "response_format", object("type", "json_object")),
+        Some("text") => put(&mut parameters, "response_format", object("type", "text")),
+        _ => {}
+    }
+    if !parameters.is_empty() {
+        let key = if embeds { "embedding.invocation_parameters" } else { "llm.invocation_parameters" };
+        put(out, key, dumps(&Json::Object(parameters), Escapes::AsNeeded));
+    }
+}
+
+fn usage(recorded: &Recorded<'_>, out: &mut Synthesized) {
+    for (theirs, ours) in TOKENS {
+        if let Some(count) = recorded.count(theirs) {
+            put(out, ours, count);
+        }
+    }
+    if let (Some(input), Some(output)) = (recorded.count(TOKENS[0].0), recorded.count(TOKENS[1].0)) {
+        put(out, "llm.token_count.total", input.saturating_add(output));
+    }
+}
+
+/// The system prompt, which is apart in this convention, is the first message in the other one.
+fn conversation(recorded: &Recorded<'_>, out: &mut Synthesized) {
+    let system = recorded.json_text("gen_ai.system_instructions").and_then(system_message);
+    let asked = recorded.json_text("gen_ai.input.messages").and_then(|text| messages(text, false));
+    let input = system.into_iter().chain(asked.into_iter().flatten());
+    for (index, message) in input.enumerate() {
+        message.write(&format!("llm.input_messages.{index}"), out);
+    }
+    let replies = recorded.json_text("gen_ai.output.messages").and_then(|text| messages(text, true));
+    for (index, message) in replies.into_iter().flatten().enumerate() {
+        message.write(&format!("llm.output_messages.{index}"), out);
+    }
+}
+
+fn response(recorded: &Recorded<'_>, out: &mut Synthesized) {
+    let mut reasons = recorded.texts("gen_ai.response.finish_reasons");
+    match reasons.len() {
+        0 => {}
+        1 => put(out, "llm.finish_reason", reasons.remove(0)),
+        _ => put(out, "llm.finish_reason", reasons),
+    }
+    let mut payload = Map::new();
+    for (key, name) in [("gen_ai.response.id", "id"), ("gen_ai.response.model", "model")] {
+        if let Some(value) = recorded.non_empty(key) {
+            put(&mut payload, name, value);
+        }
+    }
+    if !payload.is_empty() {
+        put(out, "output.value", dumps(&Json::Object(payload), Escapes::AsNeeded));
+        put(out, "output.mime_type", JSON_MIME_TYPE);
+    }
+}
+
+fn tools(recorded: &Recorded<'_>, kind: Option<SpanKind>, out: &mut Synthesized) {
+    let schemas = recorded.json_text("gen_ai.tool.definitions").and_then(tool_schemas);
+    for (index, schema) in schemas.into_iter().flatten().enumerate() {
+        put(out, &format!("llm.tools.{index}.tool.json_schema"), dumps(&schema, Escapes::AsNeeded));
+    }
+    if kind != Some(SpanKind::Tool) {
+        return;
+    }
+    let texts = [
+        ("gen_ai.tool.name", "tool.name"),
+        ("gen_ai.tool.description", "tool.description"),
+        ("gen_ai.tool.call.id", "tool.id"),
+    ];
+    for (theirs, ours) in texts {
+        if let Some(text) = recorded.non_empty(theirs) {
+            put(out, ours, text);
+        }
+    }
+    if let Some(arguments) = recorded.get("gen_ai.tool.call.arguments") {
+        // Phoenix writes them as JSON and reads that again, since `tool.parameters` is one of its JSON texts.
+        put(out, "tool.parameters", read_json(arguments));
+    }
+    if let Some(result) = recorded.get("gen_ai.tool.call.result") {
+        if matches!(read_json(result), Json::Object(_) | Json::Array(_)) {
+            put(out, "output.mime_type", JSON_MIME_TYPE);
+        }
+        put(out, "output.value", as_string(result));
+    }
+}
+
+fn retrieval(recorded: &Recorded<'_>, out: &mut Synthesized) {
+    if let Some(query) = recorded.non_empty("gen_ai.retrieval.query.text") {
+        put(out, "input.value", query);
+        put(out, "input.mime_type", "text/plain");
+    }
+    let found = recorded.json_text("gen_ai.retrieval.documents").and_then(documents);
+    for (index, document) in found.into_iter().flatten().enumerate() {
+        for (key, value) in document {
+            put(out, &format!("retrieval.documents.{index}.{key}"), value);
+        }
+    }
+}
+
+fn object(key: &str, value: &str) -> Json {
+    let mut object = Map::new();
+    put(&mut object, key, value);
+    Json::Object(object)
+}
+
+/// A text is read as JSON where it is JSON; anything else is what it is.
+fn read_json(value: &Value<'_>) -> Json {
+    match value {
+        Value::Str(text) => bounded_json::parse(text).unwrap_or_else(|| Json::String(text.to_string())),
+        other => other.to_json(),
+    }
+}
+
+fn as_string(value: &Value<'_>) -> String {
+    match value {
+        Value::Str(text) => text.to_string(),
+        other => dumps(&other.to_json(), Escapes::AsNeeded),
+    }
+}
+
+fn as_text(value: &Value<'_>) -> String {
+    match value {
+        Value::Str(text) => text.to_string(),
+        Value::Double(number) => float(*number),
+        other => text(&other.to_json()),
+    }
+}
+
+fn is_true(value: &Value<'_>) -> bool {
+    match value {
+        Value::Str(text) => !text.is_empty(),
+        other => truth(&other.to_json()),
+    }
+}

@@ -1,0 +1,251 @@
+//! The JSON texts of the GenAI convention as Phoenix reads them: strictly, so one message that is not as the schema
+//! says takes its whole list away. Parts of a kind that OpenInference has no place for are passed over.
+
+use serde_json::{Map, Value as Json};
+
+use gradus_core::bounded_json;
+
+use super::python::{Escapes, dumps, truth};
+use crate::span_view::synthesized::{Synthesized, put};
+
+pub(super) struct Message {
+    role: String,
+    name: Option<String>,
+    finish_reason: Option<String>,
+    parts: Vec<Part>,
+}
+
+enum Part {
+    Text(String),
+    Reasoning(String),
+    /// Where an image or another medium is to be found, or its content.
+    Medium(String),
+    Call {
+        id: Option<String>,
+        name: String,
+        arguments: Json,
+    },
+    Result {
+        id: Option<String>,
+        response: Json,
+    },
+    Other,
+}
+
+/// The messages of a list; those of a model's reply must say why it ended.
+pub(super) fn messages(text: &str, are_replies: bool) -> Option<Vec<Message>> {
+    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
+    items.into_iter().map(|item| message(item, are_replies)).collect()
+}
+
+/// The system prompt as the first message of the conversation; `None` when it is empty.
+pub(super) fn system_message(text: &str) -> Option<Message> {
+    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
+    let parts = items.into_iter().map(part).collect::<Option<Vec<Part>>>()?;
+    let message = Message { role: "system".to_owned(), name: None, finish_reason: None, parts };
+    (!message.parts.is_empty()).then_some(message)
+}
+
+/// The schemas of the tools on offer, in the form of the chat completion API.
+pub(super) fn tool_schemas(text: &str) -> Option<Vec<Json>> {
+    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
+    items.into_iter().map(tool_schema).collect()
+}
+
+/// The documents that were found, each as flat attributes.
+pub(super) fn documents(text: &str) -> Option<Vec<Map<String, Json>>> {
+    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
+    items.into_iter().map(document).collect()
+}
+
+impl Message {
+    /// Puts the message under `base`, in OpenInference's names.
+    pub(super) fn write(self, base: &str, out: &mut Synthesized) {
+        put(out, &format!("{base}.message.role"), self.role);
+        if let Some(name) = self.name.filter(|name| !name.is_empty()) {
+            put(out, &format!("{base}.message.name"), name);
+        }
+        if let Some(reason) = self.finish_reason.filter(|reason| !reason.is_empty()) {
+            put(out, &format!("{base}.message.finish_reason"), reason);
+        }
+        let (mut contents, mut calls, mut result) = (Vec::new(), Vec::new(), None);
+        for part in self.parts {
+            match part {
+                Part::Text(_) | Part::Reasoning(_) | Part::Medium(_) => contents.push(part),
+                Part::Call { id, name, arguments } => calls.push((id, name, arguments)),
+                Part::Result { id, response } => result = Some((id, response)),
+                Part::Other => {}
+            }
+        }
+        // A message that brings a result is read as nothing else.
+        if let Some((id, response)) = result {
+            if let Some(id) = id.filter(|id| !id.is_empty()) {
+                put(out, &format!("{base}.message.tool_call_id"), id);
+            }
+            if !response.is_null() {
+                put(out, &format!("{base}.message.content"), as_string(response));
+            }
+            return;
+        }
+        write_contents(contents, base, out);
+        for (index, (id, name, arguments)) in calls.into_iter().enumerate() {
+            let call = format!("{base}.message.tool_calls.{index}.tool_call");
+            if let Some(id) = id.filter(|id| !id.is_empty()) {
+                put(out, &format!("{call}.id"), id);
+            }
+            if !name.is_empty() {
+                put(out, &format!("{call}.function.name"), name);
+            }
+            if !arguments.is_null() {
+                put(out, &format!("{call}.function.arguments"), as_string(arguments));
+            }
+        }
+    }
+}
+
+/// One text is the content; several, or anything else, are its parts.
+fn write_contents(mut contents: Vec<Part>, base: &str, out: &mut Synthesized) {
+    if let [Part::Text(_)] = contents[..] {
+        if let Some(Part::Text(text)) = contents.pop() {
+            put(out, &format!("{base}.message.content"), text);
+        }
+        return;
+    }
+    for (index, part) in contents.into_iter().enumerate() {
+        let content = format!("{base}.message.contents.{index}.message_content");
+        let (kind, key, value) = match part {
+            Part::Text(text) => ("text", "text", text),
+            Part::Reasoning(text) => ("reasoning", "text", text),
+            Part::Medium(url) => ("image", "image.image.url", url),
+            Part::Call { .. } | Part::Result { .. } | Part::Other => continue,
+        };
+        put(out, &format!("{content}.type"), kind);
+        // A medium without an address still counts as one.
+        if kind != "image" || !value.is_empty() {
+            put(out, &format!("{content}.{key}"), value);
+        }
+    }
+}
+
+fn message(item: Json, is_reply: bool) -> Option<Message> {
+    let Json::Object(mut item) = item else { return None };
+    let Some(Json::String(role)) = item.remove("role") else { return None };
+    let name = optional_text(item.remove("name"))?;
+    let finish_reason = match item.remove("finish_reason") {
+        Some(Json::String(reason)) if is_reply => Some(reason),
+        _ if is_reply => return None,
+        _ => None,
+    };
+    let Some(Json::Array(parts)) = item.remove("parts") else { return None };
+    let parts = parts.into_iter().map(part).collect::<Option<Vec<Part>>>()?;
+    Some(Message { role, name, finish_reason, parts })
+}
+
+/// `None` only for what is no part at all. A part that is not as its type demands is one of an unknown type.
+fn part(item: Json) -> Option<Part> {
+    let Json::Object(mut item) = item else { return None };
+    let Some(Json::String(kind)) = item.remove("type") else { return None };
+    Some(known_part(&kind, item).unwrap_or(Part::Other))
+}
+
+fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<Part> {
+    match kind {
+        "text" => required_text(item.remove("content")).map(Part::Text),
+        "reasoning" => required_text(item.remove("content")).map(Part::Reasoning),
+        "tool_call" => {
+            let (id, name) = (optional_text(item.remove("id"))?, required_text(item.remove("name"))?);
+            Some(Part::Call { id, name, arguments: item.remove("arguments").unwrap_or(Json::Null) })
+        }
+        "tool_call_response" => {
+            let id = optional_text(item.remove("id"))?;
+            Some(Part::Result { id, response: item.remove("response")? })
+        }
+        "uri" => {
+            let _ = (required_text(item.remove("modality"))?, optional_text(item.remove("mime_type"))?);
+            required_text(item.remove("uri")).map(Part::Medium)
+        }
+        "blob" => {
+            required_text(item.remove("modality"))?;
+            let mime_type = optional_text(item.remove("mime_type"))?.filter(|text| !text.is_empty());
+            let content = required_text(item.remove("content"))?;
+            let mime_type = mime_type.as_deref().unwrap_or("application/octet-stream");
+            // What is not base64 makes no address.
+            let url = content.is_ascii().then(|| format!("data:{mime_type};base64,{content}"));
+            Some(Part::Medium(url.unwrap_or_default()))
+        }
+        _ => None,
+    }
+}
+
+fn tool_schema(item: Json) -> Option<Json> {
+    let Json::Object(mut item) = item else { return None };
+    let kind = match item.remove("type") {
+        None => "function".to_owned(),
+        Some(Json::String(kind)) => kind,
+        Some(_) => return None,
+    };
+    let mut function = Map::new();
+    put(&mut function, "name", required_text(item.remove("name"))?);
+    if let Some(description) = item.remove("description").filter(truth) {
+        put(&mut function, "description", description);
+    }
+    if let Some(parameters) = item.remove("parameters").filter(|parameters| !parameters.is_null()) {
+        put(&mut function, "parameters", parameters);
+    }
+    let mut schema = Map::new();
+    put(&mut schema, "type", kind);
+    put(&mut schema, "function", function);
+    Some(Json::Object(schema))
+}
+
+fn document(item: Json) -> Option<Map<String, Json>> {
+    let Json::Object(mut item) = item else { return None };
+    let mut out = Map::new();
+    let id = required_text(item.remove("id"))?;
+    let score = match item.remove("score")? {
+        Json::Number(number) => number.as_f64()?,
+        Json::Bool(value) => f64::from(u8::from(value)),
+        Json::String(text) => text.trim().parse().ok()?,
+        _ => return None,
+    };
+    if !id.is_empty() {
+        put(&mut out, "document.id", id);
+    }
+    put(&mut out, "document.score", score);
+    if let Some(content) = item.remove("content").filter(|content| !content.is_null()) {
+        put(&mut out, "document.content", as_string(content));
+    }
+    match item.remove("metadata") {
+        // This is one of the attributes that Phoenix reads as JSON.
+        Some(Json::String(text)) => {
+            let json = bounded_json::parse(&text).unwrap_or(Json::String(text));
+            put(&mut out, "document.metadata", json);
+        }
+        Some(other) if !other.is_null() => put(&mut out, "document.metadata", other),
+        _ => {}
+    }
+    Some(out)
+}
+
+fn required_text(value: Option<Json>) -> Option<String> {
+    match value {
+        Some(Json::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// The outer `None` is for what is neither a text nor nothing.
+fn optional_text(value: Option<Json>) -> Option<Option<String>> {
+    match value {
+        None | Some(Json::Null) => Some(None),
+        Some(Json::String(text)) => Some(Some(text)),
+        Some(_) => None,
+    }
+}
+
+fn as_string(value: Json) -> String {
+    match value {
+        Json::String(text) => text,
+        other => dumps(&other, Escapes::AsNeeded),
+    }
+}

@@ -1,0 +1,82 @@
+//! What an attribute is, without the tree. A filter over a project looks at one or two attributes of each of its spans;
+//! building the tree of a model call's messages for that, texts and all, would be most of the work.
+//!
+//! Only what the tree could not change is answered: one plain key, nothing above or below it, nothing of `gen_ai.*`
+//! that could add to it.
+
+use serde_json::Number;
+
+use super::{JSON_TEXTS, TOKEN_COUNTS};
+use gradus_core::span::{Span, Value};
+
+/// What a look at the recorded keys tells about a path.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Glance<'a> {
+    Missing,
+    Text(&'a str),
+    Number(Number),
+    /// Only the tree can tell.
+    Unknown,
+}
+
+pub(super) fn glance<'a>(span: &'a Span<'_>, path: &str) -> Glance<'a> {
+    let is_plain = |key: &str| {
+        key.split('.').all(|name| {
+            !name.is_empty()
+                && !name.starts_with(|c: char| c.is_ascii_digit() || c.is_whitespace())
+                && !name.ends_with(char::is_whitespace)
+        })
+    };
+    // What an input is called depends on what it is.
+    if !is_plain(path) || path == "input" || path == "input.mime_type" {
+        return Glance::Unknown;
+    }
+    let first = path.split('.').next().unwrap_or_default();
+    let mut found = Glance::Missing;
+    for (key, value) in span.attributes.iter() {
+        if key.starts_with("gen_ai.") {
+            return Glance::Unknown;
+        }
+        // Padding and dots before a name are no part of it.
+        if !key.trim_start_matches(|c: char| c == '.' || c.is_whitespace()).starts_with(first) {
+            continue;
+        }
+        if key == path {
+            found = plain_value(key, value);
+        } else if !is_plain(key) && !is_list_item(key, path) || is_below(key, path) || is_below(path, key) {
+            return Glance::Unknown;
+        }
+    }
+    found
+}
+
+/// `a.b.c` is below `a.b`.
+fn is_below(path: &str, other: &str) -> bool {
+    path.strip_prefix(other).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Keys with numbers in them, of which messages are made, lead elsewhere if they part from the path before the number.
+fn is_list_item(key: &str, path: &str) -> bool {
+    let mut wanted = path.split('.');
+    for name in key.split('.') {
+        if name.is_empty() || name.starts_with(char::is_whitespace) || name.ends_with(char::is_whitespace) {
+            return false;
+        }
+        if wanted.next() != Some(name) {
+            return !name.starts_with(|c: char| c.is_ascii_digit());
+        }
+    }
+    false
+}
+
+fn plain_value<'a>(key: &str, value: &'a Value<'_>) -> Glance<'a> {
+    if JSON_TEXTS.iter().any(|name| key.ends_with(name)) {
+        return Glance::Unknown;
+    }
+    match value {
+        Value::Str(_) if TOKEN_COUNTS.contains(&key) => Glance::Unknown,
+        Value::Str(text) => Glance::Text(text),
+        Value::Int(number) if key != "input.value" => Glance::Number(Number::from(*number)),
+        _ => Glance::Unknown,
+    }
+}

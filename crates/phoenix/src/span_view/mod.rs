@@ -1,0 +1,308 @@
+//! A span as Arize Phoenix keeps and lists it: kind, nested attributes, flat attributes, times, events.
+//!
+//! Phoenix changes spans when it takes them in: dotted keys become trees, some texts become JSON, `gen_ai.*` gets
+//! OpenInference twins, times lose their nanoseconds. What its clients see and what its filter language asks about is
+//! the changed span, so both are answered from here. Nothing is computed before it is asked for: most filters are
+//! settled by a name or a kind.
+
+mod flat;
+mod frame;
+mod gen_ai;
+mod gen_ai_messages;
+mod glance;
+mod python;
+mod sums;
+mod synthesized;
+mod time;
+mod unflatten;
+
+use std::cell::OnceCell;
+use std::collections::HashSet;
+
+use serde_json::{Map, Value as Json, json};
+
+use gradus_core::bounded_json;
+use gradus_core::span::{Event, Span, StatusCode, Value};
+
+pub use glance::Glance;
+pub use sums::cumulative_tokens;
+pub use time::{iso_time, micros};
+
+/// The attribute that holds a span's kind.
+const KIND_KEY: &str = "openinference.span.kind";
+
+/// Phoenix takes these for JSON in a text, whatever stands before them in a key.
+const JSON_TEXTS: [&str; 4] =
+    ["document.metadata", "llm.prompt_template.variables", "metadata", "tool.parameters"];
+
+const TOKEN_COUNTS: [&str; 3] =
+    ["llm.token_count.prompt", "llm.token_count.completion", "llm.token_count.total"];
+
+/// Message lists are counted through, so ours and the span's own are never mixed.
+const MESSAGE_LISTS: [&str; 2] = ["llm.input_messages.", "llm.output_messages."];
+
+/// A span as Phoenix keeps it.
+#[derive(Debug)]
+pub struct PhoenixSpan<'a> {
+    span: &'a Span<'a>,
+    kind: OnceCell<SpanKind>,
+    attributes: OnceCell<Map<String, Json>>,
+}
+
+/// The kinds that Phoenix knows. Any other is `Unknown` to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpanKind {
+    Tool,
+    Chain,
+    Llm,
+    Prompt,
+    Retriever,
+    Embedding,
+    Agent,
+    Reranker,
+    Evaluator,
+    Guardrail,
+    Decision,
+    Unknown,
+}
+
+impl<'a> PhoenixSpan<'a> {
+    pub fn of(span: &'a Span<'a>) -> PhoenixSpan<'a> {
+        PhoenixSpan { span, kind: OnceCell::new(), attributes: OnceCell::new() }
+    }
+
+    pub fn span(&self) -> &'a Span<'a> {
+        self.span
+    }
+
+    /// The kind that filters and counts go by.
+    pub fn kind(&self) -> SpanKind {
+        *self.kind.get_or_init(|| kind_at_a_glance(self.span).unwrap_or_else(|| self.recorded_kind()))
+    }
+
+    /// The kind as listings show it: the attribute just as it was recorded, so `llm` stays `llm`.
+    pub fn listed_kind(&self) -> String {
+        match lookup(self.attributes(), KIND_KEY) {
+            Some(Json::String(kind)) => kind.clone(),
+            Some(Json::Null) | None => SpanKind::Unknown.as_str().to_owned(),
+            Some(other) => python::text(other),
+        }
+    }
+
+    /// Attributes as a tree.
+    pub fn attributes(&self) -> &Map<String, Json> {
+        self.attributes.get_or_init(|| nested_attributes(self.span))
+    }
+
+    /// Attributes as `GET /v1/projects/P/spans` lists them: dotted keys with indices, without the kind.
+    pub fn flat_attributes(&self) -> Map<String, Json> {
+        let mut flat = flat::flatten(self.attributes());
+        flat.shift_remove(KIND_KEY);
+        flat
+    }
+
+    /// What stands at a dotted path, if that can be told without building the tree.
+    pub fn glance(&self, path: &str) -> Glance<'a> {
+        // A tree that is there already is quicker.
+        if self.attributes.get().is_some() { Glance::Unknown } else { glance::glance(self.span, path) }
+    }
+
+    /// Attributes as the columns of a data frame, without the `attributes.` before their names.
+    pub fn frame_attributes(&self) -> Map<String, Json> {
+        frame::columns(self.attributes())
+    }
+
+    pub fn status_code(&self) -> &'static str {
+        match self.span.status.code {
+            StatusCode::Unset => "UNSET",
+            StatusCode::Ok => "OK",
+            StatusCode::Error => "ERROR",
+        }
+    }
+
+    /// Microseconds since 1970, which is all that Phoenix keeps of a time.
+    pub fn start_us(&self) -> i64 {
+        micros(self.span.start_ns)
+    }
+
+    pub fn end_us(&self) -> i64 {
+        micros(self.span.end_ns)
+    }
+
+    pub fn latency_ms(&self) -> f64 {
+        (self.end_us() - self.start_us()) as f64 / 1000.0
+    }
+
+    /// Tokens of the prompt and of the completion, which only model calls have; they are what Phoenix adds up over a
+    /// span and all spans below it.
+    pub fn own_tokens(&self) -> Option<(i64, i64)> {
+        let count = |key| lookup(self.attributes(), key).and_then(python::int).unwrap_or(0);
+        (self.kind() == SpanKind::Llm).then(|| (count(TOKEN_COUNTS[0]), count(TOKEN_COUNTS[1])))
+    }
+
+    /// Events as listings show them. Log records are no events to Phoenix.
+    pub fn events(&self) -> Vec<Json> {
+        self.span.events.iter().filter(|event| event.body.is_none()).map(listed_event).collect()
+    }
+
+    /// The span as `GET /v1/projects/P/spans` lists it, all but its row's `id`.
+    pub fn listed(&self) -> Json {
+        json!({
+            "name": self.span.name,
+            "context": {"trace_id": self.span.trace_id.to_string(), "span_id": self.span.span_id.to_string()},
+            "span_kind": self.listed_kind(),
+            "parent_id": self.span.parent_id.map(|id| id.to_string()),
+            "start_time": iso_time(self.start_us()),
+            "end_time": iso_time(self.end_us()),
+            "status_code": self.status_code(),
+            "status_message": self.span.status.message,
+            "attributes": self.flat_attributes(),
+            "events": self.events(),
+        })
+    }
+
+    fn recorded_kind(&self) -> SpanKind {
+        lookup(self.attributes(), KIND_KEY).and_then(Json::as_str).map_or(SpanKind::Unknown, SpanKind::parse)
+    }
+}
+
+impl SpanKind {
+    pub const ALL: [SpanKind; 12] = [
+        SpanKind::Tool,
+        SpanKind::Chain,
+        SpanKind::Llm,
+        SpanKind::Prompt,
+        SpanKind::Retriever,
+        SpanKind::Embedding,
+        SpanKind::Agent,
+        SpanKind::Reranker,
+        SpanKind::Evaluator,
+        SpanKind::Guardrail,
+        SpanKind::Decision,
+        SpanKind::Unknown,
+    ];
+
+    /// Reads a kind in any case; what Phoenix does not know is `Unknown`.
+    pub fn parse(text: &str) -> SpanKind {
+        let known = SpanKind::ALL.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(text));
+        known.unwrap_or(SpanKind::Unknown)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SpanKind::Tool => "TOOL",
+            SpanKind::Chain => "CHAIN",
+            SpanKind::Llm => "LLM",
+            SpanKind::Prompt => "PROMPT",
+            SpanKind::Retriever => "RETRIEVER",
+            SpanKind::Embedding => "EMBEDDING",
+            SpanKind::Agent => "AGENT",
+            SpanKind::Reranker => "RERANKER",
+            SpanKind::Evaluator => "EVALUATOR",
+            SpanKind::Guardrail => "GUARDRAIL",
+            SpanKind::Decision => "DECISION",
+            SpanKind::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+/// What stands at a dotted path, through objects only.
+pub fn lookup<'j>(attributes: &'j Map<String, Json>, path: &str) -> Option<&'j Json> {
+    let (first, rest) = match path.split_once('.') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (path, None),
+    };
+    match (attributes.get(first)?, rest) {
+        (value, None) => Some(value),
+        (Json::Object(below), Some(rest)) => lookup(below, rest),
+        _ => None,
+    }
+}
+
+/// The kind without building the tree, where the tree could not say anything else.
+fn kind_at_a_glance(span: &Span<'_>) -> Option<SpanKind> {
+    let mut recorded = None;
+    for (key, value) in span.attributes.iter() {
+        if !key.trim_start_matches(|c: char| c == '.' || c.is_whitespace()).starts_with("openinference") {
+            continue;
+        }
+        match value {
+            Value::Str(kind) if key == KIND_KEY && recorded.is_none() => recorded = Some(kind),
+            _ => return None,
+        }
+    }
+    match recorded {
+        Some(kind) => Some(SpanKind::parse(kind)),
+        None => Some(gen_ai::infer_kind(&gen_ai::Recorded::of(span)).unwrap_or(SpanKind::Unknown)),
+    }
+}
+
+fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
+    let synthesized = gen_ai::synthesize(span);
+    let mut tree = unflatten::Tree::default();
+    let recorded = &span.attributes.0;
+    // Phoenix lets what a span says itself stand, key by key, but for message lists as a whole.
+    if !synthesized.is_empty() {
+        let occupied =
+            MESSAGE_LISTS.map(|list| recorded.iter().any(|(key, _)| key.starts_with(list)).then_some(list));
+        let recorded_keys: HashSet<&str> = recorded.iter().map(|(key, _)| key.as_ref()).collect();
+        for (key, value) in synthesized {
+            let own_list = occupied.iter().flatten().any(|list| key.starts_with(list));
+            if !own_list && !recorded_keys.contains(key.as_str()) {
+                tree.insert(&key, value);
+            }
+        }
+    }
+    for (key, value) in recorded {
+        tree.insert(key, stored_value(key, value));
+    }
+    let mut attributes = tree.into_map();
+    // An input that is no text becomes one.
+    if let Some(Json::Object(input)) = attributes.get_mut("input")
+        && let Some(value) = input.get("value").filter(|value| !value.is_string() && python::truth(value))
+    {
+        let text = python::dumps(value, python::Escapes::Ascii);
+        input.insert("value".to_owned(), Json::String(text));
+        input.insert("mime_type".to_owned(), Json::from("application/json"));
+    }
+    attributes
+}
+
+/// A value as it goes into the tree: some texts are read as JSON, token counts become whole numbers.
+fn stored_value(key: &str, value: &Value<'_>) -> Json {
+    if let Value::Str(text) = value
+        && JSON_TEXTS.iter().any(|name| key.ends_with(name))
+        && let Some(json) = bounded_json::parse(text)
+    {
+        return json;
+    }
+    let json = value.to_json();
+    if TOKEN_COUNTS.contains(&key)
+        && let Some(count) = python::int(&json)
+    {
+        return Json::from(count);
+    }
+    json
+}
+
+/// Of an exception Phoenix keeps what the convention names; of other events everything, as it was recorded.
+fn listed_event(event: &Event<'_>) -> Json {
+    let kept = ["exception.type", "exception.message", "exception.escaped", "exception.stacktrace"];
+    let mut attributes = Map::new();
+    if event.name == "exception" {
+        for key in kept {
+            let value = event.attributes.get(key).filter(|value| **value != Value::Null).map(Value::to_json);
+            match (key, value) {
+                ("exception.message", None) => attributes.insert(key.to_owned(), Json::from("")),
+                (_, Some(value)) => attributes.insert(key.to_owned(), value),
+                _ => None,
+            };
+        }
+    } else {
+        attributes.extend(event.attributes.iter().map(|(key, value)| (key.to_owned(), value.to_json())));
+    }
+    json!({"name": event.name, "timestamp": iso_time(micros(event.time_ns)), "attributes": attributes})
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The coverage report as text.
+
+use std::io::{self, Write};
+
+use gradus_core::coverage::Coverage;
+
+use super::{BOLD, DIM};
+use gradus_core::visible::printable_line;
+
+/// More sources than this are summed up in one line.
+const MAX_SOURCES: usize = 20;
+
+pub fn print(sources: &[Coverage], total: &Coverage, out: &mut dyn Write) -> io::Result<()> {
+    if sources.len() > 1 {
+        for source in sources.iter().take(MAX_SOURCES) {
+            print_one(source, out)?;
+            writeln!(out)?;
+        }
+        if sources.len() > MAX_SOURCES {
+            writeln!(
+                out,
+                "{DIM}... and {} more sources; --format json has them all{DIM:#}\n",
+                sources.len() - MAX_SOURCES
+            )?;
+        }
+    }
+    print_one(if let [one] = sources { one } else { total }, out)
+}
+
+fn print_one(coverage: &Coverage, out: &mut dyn Write) -> io::Result<()> {
+    let c = coverage;
+    writeln!(out, "{BOLD}{}{BOLD:#}", printable_line(&c.source))?;
+    let mut read = format!("{} spans in {} traces", c.spans, c.traces);
+    for (count, what) in [
+        (c.log_records, "log records"),
+        (c.documents, "documents"),
+        (c.skipped_files, "files that are no traces"),
+    ] {
+        if count > 0 {
+            read.push_str(&format!(", {count} {what}"));
+        }
+    }
+    writeln!(out, "  read          {read}")?;
+    writeln!(out, "  trajectories  {}", c.trajectories)?;
+    share(out, "    with query", c.trajectories_with_query, c.trajectories)?;
+    share(out, "    with answer", c.trajectories_with_answer, c.trajectories)?;
+    share(out, "    with tools", c.trajectories_with_tools, c.trajectories)?;
+    writeln!(out, "  steps         {}", c.steps)?;
+    share(out, "    thought", c.steps_with_thought, c.steps)?;
+    share(out, "    tool", c.steps_with_tool, c.steps)?;
+    share(out, "    arguments", c.steps_with_arguments, c.steps)?;
+    share(out, "    observation", c.steps_with_observation, c.steps)?;
+    if c.defects.is_empty() {
+        return writeln!(out, "  defects       none");
+    }
+    writeln!(out, "  defects       {}", c.defects.values().map(|class| class.count).sum::<u64>())?;
+    for (kind, class) in &c.defects {
+        let examples: Vec<String> = class.examples.iter().map(|example| printable_line(example)).collect();
+        writeln!(out, "    {:<26} {:>7}  {DIM}{}{DIM:#}", kind.name(), class.count, examples.join(", "))?;
+    }
+    Ok(())
+}
+
+fn share(out: &mut dyn Write, name: &str, count: u64, of: u64) -> io::Result<()> {
+    if of == 0 {
+        return Ok(());
+    }
+    writeln!(out, "{name:<15} {count:>7}  {:5.1} %", 100.0 * count as f64 / of as f64)
+}

@@ -1,0 +1,223 @@
+//! Tables for spreadsheets: the steps, one table for each evaluation, and all combined. No cell can run as a formula, and
+//! none has control characters.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use gradus_core::trajectory::{Step, Trajectory};
+use gradus_core::visible::reveal_invisible;
+use gradus_eval::evaluator::{QUERY_TO_THOUGHT, THOUGHT_TO_TOOL};
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_eval::report::RunReader;
+use gradus_eval::run::EvaluatorRecord;
+
+const STEP_COLUMNS: [&str; 11] = [
+    "trajectory_id",
+    "step_index",
+    "session_id",
+    "project",
+    "question_text",
+    "thought",
+    "tool_call",
+    "action_input",
+    "observation",
+    "is_error",
+    "start",
+];
+const EVALUATION_COLUMNS: [&str; 16] = [
+    "trajectory_id",
+    "step_index",
+    "question_text",
+    "thought",
+    "tool_call",
+    "action_input",
+    "outcome",
+    "label",
+    "score",
+    "explanation",
+    "evidence",
+    "reason",
+    "judge",
+    "prompt_tokens",
+    "completion_tokens",
+    "cost_usd",
+];
+
+/// Writes all tables into a folder.
+pub fn write(reader: &mut RunReader, folder: &Path) -> anyhow::Result<()> {
+    let evaluators = reader.record.evaluators.clone();
+    let open = |name: &str| csv::Writer::from_path(folder.join(format!("{name}.csv")));
+    let mut steps = open("steps")?;
+    steps.write_record(STEP_COLUMNS)?;
+    let mut tables: BTreeMap<String, csv::Writer<File>> = BTreeMap::new();
+    for known in &evaluators {
+        let mut table = open(&known.name)?;
+        table.write_record(EVALUATION_COLUMNS)?;
+        tables.insert(known.name.clone(), table);
+    }
+    let mut combined = open("combined")?;
+    let mut header: Vec<String> = STEP_COLUMNS[..8].iter().map(|&name| name.to_owned()).collect();
+    for known in &evaluators {
+        header.extend([format!("{}_label", known.name), format!("{}_score", known.name)]);
+    }
+    header.push("both_correct".to_owned());
+    combined.write_record(header.iter().map(|cell| harmless(cell)))?;
+    reader.visit(|trajectory, outcomes| -> anyhow::Result<()> {
+        for step in &trajectory.steps {
+            steps.write_record(step_row(trajectory, step).iter().map(|cell| harmless(cell)))?;
+        }
+        for line in outcomes {
+            if let Some(table) = tables.get_mut(&*line.evaluator) {
+                table.write_record(evaluation_row(trajectory, line).iter().map(|cell| harmless(cell)))?;
+            }
+        }
+        let mut rest = outcomes;
+        for step in &trajectory.steps {
+            let count = rest.iter().take_while(|line| line.step_index == Some(step.index)).count();
+            let (of_step, later) = rest.split_at(count);
+            rest = later;
+            let row = combined_row(trajectory, step, of_step, outcomes, &evaluators);
+            combined.write_record(row.iter().map(|cell| harmless(cell)))?;
+        }
+        Ok(())
+    })?;
+    steps.flush()?;
+    combined.flush()?;
+    tables.values_mut().try_for_each(csv::Writer::flush)?;
+    Ok(())
+}
+
+fn step_row(trajectory: &Trajectory, step: &Step) -> [String; 11] {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    [
+        trajectory.trajectory_id.clone(),
+        step.index.to_string(),
+        text(&trajectory.session_id),
+        text(&trajectory.project),
+        text(&trajectory.query),
+        text(&step.thought),
+        step.tool.clone(),
+        arguments(step),
+        text(&step.observation),
+        step.is_error.to_string(),
+        text(&step.start),
+    ]
+}
+
+fn evaluation_row(trajectory: &Trajectory, line: &OutcomeLine) -> [String; 16] {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
+    let step = at.ok().map(|at| &trajectory.steps[at]);
+    let outcome = match line.outcome {
+        OutcomeKind::Scored => "scored",
+        OutcomeKind::NotApplicable => "not_applicable",
+        OutcomeKind::Failed => "failed",
+    };
+    [
+        line.trajectory_id.to_string(),
+        line.step_index.map(|index| index.to_string()).unwrap_or_default(),
+        text(&trajectory.query),
+        step.and_then(|step| step.thought.clone()).unwrap_or_default(),
+        step.map(|step| step.tool.clone()).unwrap_or_default(),
+        step.map(arguments).unwrap_or_default(),
+        outcome.to_owned(),
+        text(&line.label),
+        line.score.map(|score| score.to_string()).unwrap_or_default(),
+        text(&line.explanation),
+        line.evidence.join("; "),
+        text(&line.reason),
+        line.judge.to_string(),
+        line.tokens.map(|tokens| tokens.prompt.to_string()).unwrap_or_default(),
+        line.tokens.map(|tokens| tokens.completion.to_string()).unwrap_or_default(),
+        line.cost_usd.map(|cost| cost.to_string()).unwrap_or_default(),
+    ]
+}
+
+/// A step with what every evaluation said: those of the whole trajectory stand in each of its rows.
+fn combined_row(
+    trajectory: &Trajectory,
+    step: &Step,
+    of_step: &[OutcomeLine],
+    all: &[OutcomeLine],
+    evaluators: &[EvaluatorRecord],
+) -> Vec<String> {
+    let mut row: Vec<String> = step_row(trajectory, step)[..8].to_vec();
+    let find = |name: &str| {
+        let whole = all.iter().rev().take_while(|line| line.step_index.is_none());
+        of_step.iter().chain(whole).find(|line| &*line.evaluator == name)
+    };
+    for known in evaluators {
+        let line = find(&known.name);
+        row.push(line.and_then(|line| line.label.clone()).unwrap_or_default());
+        row.push(line.and_then(|line| line.score).map(|score| score.to_string()).unwrap_or_default());
+    }
+    let is_right = |name: &str| {
+        let known = evaluators.iter().find(|known| known.name == name)?;
+        find(name).filter(|line| line.is_scored()).map(|line| known.is_right(line.score))
+    };
+    row.push(match (is_right(THOUGHT_TO_TOOL), is_right(QUERY_TO_THOUGHT)) {
+        (Some(one), Some(other)) => (one && other).to_string(),
+        _ => String::new(),
+    });
+    row
+}
+
+fn arguments(step: &Step) -> String {
+    step.arguments_text().unwrap_or_default().into_owned()
+}
+
+/// A cell that does nothing in a spreadsheet or on a terminal. Control characters and those that reorder text are spelled
+/// out (`\u{1b}`), line ends become `\n`, and a cell that would be taken for a formula gets an apostrophe in front.
+pub fn harmless(cell: &str) -> String {
+    let cell = reveal_invisible(&cell.replace("\r\n", "\n")).into_owned();
+    // Spreadsheets look behind white space.
+    let first = cell.trim_start().chars().next();
+    let risky =
+        matches!(first, Some('=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}'))
+            || cell.starts_with(['\t', '\n']);
+    let is_number = cell.parse::<f64>().is_ok();
+    if risky && !is_number { format!("'{cell}") } else { cell }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_core::visible::is_hidden;
+
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for cell in [
+            "=1+1",
+            "+cmd|' /C calc'!A0",
+            "-2+3",
+            "@SUM(A1)",
+            "\t=1",
+            "\n=1",
+            "\r\n=1",
+            "  =1",
+            "\u{a0}\t =1",
+            "\u{ff1d}1",
+        ] {
+            assert!(harmless(cell).starts_with('\''), "{cell:?}");
+        }
+        // What was before it is visible now, and so is no formula.
+        assert_eq!(harmless("\r=1"), "\\r=1");
+        assert_eq!(harmless("\u{1}=1"), "\\u{1}=1");
+        assert_eq!(harmless("\u{200b}=1"), "\\u{200b}=1");
+        for cell in ["", "-1.5", "a=1", "{\"a\": 1}", "1e3", "two\nlines", "a\tb"] {
+            assert_eq!(harmless(cell), cell);
+        }
+    }
+
+    #[test]
+    fn no_cell_has_control_characters() {
+        for c in '\0'..=char::MAX {
+            let written = harmless(&format!("a{c}b"));
+            assert!(!written.chars().any(|c| is_hidden(Some('a'), c, Some('b'))), "{c:?}");
+        }
+        assert_eq!(harmless("a\u{1b}[31m\u{9b}b\0\u{202e}c"), "a\\u{1b}[31m\\u{9b}b\\u{0}\\u{202e}c");
+        assert_eq!(harmless("one\r\ntwo\rthree"), "one\ntwo\\rthree");
+    }
+}

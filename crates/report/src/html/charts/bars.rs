@@ -1,0 +1,115 @@
+//! Amounts, in pieces where they have some.
+
+use super::frame::{Frame, Size};
+use super::{Chart, Part};
+use crate::html::svg::Svg;
+
+#[derive(Clone, Debug)]
+pub struct Bar {
+    pub label: String,
+    /// One after the other.
+    pub parts: Vec<Part>,
+    /// A thin bar below, on the same axis: a part of the whole that cuts across the others.
+    pub below: Option<Part>,
+    pub note: String,
+    /// In place of the bar where there is none to draw.
+    pub nothing: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Axis<'t> {
+    pub title: &'t str,
+    /// Only whole numbers are amounts.
+    pub whole: bool,
+    pub format: fn(f64) -> String,
+}
+
+/// A bar for each amount, on an axis from 0 to beyond the greatest.
+pub fn bars(rows: &[Bar], axis: Axis<'_>, label: &str) -> Chart {
+    let (end, step) = scale(rows.iter().map(Bar::sum).fold(0.0, f64::max), axis.whole);
+    let steps = (end / step).round() as u32;
+    let ticks: Vec<(f64, String)> = (0..=steps)
+        .map(|at| (f64::from(at) / f64::from(steps), (axis.format)(f64::from(at) * step)))
+        .collect();
+    let draw = |size| {
+        let frame = Frame::new(size, rows.len());
+        let mut svg = frame.start(label);
+        frame.grid(&mut svg, &ticks, axis.title);
+        for (at, row) in rows.iter().enumerate() {
+            svg.group(&format!("{}: {}", row.label, row.note), |svg| draw_row(svg, &frame, at, row, end));
+        }
+        svg.end()
+    };
+    Chart { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
+}
+
+impl Bar {
+    fn sum(&self) -> f64 {
+        let sum: f64 = self.parts.iter().map(|part| amount(part.value)).sum();
+        sum.max(self.below.map_or(0.0, |part| amount(part.value)))
+    }
+}
+
+fn draw_row(svg: &mut Svg, frame: &Frame, at: usize, row: &Bar, end: f64) {
+    let y = frame.middle(at);
+    frame.label(svg, at, &row.label);
+    if let Some(nothing) = &row.nothing {
+        return frame.nothing(svg, at, nothing);
+    }
+    let height = if row.below.is_some() { 14.0 } else { 16.0 };
+    let mut from = 0.0;
+    for part in &row.parts {
+        let to = from + amount(part.value) / end;
+        if to > from {
+            svg.rect(part.fill.class(), frame.x(from), y - 8.0, frame.x(to) - frame.x(from), height);
+        }
+        from = to;
+    }
+    if let Some(part) = row.below.filter(|part| amount(part.value) > 0.0) {
+        svg.rect(part.fill.class(), frame.left, y + 7.5, frame.x(amount(part.value) / end) - frame.left, 4.5);
+    }
+    frame.note(svg, at, &row.note);
+}
+
+fn amount(value: f64) -> f64 {
+    if value.is_finite() { value.max(0.0) } else { 0.0 }
+}
+
+/// Where an axis ends that has room for this, and how far apart its lines are: 1, 2 or 5 of a power of ten, and not
+/// more than six of them.
+fn scale(greatest: f64, whole: bool) -> (f64, f64) {
+    if greatest <= 0.0 {
+        return (1.0, 1.0);
+    }
+    let power = 10_f64.powf((greatest / 5.0).log10().floor());
+    let step =
+        [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| greatest / step <= 5.0);
+    let step = step.unwrap_or(10.0 * power);
+    let step = if whole { step.max(1.0) } else { step };
+    // Numbers too small for any of this.
+    if !step.is_normal() {
+        return (1.0, 1.0);
+    }
+    ((greatest / step).ceil().max(1.0) * step, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        assert_eq!(scale(0.0, true), (1.0, 1.0));
+        assert_eq!(scale(1.0, true), (1.0, 1.0));
+        assert_eq!(scale(7.0, true), (8.0, 2.0));
+        assert_eq!(scale(41.0, true), (50.0, 10.0));
+        assert_eq!(scale(100.0, true), (100.0, 20.0));
+        let (end, step) = scale(0.0123, false);
+        assert!((end - 0.015).abs() < 1e-9 && (step - 0.005).abs() < 1e-9, "{end} {step}");
+        for greatest in [f64::MIN_POSITIVE, 1e-300, 1e300, f64::MAX, 3.0, 12_345.6] {
+            let (end, step) = scale(greatest, false);
+            assert!(step > 0.0 && step.is_finite(), "{greatest}");
+            assert!(end / step <= 6.0 && end / step >= 1.0 || !end.is_finite(), "{greatest}: {end} {step}");
+        }
+    }
+}

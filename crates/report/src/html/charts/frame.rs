@@ -1,0 +1,125 @@
+//! Where things stand in a chart of rows: labels, the plot with its grid, notes at the right, the axis below.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::html::svg::{Anchor, Svg};
+
+/// The width of a character of the charts' text, about.
+const CHARACTER: f64 = 7.4;
+/// Below the rows: the axis' numbers and its title.
+const AXIS: f64 = 40.0;
+const TOP: f64 = 8.0;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Size {
+    Wide,
+    Narrow,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    size: Size,
+    rows: usize,
+    width: f64,
+    /// The plot's sides.
+    pub left: f64,
+    pub right: f64,
+    row_height: f64,
+}
+
+impl Frame {
+    pub(super) fn new(size: Size, rows: usize) -> Frame {
+        match size {
+            Size::Wide => Frame { size, rows, width: 560.0, left: 190.0, right: 488.0, row_height: 34.0 },
+            Size::Narrow => Frame { size, rows, width: 336.0, left: 6.0, right: 268.0, row_height: 48.0 },
+        }
+    }
+
+    pub(super) fn start(&self, label: &str) -> Svg {
+        let class = match self.size {
+            Size::Wide => "chart wide",
+            Size::Narrow => "chart narrow",
+        };
+        Svg::new(class, self.width, self.bottom() + AXIS, label)
+    }
+
+    /// Where a share of the axis is; never outside the plot.
+    pub(super) fn x(&self, share: f64) -> f64 {
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+        self.left + share * (self.right - self.left)
+    }
+
+    /// The middle of a row's bar.
+    pub(super) fn middle(&self, row: usize) -> f64 {
+        let below = match self.size {
+            Size::Wide => self.row_height / 2.0,
+            Size::Narrow => self.row_height - 16.0,
+        };
+        TOP + row as f64 * self.row_height + below
+    }
+
+    fn bottom(&self) -> f64 {
+        TOP + self.rows as f64 * self.row_height
+    }
+
+    pub(super) fn label(&self, svg: &mut Svg, row: usize, text: &str) {
+        let middle = self.middle(row);
+        match self.size {
+            Size::Wide => {
+                svg.text("label", Anchor::End, self.left - 12.0, middle + 4.5, &fit(text, self.left - 14.0));
+            }
+            Size::Narrow => {
+                svg.text(
+                    "label",
+                    Anchor::Start,
+                    self.left,
+                    middle - 16.0,
+                    &fit(text, self.width - self.left),
+                );
+            }
+        }
+    }
+
+    /// The row's number, at the right.
+    pub(super) fn note(&self, svg: &mut Svg, row: usize, text: &str) {
+        let text = fit(text, self.width - self.right - 8.0);
+        svg.text("note", Anchor::End, self.width - 1.0, self.middle(row) + 4.5, &text);
+    }
+
+    /// In place of a bar.
+    pub(super) fn nothing(&self, svg: &mut Svg, row: usize, text: &str) {
+        let text = fit(text, self.right - self.left - 8.0);
+        svg.text("nothing", Anchor::Start, self.left + 6.0, self.middle(row) + 4.5, &text);
+    }
+
+    /// Lines at these shares of the axis with what they stand for, and the axis' title.
+    pub(super) fn grid(&self, svg: &mut Svg, ticks: &[(f64, String)], title: &str) {
+        let bottom = self.bottom();
+        for (share, text) in ticks {
+            let x = self.x(*share);
+            svg.line(if *share == 0.0 { "axis" } else { "grid" }, (x, TOP), (x, bottom + 4.0));
+            // The first number is not to stick out at the left, where there is no room.
+            let anchor = if *share == 0.0 && self.left < 10.0 { Anchor::Start } else { Anchor::Middle };
+            let x = if matches!(anchor, Anchor::Start) { x - 3.0 } else { x };
+            svg.text("tick", anchor, x, bottom + 17.0, text);
+        }
+        svg.text("title", Anchor::Middle, (self.left + self.right) / 2.0, bottom + 35.0, title);
+    }
+}
+
+/// As much of a text as there is room for.
+pub(super) fn fit(text: &str, width: f64) -> String {
+    let columns = (width / CHARACTER).max(1.0) as usize;
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let start: String = text
+        .chars()
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= columns
+        })
+        .collect();
+    format!("{start}…")
+}

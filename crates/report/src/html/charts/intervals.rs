@@ -1,0 +1,78 @@
+//! Shares with how far they can be trusted.
+
+use gradus_eval::interval::Interval;
+
+use super::Chart;
+use super::frame::{Frame, Size};
+use crate::html::svg::Svg;
+
+#[derive(Clone, Debug, Default)]
+pub struct IntervalBar {
+    pub label: String,
+    /// Between the ends; none where there is nothing to draw.
+    pub value: Option<f64>,
+    pub interval: Option<Interval>,
+    /// What is demanded of it.
+    pub bars: Vec<f64>,
+    /// The value in words, or why there is none.
+    pub note: String,
+}
+
+/// From where to where values go.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends {
+    pub low: f64,
+    pub high: f64,
+    pub format: fn(f64) -> String,
+}
+
+impl Ends {
+    pub const PERCENT: Ends = Ends { low: 0.0, high: 1.0, format: |share| format!("{:.0}", 100.0 * share) };
+
+    fn share(self, value: f64) -> f64 {
+        (value - self.low) / (self.high - self.low)
+    }
+}
+
+/// A bar for each share, with its interval as a line with ends and what is demanded as a mark above.
+pub fn interval_bars(rows: &[IntervalBar], ends: Ends, axis: &str, label: &str) -> Chart {
+    let draw = |size| {
+        let frame = Frame::new(size, rows.len());
+        let mut svg = frame.start(label);
+        let tick = |share: f64| (share, (ends.format)(ends.low + share * (ends.high - ends.low)));
+        let ticks = [0.0, 0.25, 0.5, 0.75, 1.0].map(tick);
+        frame.grid(&mut svg, &ticks, axis);
+        for (at, row) in rows.iter().enumerate() {
+            svg.group(&format!("{}: {}", row.label, row.note), |svg| draw_row(svg, &frame, ends, at, row));
+        }
+        svg.end()
+    };
+    Chart { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
+}
+
+fn draw_row(svg: &mut Svg, frame: &Frame, ends: Ends, at: usize, row: &IntervalBar) {
+    let x = |value: f64| frame.x(ends.share(value));
+    let y = frame.middle(at);
+    frame.label(svg, at, &row.label);
+    let Some(value) = row.value.filter(|value| value.is_finite()) else {
+        return frame.nothing(svg, at, &row.note);
+    };
+    svg.rect("track", frame.left, y - 7.0, frame.right - frame.left, 14.0);
+    // From 0, to whichever side.
+    let (from, to) = (x(value.min(0.0)), x(value.max(0.0)));
+    svg.rect("score", from, y - 7.0, to - from, 14.0);
+    if let Some(Interval { low, high }) = row.interval {
+        let (low, high) = (x(low), x(high));
+        let whisker =
+            [[(low, y), (high, y)], [(low, y - 5.0), (low, y + 5.0)], [(high, y - 5.0), (high, y + 5.0)]];
+        svg.lines("halo", &whisker);
+        svg.lines("whisker", &whisker);
+    }
+    svg.circle("dot", x(value), y, 4.5);
+    for bar in row.bars.iter().filter(|bar| (ends.low..=ends.high).contains(*bar)) {
+        let x = x(*bar);
+        svg.line("gate", (x, y - 9.0), (x, y + 9.0));
+        svg.polygon("gate-head", &[(x - 4.5, y - 13.0), (x + 4.5, y - 13.0), (x, y - 6.5)]);
+    }
+    frame.note(svg, at, &row.note);
+}

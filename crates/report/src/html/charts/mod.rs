@@ -1,0 +1,66 @@
+//! Charts as SVG. They know nothing of runs: rows of numbers go in, a drawing comes out. Colours and patterns are
+//! classes and custom properties of `style.css`, so that a chart follows the page it stands in.
+//!
+//! Each chart is drawn twice, because text in a drawing that is scaled down cannot be read: once for a wide page, and
+//! once for a telephone, where labels stand above their bars. The style sheet shows one of them.
+
+mod bars;
+mod frame;
+mod intervals;
+mod strip;
+mod timeline;
+
+pub use bars::{Axis, Bar, bars};
+pub use intervals::{Ends, IntervalBar, interval_bars};
+pub use strip::strip;
+pub use timeline::{Band, Moment, Scale, round_step, timeline};
+
+use super::svg::Svg;
+
+/// A chart in both its sizes.
+#[derive(Debug)]
+pub struct Chart {
+    pub wide: Svg,
+    pub narrow: Svg,
+}
+
+/// What a piece of a bar means. Each has its own pattern besides its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    Right,
+    Wrong,
+    /// The question arose and was not answered, or was not asked.
+    Unjudged,
+    NotApplicable,
+    Error,
+    /// An amount that is neither good nor bad.
+    Plain,
+}
+
+impl Fill {
+    pub fn class(self) -> &'static str {
+        match self {
+            Fill::Right => "f-right",
+            Fill::Wrong => "f-wrong",
+            Fill::Unjudged => "f-unjudged",
+            Fill::NotApplicable => "f-na",
+            Fill::Error => "f-error",
+            Fill::Plain => "f-plain",
+        }
+    }
+}
+
+/// A piece of a bar.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub fill: Fill,
+    pub value: f64,
+}
+
+/// Patterns and icons that charts and pages refer to; once in each page.
+pub fn symbols() -> Svg {
+    Svg::fixed(include_str!("symbols.svg"))
+}
+
+#[cfg(test)]
+mod tests;

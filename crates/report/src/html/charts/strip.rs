@@ -1,0 +1,30 @@
+//! What a whole consists of, in one line.
+
+use super::Part;
+use crate::html::svg::Svg;
+
+const WIDTH: f64 = 240.0;
+const HEIGHT: f64 = 10.0;
+/// Between pieces.
+const GAP: f64 = 1.5;
+/// What is there is seen, however little it is.
+const MIN_WIDTH: f64 = 2.0;
+
+/// The pieces one after the other, together as wide as there is room.
+pub fn strip(parts: &[Part], label: &str) -> Svg {
+    let mut svg = Svg::stretched("strip", WIDTH, HEIGHT, label);
+    let there: Vec<&Part> = parts.iter().filter(|part| part.value.is_finite() && part.value > 0.0).collect();
+    if there.is_empty() {
+        svg.rect("track", 0.0, 0.0, WIDTH, HEIGHT);
+        return svg.end();
+    }
+    let whole: f64 = there.iter().map(|part| part.value).sum();
+    let room = WIDTH - GAP * (there.len() - 1) as f64 - MIN_WIDTH * there.len() as f64;
+    let mut x = 0.0;
+    for part in there {
+        let width = MIN_WIDTH + room * (part.value / whole);
+        svg.rect(part.fill.class(), x, 0.0, width, HEIGHT);
+        x += width + GAP;
+    }
+    svg.end()
+}

@@ -1,0 +1,224 @@
+//! A number over time: a line, how far it can be trusted, and where it gives alarm.
+
+use gradus_eval::interval::Interval;
+
+use super::Chart;
+use super::frame::Size;
+use crate::html::svg::{Anchor, Svg};
+
+/// A point of time.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// Where on the axis, from 0 to 1.
+    pub at: f64,
+    /// On the scale of the chart.
+    pub value: f64,
+    pub interval: Option<Interval>,
+    /// What it says when pointed at.
+    pub title: String,
+    /// Whether the point before is the one right before it in time.
+    pub follows: bool,
+}
+
+/// A range that gives alarm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Band {
+    pub threshold: f64,
+    /// Alarm is given below it, else above.
+    pub is_below: bool,
+}
+
+/// What the axis goes from and to, and how a number on it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    pub low: f64,
+    pub high: f64,
+    /// Parts that it is divided into.
+    pub steps: u32,
+    pub format: fn(f64) -> String,
+}
+
+impl Scale {
+    /// Shares, from nothing to all.
+    pub const SHARE: Scale = Scale { low: 0.0, high: 1.0, steps: 4, format: share_tick };
+
+    /// From 0 to a round number that is not below `most`, in round steps: `step` gives the next one that is not below
+    /// another.
+    pub fn up_to(most: f64, step: fn(f64) -> f64, format: fn(f64) -> String) -> Scale {
+        const STEPS: u32 = 4;
+        let step = step(if most > 0.0 { most / f64::from(STEPS) } else { 1.0 });
+        // A step less where that is enough.
+        let steps = ((most / step).ceil() as u32).clamp(2, STEPS);
+        Scale { low: 0.0, high: step * f64::from(steps), steps, format }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        (value - self.low) / (self.high - self.low).max(f64::MIN_POSITIVE)
+    }
+}
+
+fn share_tick(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent >= 100.0 { "100 %".to_owned() } else { format!("{percent:.0}") }
+}
+
+/// 1, 2, 2.5 or 5, times a power of ten: the first that is not below a number.
+pub fn round_step(number: f64) -> f64 {
+    let power = 10_f64.powf(number.log10().floor());
+    [1.0, 2.0, 2.5, 5.0, 10.0]
+        .map(|one| one * power)
+        .into_iter()
+        .find(|one| *one >= number * (1.0 - 1e-9))
+        .unwrap_or(number)
+}
+
+struct Plot {
+    scale: Scale,
+    width: f64,
+    left: f64,
+    right: f64,
+    bottom: f64,
+}
+
+const TOP: f64 = 10.0;
+
+impl Plot {
+    fn x(&self, share: f64) -> f64 {
+        self.left + share.clamp(0.0, 1.0) * (self.right - self.left)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        self.bottom - self.scale.place(value).clamp(0.0, 1.0) * (self.bottom - TOP)
+    }
+}
+
+/// Points in order of time; `ticks` are places on the axis with what stands there.
+pub fn timeline(
+    points: &[Moment],
+    bands: &[Band],
+    ticks: &[(f64, String)],
+    scale: Scale,
+    label: &str,
+) -> Chart {
+    let draw = |size| {
+        let (class, plot) = match size {
+            Size::Wide => {
+                ("chart wide", Plot { scale, width: 560.0, left: 44.0, right: 548.0, bottom: 150.0 })
+            }
+            Size::Narrow => {
+                ("chart narrow", Plot { scale, width: 336.0, left: 40.0, right: 328.0, bottom: 150.0 })
+            }
+        };
+        let mut svg = Svg::new(class, plot.width, plot.bottom + 24.0, label);
+        draw_axes(&mut svg, &plot, ticks);
+        for band in bands {
+            let y = plot.y(band.threshold);
+            let (from, to) = if band.is_below { (y, plot.bottom) } else { (TOP, y) };
+            svg.rect("alarm", plot.left, from, plot.right - plot.left, to - from);
+            svg.line("gate", (plot.left, y), (plot.right, y));
+        }
+        draw_points(&mut svg, &plot, points);
+        svg.end()
+    };
+    Chart { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
+}
+
+fn draw_axes(svg: &mut Svg, plot: &Plot, ticks: &[(f64, String)]) {
+    let Scale { low, high, steps, format } = plot.scale;
+    for step in 0..=steps {
+        let value = low + (high - low) * f64::from(step) / f64::from(steps);
+        let (y, text) = (plot.y(value), format(value));
+        svg.line(if step == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
+        svg.text("tick", Anchor::End, plot.left - 6.0, y + 4.0, &text);
+    }
+    for (share, text) in ticks {
+        let anchor = match *share {
+            share if share < 0.08 => Anchor::Start,
+            share if share > 0.92 => Anchor::End,
+            _ => Anchor::Middle,
+        };
+        svg.line("axis", (plot.x(*share), plot.bottom), (plot.x(*share), plot.bottom + 4.0));
+        svg.text("tick", anchor, plot.x(*share), plot.bottom + 18.0, text);
+    }
+}
+
+fn draw_points(svg: &mut Svg, plot: &Plot, points: &[Moment]) {
+    for pair in points.windows(2).filter(|pair| pair[1].follows) {
+        if let (Some(a), Some(b)) = (pair[0].interval, pair[1].interval) {
+            let (from, to) = (plot.x(pair[0].at), plot.x(pair[1].at));
+            let corners =
+                [(from, plot.y(a.high)), (to, plot.y(b.high)), (to, plot.y(b.low)), (from, plot.y(a.low))];
+            svg.polygon("area", &corners);
+        }
+    }
+    let lines: Vec<[(f64, f64); 2]> = points
+        .windows(2)
+        .filter(|pair| pair[1].follows)
+        .map(|pair| [0, 1].map(|at| (plot.x(pair[at].at), plot.y(pair[at].value))))
+        .collect();
+    if !lines.is_empty() {
+        svg.lines("trend", &lines);
+    }
+    for (at, point) in points.iter().enumerate() {
+        let (x, y) = (plot.x(point.at), plot.y(point.value));
+        let is_alone = !point.follows && !points.get(at + 1).is_some_and(|next| next.follows);
+        svg.group(&point.title, |svg| {
+            // The others have the area.
+            if let Some(Interval { low, high }) = point.interval.filter(|_| is_alone) {
+                svg.lines("stem", &[[(x, plot.y(low)), (x, plot.y(high))]]);
+            }
+            svg.circle("dot", x, y, 4.0);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_no_line_and_the_alarm_is_marked() {
+        let point = |at: f64, value: f64, follows: bool| Moment {
+            at,
+            value,
+            interval: Some(Interval { low: value - 0.1, high: value + 0.1 }),
+            title: "<b>".to_owned(),
+            follows,
+        };
+        let points = [point(0.0, 0.5, false), point(0.5, 0.75, true), point(1.0, 1.0, false)];
+        let band = Band { threshold: 0.5, is_below: true };
+        let chart = timeline(&points, &[band], &[(0.0, "Mon".to_owned())], Scale::SHARE, "Scores");
+        let wide = chart.wide.to_string();
+        assert_eq!(wide.matches("class=\"dot\"").count(), 3);
+        assert_eq!(wide.matches("class=\"area\"").count(), 1);
+        assert!(wide.contains(r#"<path class="trend" d="M44,80L296,45"/>"#), "{wide}");
+        assert!(wide.contains(r#"<rect class="alarm" x="44" y="80" width="504" height="70"/>"#), "{wide}");
+        let scale = Scale { low: 1.0, high: 5.0, steps: 4, format: |value| format!("{value:.0} of 5") };
+        let other = timeline(&[point(0.5, 5.0, false)], &[], &[], scale, "").wide.to_string();
+        assert!(
+            other.contains("5 of 5") && other.contains(r#"<circle class="dot" cx="296" cy="10""#),
+            "{other}"
+        );
+        assert!(wide.contains("&#60;b&#62;") && !wide.contains("<b>"), "{wide}");
+        assert!(!timeline(&[], &[], &[], Scale::SHARE, "").narrow.to_string().contains("trend"));
+    }
+
+    #[test]
+    fn an_axis_has_round_numbers() {
+        let shown = |most: f64| {
+            let scale = Scale::up_to(most, round_step, |value| value.to_string());
+            (scale.high, scale.steps)
+        };
+        assert_eq!([0.0, 3.3, 4.0, 0.7].map(shown), [(2.0, 2), (4.0, 4), (4.0, 4), (0.8, 4)]);
+        assert_eq!([9.0, 11.0, 1e9].map(shown), [(10.0, 4), (15.0, 3), (1e9, 4)]);
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..2_000 {
+            let most = 10_f64.powf(random.f64() * 24.0 - 6.0);
+            let (high, steps) = shown(most);
+            assert!(
+                high >= most * (1.0 - 1e-6) && high <= 2.6 * most && (2..=4).contains(&steps),
+                "{most}: {high}"
+            );
+        }
+    }
+}

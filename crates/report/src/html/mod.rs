@@ -1,0 +1,69 @@
+//! A run's report as one HTML file that asks for nothing else: no script, no font, no image from elsewhere.
+//!
+//! [`view`] says what is shown, `templates/` where, `style.css` how; [`charts`] draws. Every string of a trace passes
+//! through [`text`] first, and templates escape what they print: the one way around that is [`svg::Svg`], which escapes
+//! for itself.
+
+pub mod charts;
+pub mod count_text;
+#[cfg(test)]
+mod example;
+pub mod number;
+pub mod svg;
+#[cfg(test)]
+mod tests;
+pub mod text;
+pub mod view;
+
+use std::fmt;
+use std::io::{self, Write};
+
+use askama::Template;
+use askama::filters::HtmlSafe;
+use gradus_eval::report::{GateResult, Summary};
+
+use crate::report_table::ReportTable;
+use svg::Svg;
+use view::Report;
+
+/// How the report looks, and the pages of the server with it.
+pub const STYLE: &str = include_str!("style.css");
+
+/// Writes the report; `tables` come before what was judged.
+pub fn write(
+    summary: &Summary,
+    gates: &[GateResult],
+    tables: &[ReportTable],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let page = Page {
+        report: Report::of(summary, gates),
+        tables: tables.iter().map(view::tables::Shown::of).collect(),
+        style: Style(STYLE),
+        symbols: charts::symbols(),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    page.write_into(out)
+}
+
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page {
+    report: Report,
+    tables: Vec<view::tables::Shown>,
+    style: Style,
+    /// The patterns and icons that the page's charts and badges refer to.
+    symbols: Svg,
+    version: &'static str,
+}
+
+/// Our own style sheet, which must not be escaped.
+struct Style(&'static str);
+
+impl fmt::Display for Style {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl HtmlSafe for Style {}

@@ -1,0 +1,107 @@
+//! Numbers as people read them. What is no number is never shown as one.
+
+pub use super::count_text::{count, counted};
+
+use gradus_eval::interval::Interval;
+
+/// Between a number and its unit: no line ends there.
+const SPACE: char = '\u{a0}';
+
+/// `87.3 %`
+pub fn percent(share: f64) -> String {
+    format!("{:.1}{SPACE}%", 100.0 * share)
+}
+
+/// `82.1 – 91.0 %`
+pub fn percents(interval: Interval) -> String {
+    format!("{:.1}{SPACE}–{SPACE}{:.1}{SPACE}%", 100.0 * interval.low, 100.0 * interval.high)
+}
+
+/// `3.25`
+pub fn score(score: f64) -> String {
+    format!("{score:.2}")
+}
+
+/// `2.81 – 3.60`
+pub fn scores(interval: Interval) -> String {
+    format!("{:.2}{SPACE}–{SPACE}{:.2}", interval.low, interval.high)
+}
+
+/// A mean: `87.3 %` of shares, `3.25` on another scale.
+pub fn mean(mean: f64, is_share: bool) -> String {
+    if is_share { percent(mean) } else { score(mean) }
+}
+
+/// What a mean lies between.
+pub fn means(interval: Interval, is_share: bool) -> String {
+    if is_share { percents(interval) } else { scores(interval) }
+}
+
+/// `$0.0123`, `$12.30`
+pub fn usd(dollars: f64) -> String {
+    match dollars {
+        0.0 => "$0".to_owned(),
+        d if d > 0.0 && d < 0.0001 => "less than $0.0001".to_owned(),
+        d if d.abs() < 1.0 => format!("${d:.4}"),
+        d => format!("${d:.2}"),
+    }
+}
+
+/// A sum of scores: `190` or `12.5`.
+pub fn sum(sum: f64) -> String {
+    if is_whole(sum) { count(sum as u64) } else { format!("{sum:.1}") }
+}
+
+pub fn is_whole(number: f64) -> bool {
+    (0.0..1e15).contains(&number) && number.fract() == 0.0
+}
+
+pub fn finite(number: Option<f64>) -> Option<f64> {
+    number.filter(|number| number.is_finite())
+}
+
+pub fn finite_interval(interval: Option<Interval>) -> Option<Interval> {
+    interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite())
+}
+
+/// A point of time, to the minute: `2026-03-02 09:41 UTC`. What is written otherwise is left as it is.
+pub fn minute(time: &str) -> String {
+    let is_utc = time.is_ascii() && time.len() >= 17 && time.ends_with('Z');
+    let shape = |at: usize, byte: u8| match at {
+        4 | 7 => byte == b'-',
+        10 => byte == b'T',
+        13 | 16 => byte == b':',
+        _ => byte.is_ascii_digit(),
+    };
+    if is_utc && time.bytes().take(17).enumerate().all(|(at, byte)| shape(at, byte)) {
+        format!("{} {} UTC", &time[..10], &time[11..16])
+    } else {
+        super::text::line(time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(
+            [count(0), count(999), count(1_000), count(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(percent(0.8766), "87.7\u{a0}%");
+        let all = [0.0, 0.000_01, 0.012_34, 1.5, 1234.5].map(usd);
+        assert_eq!(all, ["$0", "less than $0.0001", "$0.0123", "$1.50", "$1234.50"]);
+        assert_eq!([sum(190.0), sum(12.5), sum(0.0)], ["190", "12.5", "0"]);
+        assert_eq!(counted(1, "step", "steps"), "1 step");
+    }
+
+    #[test]
+    fn times_are_short_where_they_are_known() {
+        assert_eq!(minute("2026-03-02T09:41:07.123Z"), "2026-03-02 09:41 UTC");
+        for other in ["2026-03-02T09:41:07+02:00", "soon", "", "2026-03-02T09:41éZ"] {
+            assert_eq!(minute(other), other);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A drawing in the making. All text in it is escaped, all coordinates are finite numbers: it may stand in a page as it
+//! is.
+
+use std::fmt::{self, Write as _};
+
+use askama::filters::{Escaper, Html, HtmlSafe};
+
+#[derive(Debug)]
+pub struct Svg(String);
+
+/// Where a text stands at its point.
+#[derive(Clone, Copy, Debug)]
+pub enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Svg {
+    /// A drawing that says what it shows to those who cannot see it.
+    pub fn new(class: &str, width: f64, height: f64, label: &str) -> Svg {
+        let mut svg = Svg(String::with_capacity(4_096));
+        let (width, height) = (Coordinate(width), Coordinate(height));
+        svg.add(format_args!(
+            r#"<svg class="{class}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{}">"#,
+            Escaped(label)
+        ));
+        svg
+    }
+
+    /// A drawing that takes the width it is given. Only for what does not suffer from being stretched.
+    pub fn stretched(class: &str, width: f64, height: f64, label: &str) -> Svg {
+        let mut svg = Svg(String::new());
+        let (width, height) = (Coordinate(width), Coordinate(height));
+        svg.add(format_args!(
+            r#"<svg class="{class}" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" aria-label="{}">"#,
+            Escaped(label)
+        ));
+        svg
+    }
+
+    /// Markup of ours, with nothing of a trace in it.
+    pub fn fixed(markup: &'static str) -> Svg {
+        Svg(markup.to_owned())
+    }
+
+    pub fn end(mut self) -> Svg {
+        self.0.push_str("</svg>");
+        self
+    }
+
+    /// What belongs together, and is explained when pointed at.
+    pub fn group(&mut self, title: &str, draw: impl FnOnce(&mut Svg)) {
+        self.add(format_args!("<g><title>{}</title>", Escaped(title)));
+        draw(self);
+        self.0.push_str("</g>");
+    }
+
+    pub fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
+        self.add(format_args!(
+            r#"<rect class="{class}" x="{}" y="{}" width="{}" height="{}"/>"#,
+            Coordinate(x),
+            Coordinate(y),
+            Coordinate(width.max(0.0)),
+            Coordinate(height.max(0.0))
+        ));
+    }
+
+    pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        self.add(format_args!(
+            r#"<line class="{class}" x1="{}" y1="{}" x2="{}" y2="{}"/>"#,
+            Coordinate(from.0),
+            Coordinate(from.1),
+            Coordinate(to.0),
+            Coordinate(to.1)
+        ));
+    }
+
+    /// Several lines as one.
+    pub fn lines(&mut self, class: &str, lines: &[[(f64, f64); 2]]) {
+        self.add(format_args!(r#"<path class="{class}" d=""#));
+        for [from, to] in lines {
+            let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(Coordinate);
+            self.add(format_args!("M{x1},{y1}L{x2},{y2}"));
+        }
+        self.0.push_str(r#""/>"#);
+    }
+
+    pub fn circle(&mut self, class: &str, x: f64, y: f64, radius: f64) {
+        self.add(format_args!(
+            r#"<circle class="{class}" cx="{}" cy="{}" r="{}"/>"#,
+            Coordinate(x),
+            Coordinate(y),
+            Coordinate(radius)
+        ));
+    }
+
+    pub fn polygon(&mut self, class: &str, points: &[(f64, f64)]) {
+        self.add(format_args!(r#"<polygon class="{class}" points=""#));
+        for (at, (x, y)) in points.iter().enumerate() {
+            let space = if at > 0 { " " } else { "" };
+            self.add(format_args!("{space}{},{}", Coordinate(*x), Coordinate(*y)));
+        }
+        self.0.push_str(r#""/>"#);
+    }
+
+    pub fn text(&mut self, class: &str, anchor: Anchor, x: f64, y: f64, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => r#" text-anchor="middle""#,
+            Anchor::End => r#" text-anchor="end""#,
+        };
+        let (x, y) = (Coordinate(x), Coordinate(y));
+        self.add(format_args!(r#"<text class="{class}" x="{x}" y="{y}"{anchor}>{}</text>"#, Escaped(text)));
+    }
+
+    fn add(&mut self, markup: fmt::Arguments<'_>) {
+        self.0.write_fmt(markup).expect("a String takes everything");
+    }
+}
+
+impl fmt::Display for Svg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl HtmlSafe for Svg {}
+
+struct Escaped<'t>(&'t str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Html.write_escaped_str(f, self.0)
+    }
+}
+
+/// A tenth of a pixel is enough; what is no number is drawn at 0 rather than breaking the drawing.
+struct Coordinate(f64);
+
+impl fmt::Display for Coordinate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = if self.0.is_finite() { (self.0 * 10.0).round() / 10.0 } else { 0.0 };
+        // No "-0".
+        write!(f, "{}", tenths + 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_coordinates_are_numbers() {
+        let mut svg = Svg::new("chart", 100.0, 50.04, "\"<&");
+        svg.group("</title><script>", |svg| svg.rect("f-right", f64::NAN, -0.01, f64::INFINITY, -3.0));
+        svg.text("t", Anchor::End, 1.26, 2.0, "a<b>'\"&");
+        let svg = svg.end().to_string();
+        assert!(svg.contains(r#"viewBox="0 0 100 50""#), "{svg}");
+        assert!(svg.contains(r#"x="0" y="0" width="0" height="0""#), "{svg}");
+        assert!(
+            svg.contains(r#"x="1.3" y="2" text-anchor="end">a&#60;b&#62;&#39;&#34;&#38;</text>"#),
+            "{svg}"
+        );
+        assert!(!svg.contains("<script") && !svg.contains("\"\"<"));
+    }
+}

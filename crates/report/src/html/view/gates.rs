@@ -1,0 +1,42 @@
+//! Gates: what was demanded, what came of it.
+
+use gradus_eval::report::{GateResult, GateVerdict};
+
+use super::text::{self, Block};
+use crate::html::number;
+
+#[derive(Debug)]
+pub struct Gate {
+    pub gate: String,
+    pub verdict: &'static str,
+    /// The class, and the icon's name.
+    pub kind: &'static str,
+    pub value: String,
+    pub interval: Option<String>,
+    pub explanation: Block,
+}
+
+impl Gate {
+    pub fn of(result: &GateResult) -> Gate {
+        let (verdict, kind) = match result.verdict {
+            GateVerdict::Pass => ("PASS", "pass"),
+            GateVerdict::Fail => ("FAIL", "fail"),
+            GateVerdict::Inconclusive => ("INCONCLUSIVE", "unsure"),
+        };
+        let interval = number::finite_interval(result.interval);
+        let (value, interval) = match number::finite(result.value) {
+            None => ("—".to_owned(), None),
+            Some(value) if result.metric == "cost" => (number::usd(value), None),
+            Some(value) if result.is_share => (number::percent(value), interval.map(number::percents)),
+            Some(value) => (number::score(value), interval.map(number::scores)),
+        };
+        Gate {
+            gate: text::line(&result.gate),
+            verdict,
+            kind,
+            value,
+            interval,
+            explanation: text::block(&result.explanation),
+        }
+    }
+}

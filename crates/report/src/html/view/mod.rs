@@ -1,0 +1,112 @@
+//! What the report says, section by section, in words and numbers that are ready to print. Templates decide nothing.
+
+mod cost;
+mod findings;
+mod gates;
+pub mod metrics;
+pub mod tables;
+mod tools;
+
+use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
+use gradus_eval::outcome::OutcomeKind;
+use gradus_eval::report::{GateResult, Metric, Summary};
+
+use super::number::minute;
+use super::text::{self, Block};
+use crate::html::count_text::{count, counted};
+
+/// More sources than this are folded away.
+const FEW_SOURCES: usize = 4;
+/// More of anything than this is left out, with a note.
+const MAX_ROWS: usize = 100;
+
+#[derive(Debug)]
+pub struct Report {
+    pub run_id: String,
+    pub complete: bool,
+    /// It may go on at this moment: only whoever keeps runs can tell.
+    pub is_running: bool,
+    pub stopped_because: Option<Block>,
+    pub judge: String,
+    pub is_offline: bool,
+    pub started: String,
+    pub ended: Option<String>,
+    pub sources: Vec<String>,
+    pub more_sources: Vec<String>,
+    pub omitted_sources: Option<String>,
+    pub trajectories: String,
+    pub steps: String,
+    /// How often the judge saw only a part.
+    pub shortened: Option<String>,
+    pub gates: Vec<gates::Gate>,
+    pub metrics: metrics::Metrics,
+    /// Whether any question was answered, and whether any was not.
+    pub is_judged: bool,
+    pub is_left_open: bool,
+    pub tools: tools::Tools,
+    pub findings: findings::Findings,
+    pub reasons: Vec<Reason>,
+    pub omitted_reasons: Option<String>,
+    pub cost: cost::Cost,
+}
+
+/// Why some questions have no answer.
+#[derive(Debug)]
+pub struct Reason {
+    pub evaluator: String,
+    pub failed: bool,
+    pub reason: String,
+    pub count: String,
+}
+
+impl Report {
+    pub fn of(summary: &Summary, gates: &[GateResult]) -> Report {
+        let mut sources = summary.sources.iter().take(MAX_ROWS).map(|source| text::line(source));
+        let omitted =
+            |all: usize| all.checked_sub(MAX_ROWS).filter(|more| *more > 0).map(|more| count(more as u64));
+        Report {
+            run_id: text::line(&summary.run_id),
+            complete: summary.complete,
+            is_running: false,
+            stopped_because: summary.stopped_because.as_deref().map(text::block),
+            judge: text::line(&summary.judge),
+            is_offline: summary.judge == OFFLINE,
+            started: minute(&summary.started),
+            ended: summary.ended.as_deref().map(minute),
+            sources: sources.by_ref().take(FEW_SOURCES).collect(),
+            more_sources: sources.collect(),
+            omitted_sources: omitted(summary.sources.len()),
+            trajectories: count(summary.trajectories),
+            steps: count(summary.steps),
+            shortened: (summary.shortened > 0).then(|| counted(summary.shortened, "answer", "answers")),
+            gates: gates.iter().map(gates::Gate::of).collect(),
+            metrics: metrics::Metrics::of(summary, gates),
+            is_judged: (summary.metrics.iter())
+                .any(|metric| metric.denominator > 0 && metric.judge != SIMULATOR),
+            is_left_open: summary.metrics.iter().any(|metric| metric.failed + metric.not_applicable > 0),
+            tools: tools::Tools::of(&summary.tools),
+            findings: findings::Findings::of(summary),
+            reasons: summary
+                .reasons
+                .iter()
+                .take(MAX_ROWS)
+                .map(|reason| Reason {
+                    evaluator: title(summary, &reason.evaluator),
+                    failed: reason.outcome == OutcomeKind::Failed,
+                    reason: text::line(&reason.reason),
+                    count: count(reason.count),
+                })
+                .collect(),
+            omitted_reasons: omitted(summary.reasons.len()),
+            cost: cost::Cost::of(summary),
+        }
+    }
+}
+
+/// An evaluator's title, or its name where it has none.
+fn title(summary: &Summary, evaluator: &str) -> String {
+    let known: Option<&Metric> = summary.metrics.iter().find(|metric| metric.name == evaluator);
+    text::line(
+        known.map(|metric| metric.title.as_str()).filter(|title| !title.is_empty()).unwrap_or(evaluator),
+    )
+}

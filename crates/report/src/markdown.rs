@@ -1,0 +1,152 @@
+//! The summary as Markdown, for the page of a CI job.
+
+use std::io::{self, Write};
+
+use gradus_eval::evaluator::OFFLINE;
+use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
+
+use super::{count, counted};
+use gradus_core::visible::printable_line;
+
+const MAX_LISTED_FINDINGS: usize = 15;
+
+pub fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "## Gradus: how the agent did\n")?;
+    let rules = if summary.judge == OFFLINE { " (rules, not a model)" } else { "" };
+    writeln!(
+        out,
+        "{}, {}; judge **{}**{rules}; run `{}`\n",
+        counted(summary.trajectories, "trajectory", "trajectories"),
+        counted(summary.steps, "step", "steps"),
+        cell(&summary.judge),
+        summary.run_id
+    )?;
+    if let Some(reason) = &summary.stopped_because {
+        writeln!(out, "> **Not complete:** {}. The numbers are about what was judged.\n", cell(reason))?;
+    }
+    if !gates.is_empty() {
+        writeln!(out, "| gate | verdict | value | |\n|---|---|---|---|")?;
+        for gate in gates {
+            let verdict = match gate.verdict {
+                GateVerdict::Pass => "✅ PASS",
+                GateVerdict::Fail => "❌ FAIL",
+                GateVerdict::Inconclusive => "❔ INCONCLUSIVE",
+            };
+            let value = gate.value.map_or_else(String::new, |value| format!("{value:.4}"));
+            writeln!(out, "| {} | {verdict} | {value} | {} |", cell(&gate.gate), gate.explanation)?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(
+        out,
+        "| | value | 95 % interval | judged | not judged | not applicable |\n|---|--:|---|--:|--:|--:|"
+    )?;
+    let others = [&summary.combined, &summary.trajectories_right].into_iter().flatten();
+    for metric in summary.metrics.iter().chain(others) {
+        write_metric(metric, out)?;
+    }
+    if !summary.tools.is_empty() {
+        writeln!(out, "\n| tool | uses | chosen rightly | failed |\n|---|--:|--:|--:|")?;
+        for tool in summary.tools.iter().take(MAX_LISTED_FINDINGS) {
+            writeln!(
+                out,
+                "| {} | {} | {} of {} | {} |",
+                cell(&tool.tool),
+                tool.uses,
+                tool.right,
+                tool.judged,
+                tool.errors
+            )?;
+        }
+    }
+    if !summary.findings.is_empty() {
+        writeln!(out, "\n<details><summary>Worst steps</summary>\n")?;
+        for finding in summary.findings.iter().take(MAX_LISTED_FINDINGS) {
+            let step = finding.step_index.map_or_else(String::new, |step| format!(" step {step}"));
+            let tool = finding.tool.as_deref().map_or_else(String::new, |tool| format!(", {}", cell(tool)));
+            for verdict in &finding.verdicts {
+                writeln!(
+                    out,
+                    "- {}{step}{tool}: **{}** ({}): {}",
+                    cell(&finding.trajectory_id),
+                    cell(&verdict.label),
+                    cell(&verdict.evaluator),
+                    cell(&verdict.explanation)
+                )?;
+            }
+        }
+        writeln!(out, "\n</details>")?;
+    }
+    if summary.cost.calls > 0 || summary.cost.from_cache > 0 {
+        let usd = summary.cost.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
+        writeln!(
+            out,
+            "\nCost: {usd}; {}, {} in, {} out; {} there already.",
+            counted(summary.cost.calls, "call", "calls"),
+            counted(summary.cost.tokens.prompt, "token", "tokens"),
+            count(summary.cost.tokens.completion),
+            counted(summary.cost.from_cache, "verdict was", "verdicts were")
+        )?;
+    }
+    Ok(())
+}
+
+fn write_metric(metric: &Metric, out: &mut dyn Write) -> io::Result<()> {
+    let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
+    let value =
+        metric.value.map_or_else(|| "not judged".to_owned(), |value| format!("{:.2}{unit}", value * scale));
+    let interval = metric.interval.map_or_else(String::new, |found| {
+        format!("{:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
+    });
+    let of = super::measured_of(metric)
+        .unwrap_or_else(|| format!("{} of {}", metric.numerator, metric.denominator));
+    writeln!(
+        out,
+        "| {} | {value} | {interval} | {of} | {} | {} |",
+        cell(&metric.title),
+        metric.failed,
+        metric.not_applicable
+    )
+}
+
+/// Text that is only text: no markup, no HTML, no mention, one line, and not too much of it.
+pub fn cell(text: &str) -> String {
+    const MAX_CHARACTERS: usize = 300;
+    let line = printable_line(text);
+    let mut safe = String::with_capacity(line.len() + 8);
+    for (number, c) in line.chars().enumerate() {
+        if number >= MAX_CHARACTERS {
+            safe.push_str("...");
+            break;
+        }
+        match c {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            // A zero-width joiner keeps a name from being notified.
+            '@' => safe.push_str("@\u{200d}"),
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '~' | '!' | '(' | ')' => {
+                safe.push('\\');
+                safe.push(c);
+            }
+            c => safe.push(c),
+        }
+    }
+    // A bare address would become a link.
+    safe.replace("://", ":\u{200d}//").replace("www.", "www\u{200d}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        assert_eq!(
+            cell("a|b\n<img src=x> **x** [l](u)"),
+            "a\\|b &lt;img src=x&gt; \\*\\*x\\*\\* \\[l\\]\\(u\\)"
+        );
+        assert!(!cell("https://evil.example @team").contains("https://"));
+        assert!(cell(&"x".repeat(1_000)).len() < 310);
+    }
+}

@@ -1,0 +1,210 @@
+//! A run's summary for people at a terminal.
+
+use std::io::{self, Write};
+
+use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
+use gradus_eval::outcome::OutcomeKind;
+use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
+
+use super::{BOLD, DIM, GREEN, RED, YELLOW, count, counted};
+use gradus_core::visible::printable_line;
+
+/// Tools and reasons that are shown; the other outputs have all.
+const MAX_LISTED_ROWS: usize = 12;
+
+pub fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}, {}; judge {BOLD}{}{BOLD:#}{}; run {}",
+        counted(summary.trajectories, "trajectory", "trajectories"),
+        counted(summary.steps, "step", "steps"),
+        printable_line(&summary.judge),
+        if summary.judge == OFFLINE { " (rules, not a model)" } else { "" },
+        summary.run_id
+    )?;
+    if let Some(reason) = &summary.stopped_because {
+        let reason = printable_line(reason);
+        writeln!(
+            out,
+            "{YELLOW}This run is not complete: {reason}. The numbers are about what was judged.{YELLOW:#}"
+        )?;
+    }
+    writeln!(out)?;
+    for metric in &summary.metrics {
+        let suffix = if metric.judge == SIMULATOR { "" } else { " accuracy" };
+        print_metric(metric, suffix, out)?;
+    }
+    for metric in [&summary.combined, &summary.trajectories_right].into_iter().flatten() {
+        print_metric(metric, "", out)?;
+    }
+    print_tools(summary, out)?;
+    print_unjudged(summary, out)?;
+    print_findings(summary, out)?;
+    print_cost(summary, out)?;
+    print_gates(gates, out)
+}
+
+fn print_metric(metric: &Metric, suffix: &str, out: &mut dyn Write) -> io::Result<()> {
+    let title = format!("{}{suffix}:", printable_line(&metric.title));
+    let Some(value) = metric.value else {
+        return writeln!(out, "{title:<32} not judged{}", unjudged(metric));
+    };
+    let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
+    let interval = metric.interval.map_or_else(String::new, |found| {
+        format!(", 95 % interval {:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
+    });
+    let of = if let Some(of) = super::measured_of(metric) {
+        of
+    } else if metric.numerator.fract() == 0.0 && metric.is_share {
+        format!("{} of {}", metric.numerator, metric.denominator)
+    } else {
+        format!("mean of {}", metric.denominator)
+    };
+    writeln!(
+        out,
+        "{title:<32} {BOLD}{:6.2}{unit}{BOLD:#}  ({of}{interval}){}",
+        value * scale,
+        unjudged(metric)
+    )
+}
+
+fn unjudged(metric: &Metric) -> String {
+    let mut text = String::new();
+    for (count, what) in [(metric.failed, "could not be judged"), (metric.not_applicable, "not applicable")] {
+        if count > 0 {
+            text.push_str(&format!("{DIM}; {count} {what}{DIM:#}"));
+        }
+    }
+    text
+}
+
+fn print_tools(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    if summary.tools.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}Tool usage{BOLD:#}")?;
+    for tool in summary.tools.iter().take(MAX_LISTED_ROWS) {
+        let name = printable_line(&tool.tool);
+        let mut notes = Vec::new();
+        if tool.judged > 0 {
+            notes.push(format!("{} of {} chosen rightly", tool.right, tool.judged));
+        }
+        if tool.errors > 0 {
+            notes.push(format!("{} failed", tool.errors));
+        }
+        let uses = if tool.uses == 1 { "use " } else { "uses" };
+        writeln!(out, "  {name:<28} {:>6} {uses}  {DIM}{}{DIM:#}", tool.uses, notes.join(", "))?;
+    }
+    more(summary.tools.len(), "more tool", "more tools", out)
+}
+
+fn print_unjudged(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let failed: Vec<_> =
+        summary.reasons.iter().filter(|reason| reason.outcome == OutcomeKind::Failed).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}Could not be judged{BOLD:#}")?;
+    for reason in failed.iter().take(MAX_LISTED_ROWS) {
+        writeln!(out, "  {:>6} {}: {}", reason.count, reason.evaluator, short(&reason.reason, 160))?;
+    }
+    more(failed.len(), "more reason", "more reasons", out)
+}
+
+fn print_findings(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    const SHOWN: usize = 5;
+    if summary.findings.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}Worst steps{BOLD:#}")?;
+    for finding in summary.findings.iter().take(SHOWN) {
+        let id = printable_line(&finding.trajectory_id);
+        let place = match (finding.step_index, &finding.tool) {
+            (Some(step), Some(tool)) => format!("{id} step {step} {}", printable_line(tool)),
+            _ => id,
+        };
+        writeln!(out, "  {place}")?;
+        for verdict in &finding.verdicts {
+            let label = printable_line(&verdict.label);
+            writeln!(
+                out,
+                "    {RED}{label}{RED:#} {}: {}",
+                verdict.evaluator,
+                short(&verdict.explanation, 200)
+            )?;
+        }
+    }
+    if summary.findings.len() > SHOWN {
+        writeln!(out, "  {DIM}more in --html and --jsonl{DIM:#}")?;
+    }
+    Ok(())
+}
+
+fn print_cost(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let cost = &summary.cost;
+    if cost.calls == 0 && cost.from_cache == 0 {
+        return Ok(());
+    }
+    let usd = cost.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
+    writeln!(
+        out,
+        "\n{BOLD}Cost{BOLD:#}  {usd}; {}, {} in ({} of them cached), {} out; {} there already",
+        counted(cost.calls, "call", "calls"),
+        counted(cost.tokens.prompt, "token", "tokens"),
+        count(cost.tokens.cached_prompt),
+        count(cost.tokens.completion),
+        counted(cost.from_cache, "verdict was", "verdicts were")
+    )?;
+    let asked = cost.by_evaluator.iter().filter(|part| part.calls > 0 || part.from_cache > 0);
+    for part in asked {
+        let usd = part.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
+        let (evaluator, judge) = (printable_line(&part.evaluator), printable_line(&part.judge));
+        writeln!(
+            out,
+            "  {evaluator:<28} {usd}  {DIM}{judge}; {}, {} in, {} out{DIM:#}",
+            counted(part.calls, "call", "calls"),
+            counted(part.tokens.prompt, "token", "tokens"),
+            count(part.tokens.completion)
+        )?;
+    }
+    if summary.shortened > 0 {
+        writeln!(
+            out,
+            "For {} the judge saw shortened data (see `shortened` in --jsonl).",
+            counted(summary.shortened, "verdict", "verdicts")
+        )?;
+    }
+    Ok(())
+}
+
+fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+    if gates.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}Gates{BOLD:#}")?;
+    for gate in gates {
+        let (style, verdict) = match gate.verdict {
+            GateVerdict::Pass => (GREEN, "PASS"),
+            GateVerdict::Fail => (RED, "FAIL"),
+            GateVerdict::Inconclusive => (YELLOW, "INCONCLUSIVE"),
+        };
+        let value = gate.value.map_or_else(String::new, |value| format!(" is {value:.4}"));
+        writeln!(out, "  {style}{verdict:<12}{style:#} {}{value}: {}", gate.gate, gate.explanation)?;
+    }
+    Ok(())
+}
+
+fn more(count: usize, one: &str, many: &str, out: &mut dyn Write) -> io::Result<()> {
+    if count > MAX_LISTED_ROWS {
+        writeln!(out, "  {DIM}and {}{DIM:#}", counted((count - MAX_LISTED_ROWS) as u64, one, many))?;
+    }
+    Ok(())
+}
+
+fn short(text: &str, most: usize) -> String {
+    let line = printable_line(text);
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}

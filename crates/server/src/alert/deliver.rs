@@ -1,0 +1,154 @@
+//! Gets notices out without holding anyone up: a bounded queue and a task for every target, so that one that is dead or
+//! slow delays no other, and none delays the server.
+//!
+//! Delivery is at least once: a target whose answer got lost is told again.
+
+mod attempt;
+mod command;
+mod counters;
+mod failure;
+mod lane;
+mod webhook;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+pub use counters::{Counts, KindCounts};
+use lane::Lane;
+
+use self::counters::Counters;
+use super::notice::{Notice, NoticeKind};
+use super::target::{Target, TargetKind};
+
+/// How patient deliveries are.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where people open this server; without it, notices have no links.
+    pub base_url: Option<String>,
+    /// Notices that wait for one target. When there are more, the oldest is dropped: it says least about now.
+    pub queue: usize,
+    /// Tries for one notice, and the time after which there are no more.
+    pub attempts: u32,
+    pub give_up_after: Duration,
+    pub first_pause: Duration,
+    pub longest_pause: Duration,
+    pub request_timeout: Duration,
+    pub command_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            base_url: None,
+            queue: 100,
+            attempts: 10,
+            give_up_after: Duration::from_secs(3600),
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_secs(300),
+            request_timeout: Duration::from_secs(10),
+            command_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why nothing can be delivered at all.
+#[derive(Debug, thiserror::Error)]
+#[error("no HTTPS here: {0}; check the system's certificates")]
+pub struct StartError(String);
+
+/// Takes notices and delivers them.
+#[derive(Debug)]
+pub struct Dispatcher {
+    shared: Arc<Shared>,
+    runtime: Handle,
+    lanes: Mutex<HashMap<Target, Lane>>,
+}
+
+/// What all lanes use.
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    http: reqwest::Client,
+    counters: Counters,
+}
+
+impl Dispatcher {
+    /// Has to be called inside a tokio runtime, which then runs the deliveries.
+    pub fn start(settings: Settings) -> Result<Dispatcher, StartError> {
+        let http = webhook::client(settings.request_timeout).map_err(StartError)?;
+        let shared = Arc::new(Shared { settings, http, counters: Counters::default() });
+        Ok(Dispatcher { shared, runtime: Handle::current(), lanes: Mutex::default() })
+    }
+
+    /// Puts a notice into the queue of every target. Never waits; may be called from any thread.
+    pub fn send(&self, notice: Notice, targets: &[Target]) {
+        let notice = Arc::new(notice);
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        for target in targets {
+            if *target == Target::Log {
+                log(&notice);
+                self.shared.counters.sent(TargetKind::Log);
+                continue;
+            }
+            if !lanes.contains_key(target) {
+                lanes.insert(target.clone(), Lane::start(target.clone(), &self.shared, &self.runtime));
+            }
+            if let Some(lane) = lanes.get(target)
+                && lane.push(Arc::clone(&notice), self.shared.settings.queue)
+            {
+                self.shared.counters.dropped(target.kind(), 1);
+                tracing::warn!(%target, "an alert's queue is full: its oldest notice is dropped");
+            }
+        }
+    }
+
+    /// What has happened so far, for metrics.
+    pub fn counts(&self) -> Counts {
+        self.shared.counters.snapshot()
+    }
+
+    /// Notices that wait, all targets together.
+    pub fn waiting(&self) -> usize {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.values().map(Lane::waiting).sum()
+    }
+
+    /// Delivers what waits, for at most this long, and says how many notices could not be delivered.
+    pub async fn drain(self, at_most: Duration) -> u64 {
+        let deadline = Instant::now() + at_most;
+        let lanes = std::mem::take(&mut *self.lanes.lock().unwrap_or_else(PoisonError::into_inner));
+        // All at once: they share the time.
+        lanes.values().for_each(Lane::close);
+        let mut left = 0;
+        for (target, lane) in lanes {
+            let undelivered = lane.finish(deadline).await;
+            if undelivered > 0 {
+                self.shared.counters.dropped(target.kind(), undelivered);
+                tracing::warn!(%target, undelivered, "alert notices are lost: the server stops");
+            }
+            left += undelivered;
+        }
+        left
+    }
+}
+
+/// Without its examples: what was recorded has no place in the server's log.
+fn log(notice: &Notice) {
+    let Notice { kind, rule, project, condition, value_text, count, since, .. } = notice;
+    let (kind_name, project) = (kind.name(), project.as_deref().unwrap_or("(all)"));
+    match kind {
+        NoticeKind::Fired | NoticeKind::Reminder => {
+            tracing::warn!(kind = kind_name, rule, project, condition, value = value_text, count, %since, "alert");
+        }
+        NoticeKind::Resolved => {
+            tracing::info!(kind = kind_name, rule, project, condition, value = value_text, count, %since, "alert");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

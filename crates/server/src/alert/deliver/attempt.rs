@@ -1,0 +1,83 @@
+//! One notice to one target, tried until it is there or there is no hope.
+
+use crate::alert::deliver::failure::Failed;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Settings, Shared, command, webhook};
+use crate::alert::notice::Notice;
+use crate::alert::target::Target;
+
+/// Delivers or gives up; both are counted, and giving up is logged.
+pub(super) async fn deliver(target: &Target, notice: &Notice, shared: &Shared) {
+    let Shared { settings, counters, .. } = shared;
+    let give_up_at = Instant::now() + settings.give_up_after;
+    let mut attempts = 0;
+    let reason = loop {
+        attempts += 1;
+        let (reason, retry_after) = match attempt(target, notice, shared).await {
+            Ok(()) => {
+                counters.sent(target.kind());
+                return;
+            }
+            Err(Failed::ForGood { reason }) => break reason,
+            Err(Failed::ForNow { reason, retry_after }) => (reason, retry_after),
+        };
+        let pause = pause(settings, attempts, retry_after);
+        if attempts >= settings.attempts || Instant::now() + pause > give_up_at {
+            break reason;
+        }
+        // Told once aloud: a target that stays dead would fill the log, one that nobody hears of is not mended.
+        if attempts == 1 {
+            tracing::warn!(%target, rule = notice.rule, reason, "an alert could not be delivered yet; it is tried again");
+        } else {
+            tracing::debug!(%target, attempts, reason, ?pause, "an alert could not be delivered yet");
+        }
+        tokio::time::sleep(pause).await;
+        counters.retried(target.kind());
+    };
+    counters.failed(target.kind());
+    tracing::warn!(%target, rule = notice.rule, attempts, reason, "an alert could not be delivered");
+}
+
+async fn attempt(target: &Target, notice: &Notice, shared: &Shared) -> Result<(), Failed> {
+    let base_url = shared.settings.base_url.as_deref();
+    match target {
+        Target::Log => Ok(()),
+        Target::Webhook(url) => webhook::post(&shared.http, url, &notice.json(base_url)).await,
+        Target::Slack(url) => webhook::post(&shared.http, url, &notice.slack(base_url)).await,
+        Target::Command { words, env } => {
+            command::run(words, env, notice, base_url, shared.settings.command_timeout).await
+        }
+    }
+}
+
+fn pause(settings: &Settings, failures: u32, retry_after: Option<Duration>) -> Duration {
+    let doubled = settings.first_pause.saturating_mul(1 << (failures.clamp(1, 20) - 1));
+    let ceiling = doubled.min(settings.longest_pause);
+    match retry_after {
+        // The target knows better; some spread on top, as it tells everyone the same.
+        Some(asked) => asked.saturating_add(settings.first_pause.min(asked).mul_f64(0.2 * fastrand::f64())),
+        // Half fixed, half random: servers that lost a target together do not come back together.
+        None => ceiling.mul_f64(0.5 + 0.5 * fastrand::f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_longer_each_time_up_to_a_limit() {
+        let settings = Settings::default();
+        for failures in 1..40 {
+            let ceiling = Duration::from_secs(1 << (failures - 1).min(20)).min(settings.longest_pause);
+            let found = pause(&settings, failures, None);
+            assert!(found >= ceiling / 2 && found <= ceiling, "{found:?} after {failures}");
+        }
+        let asked = pause(&settings, 1, Some(Duration::from_secs(60)));
+        assert!(asked >= Duration::from_secs(60) && asked < Duration::from_secs(61));
+        assert_eq!(pause(&settings, 1, Some(Duration::MAX)), Duration::MAX);
+    }
+}

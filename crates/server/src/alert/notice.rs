@@ -1,0 +1,271 @@
+//! What is said when an alert fires, goes on or is over, and its JSON form.
+//!
+//! # The JSON form
+//!
+//! Stable: fields are added, never renamed or taken away, without another `schema`.
+//!
+//! | field | what |
+//! |---|---|
+//! | `schema` | [`SCHEMA`] |
+//! | `kind` | `fired`, `reminder` or `resolved` |
+//! | `rule` | the rule's name |
+//! | `project` | the rule's project, or null for all |
+//! | `condition` | the condition as text |
+//! | `subject` | what is watched: an evaluator's name, `failure_rate`, ... |
+//! | `threshold`, `clear_at` | as shares, dollars or seconds; null for `unseen_tool` |
+//! | `value` | what was measured, in the same unit; null if it is no number |
+//! | `value_text` | the same for people, with its unit |
+//! | `count` | how many steps, trajectories or questions the value is taken from |
+//! | `unseen` | names of the tools, for `unseen_tool` |
+//! | `since`, `at` | when it began to fire, and when this was found; RFC 3339 |
+//! | `examples` | `trace_id`, `trajectory_id`, `step_index`, `summary`, `score`, `url`; the last is null without a base URL |
+
+use jiff::Timestamp;
+use serde_json::{Value as Json, json};
+
+use super::rule::AlertRule;
+use crate::alert::measurement::{Example, Measured};
+
+/// The version of the JSON form.
+pub const SCHEMA: u32 = 1;
+/// Examples and tools in a notice, and characters of a text in one: what a person reads, and what a queue can hold.
+const MAX_EXAMPLES: usize = 10;
+const MAX_UNSEEN: usize = 50;
+const MAX_TEXT: usize = 500;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    pub kind: NoticeKind,
+    pub rule: String,
+    pub project: Option<String>,
+    pub condition: String,
+    pub subject: String,
+    pub threshold: Option<f64>,
+    pub clear_at: Option<f64>,
+    pub value: f64,
+    pub value_text: String,
+    pub count: u64,
+    pub unseen: Vec<String>,
+    pub since: Timestamp,
+    pub at: Timestamp,
+    pub examples: Vec<Example>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    Fired,
+    /// It still fires.
+    Reminder,
+    Resolved,
+}
+
+impl NoticeKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            NoticeKind::Fired => "fired",
+            NoticeKind::Reminder => "reminder",
+            NoticeKind::Resolved => "resolved",
+        }
+    }
+}
+
+impl Notice {
+    pub(super) fn new(
+        rule: &AlertRule,
+        kind: NoticeKind,
+        measured: Measured,
+        since: Timestamp,
+        at: Timestamp,
+    ) -> Notice {
+        let Measured { value, count, mut unseen } = measured;
+        unseen.truncate(MAX_UNSEEN);
+        for name in &mut unseen {
+            *name = one_line(name, MAX_TEXT);
+        }
+        Notice {
+            kind,
+            rule: rule.name.clone(),
+            project: rule.project.clone(),
+            condition: rule.condition.to_string(),
+            subject: rule.condition.subject.to_string(),
+            threshold: rule.condition.bar.map(|bar| bar.threshold),
+            clear_at: rule.clears_at(),
+            value,
+            value_text: rule.condition.show_measured(value),
+            count,
+            unseen,
+            since,
+            at,
+            examples: Vec::new(),
+        }
+    }
+
+    /// Steps and trajectories to look at, the worst first.
+    pub fn add_examples(&mut self, examples: impl Iterator<Item = Example>) {
+        let room = MAX_EXAMPLES.saturating_sub(self.examples.len());
+        self.examples.extend(examples.take(room).map(|mut example| {
+            example.summary = one_line(&example.summary, MAX_TEXT);
+            example
+        }));
+    }
+
+    /// The form that webhooks and commands get. `base_url` is where people open this server.
+    pub fn json(&self, base_url: Option<&str>) -> Json {
+        let examples = self.examples.iter().map(|example| {
+            json!({
+                "trace_id": example.trace_id,
+                "trajectory_id": example.trajectory_id,
+                "step_index": example.step_index,
+                "summary": example.summary,
+                "score": example.score,
+                "url": link(base_url, example),
+            })
+        });
+        json!({
+            "schema": SCHEMA,
+            "kind": self.kind.name(),
+            "rule": self.rule,
+            "project": self.project,
+            "condition": self.condition,
+            "subject": self.subject,
+            "threshold": self.threshold,
+            "clear_at": self.clear_at,
+            "value": self.value,
+            "value_text": self.value_text,
+            "count": self.count,
+            "unseen": self.unseen,
+            "since": self.since.to_string(),
+            "at": self.at.to_string(),
+            "examples": examples.collect::<Vec<Json>>(),
+        })
+    }
+}
+
+/// `{base_url}/traces/{trace_id}#step-N`; a trace that holds several trajectories is opened at the one that is meant.
+pub(super) fn link(base_url: Option<&str>, example: &Example) -> Option<String> {
+    let mut url = format!("{}/traces/", base_url?.trim_end_matches('/'));
+    push_id(&mut url, &example.trace_id);
+    if !example.trajectory_id.is_empty() && example.trajectory_id != example.trace_id {
+        url.push_str("?trajectory=");
+        push_id(&mut url, &example.trajectory_id);
+    }
+    if let Some(step) = example.step_index {
+        url.push_str(&format!("#step-{step}"));
+    }
+    Some(url)
+}
+
+/// Ids are hexadecimal, unless a source made up its own.
+fn push_id(url: &mut String, id: &str) {
+    for byte in id.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(char::from(byte)),
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}
+
+/// A recorded text without line breaks and control characters, cut to size.
+pub(super) fn one_line(text: &str, longest: usize) -> String {
+    let mut line = String::new();
+    // Looks at a bounded part only: a recorded text may be megabytes of spaces.
+    let mut letters = text.chars().take(8 * longest).map(|c| if c.is_control() { ' ' } else { c });
+    let mut length = 0;
+    while let Some(letter) = letters.next() {
+        if letter.is_whitespace() && (line.is_empty() || line.ends_with(' ')) {
+            continue;
+        }
+        if length + 1 >= longest && letters.next().is_some() {
+            line.push('…');
+            return line;
+        }
+        line.push(if letter.is_whitespace() { ' ' } else { letter });
+        length += 1;
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::alert::{AlertSection, Watchable};
+
+    pub(in crate::alert) fn notice(measured: Measured, examples: Vec<Example>) -> Notice {
+        let section = AlertSection {
+            name: "tool <choice>".to_owned(),
+            project: Some("shop".to_owned()),
+            when: "thought_to_tool < 0.8 over 1h".to_owned(),
+            ..AlertSection::default()
+        };
+        let rule =
+            AlertRule::from_section(section, &[Watchable { name: "thought_to_tool", worst: 0.0, best: 1.0 }])
+                .expect("a rule");
+        let since = Timestamp::from_second(1_700_000_000).expect("a time");
+        let mut notice = Notice::new(&rule, NoticeKind::Fired, measured, since, since);
+        notice.add_examples(examples.into_iter());
+        notice
+    }
+
+    pub(in crate::alert) fn example(summary: &str) -> Example {
+        Example {
+            trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+            trajectory_id: "t1".to_owned(),
+            step_index: Some(3),
+            summary: summary.to_owned(),
+            score: Some(0.0),
+        }
+    }
+
+    #[test]
+    fn the_json_form_is_as_documented() {
+        let measured = Measured { value: 0.7125, count: 40, unseen: vec![] };
+        let json = notice(measured, vec![example("calls\n rm")]).json(Some("https://gradus.example/"));
+        let wanted = json!({
+            "schema": 1,
+            "kind": "fired",
+            "rule": "tool <choice>",
+            "project": "shop",
+            "condition": "thought_to_tool < 0.8 over 1h",
+            "subject": "thought_to_tool",
+            "threshold": 0.8,
+            "clear_at": 0.88,
+            "value": 0.7125,
+            "value_text": "0.713",
+            "count": 40,
+            "unseen": [],
+            "since": "2023-11-14T22:13:20Z",
+            "at": "2023-11-14T22:13:20Z",
+            "examples": [{
+                "trace_id": "0af7651916cd43dd8448eb211c80319c",
+                "trajectory_id": "t1",
+                "step_index": 3,
+                "summary": "calls rm",
+                "score": 0.0,
+                "url": "https://gradus.example/traces/0af7651916cd43dd8448eb211c80319c?trajectory=t1#step-3",
+            }],
+        });
+        assert_eq!(json, wanted);
+        assert!(notice(Measured::default(), vec![example("")]).json(None)["examples"][0]["url"].is_null());
+    }
+
+    #[test]
+    fn links_stay_in_their_place() {
+        let strange =
+            Example { trace_id: "../a?b#c d|é>".to_owned(), step_index: None, ..Example::default() };
+        assert_eq!(
+            link(Some("http://h"), &strange).as_deref(),
+            Some("http://h/traces/..%2Fa%3Fb%23c%20d%7C%C3%A9%3E")
+        );
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert_eq!(one_line("  a \n\t b\u{1b}[31m  ", 20), "a b [31m");
+        assert_eq!(one_line("abcdef", 6), "abcdef");
+        assert_eq!(one_line("abcdefg", 6), "abcde…");
+        assert_eq!(one_line(&" ".repeat(1 << 20), 6), "");
+        let notice = notice(Measured::default(), vec![example(&"x".repeat(9_000)); 99]);
+        assert_eq!((notice.examples.len(), notice.examples[0].summary.chars().count()), (10, 500));
+    }
+}

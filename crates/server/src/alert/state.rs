@@ -1,0 +1,104 @@
+//! What a rule is up to: quiet or firing, and when it last spoke. A state machine without a clock and without memory of
+//! its own; who calls it keeps the state, so that a restart neither forgets an alert nor repeats it.
+
+use crate::alert::measurement::Measured;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::condition::Condition;
+use super::notice::{Notice, NoticeKind};
+use super::rule::AlertRule;
+
+/// Kept between two measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum State {
+    Quiet {
+        /// When a notice last went out.
+        noticed_at: Option<Timestamp>,
+    },
+    Firing {
+        since: Timestamp,
+        noticed_at: Option<Timestamp>,
+        /// Whether anyone was told of this firing. One that began within the cool-down of the last may pass untold.
+        is_told: bool,
+    },
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State::Quiet { noticed_at: None }
+    }
+}
+
+/// What a measurement says about a condition.
+enum Finding {
+    Bad,
+    /// Neither bad nor good enough to call it over.
+    Between,
+    Good,
+}
+
+/// Takes in one measurement. Too little data, or none, changes nothing and says nothing.
+pub fn advance(
+    rule: &AlertRule,
+    state: State,
+    measured: Option<Measured>,
+    now: Timestamp,
+) -> (State, Option<Notice>) {
+    let Some((finding, measured)) = measured.and_then(|measured| Some((judge(rule, &measured)?, measured)))
+    else {
+        return (state, None);
+    };
+    let tell = |kind, since| Some(Notice::new(rule, kind, measured, since, now));
+    let may_speak = |noticed_at| is_cooled_down(rule, noticed_at, now);
+    match (state, finding) {
+        (State::Quiet { noticed_at }, Finding::Bad) if may_speak(noticed_at) => {
+            (State::Firing { since: now, noticed_at: Some(now), is_told: true }, tell(NoticeKind::Fired, now))
+        }
+        (State::Quiet { noticed_at }, Finding::Bad) => {
+            (State::Firing { since: now, noticed_at, is_told: false }, None)
+        }
+        (State::Quiet { .. }, Finding::Between | Finding::Good) => (state, None),
+        (State::Firing { since, noticed_at, is_told }, Finding::Bad) if may_speak(noticed_at) => {
+            let kind = if is_told { NoticeKind::Reminder } else { NoticeKind::Fired };
+            (State::Firing { since, noticed_at: Some(now), is_told: true }, tell(kind, since))
+        }
+        (State::Firing { .. }, Finding::Bad | Finding::Between) => (state, None),
+        (State::Firing { since, is_told: true, .. }, Finding::Good) => {
+            (State::Quiet { noticed_at: Some(now) }, tell(NoticeKind::Resolved, since))
+        }
+        (State::Firing { noticed_at, is_told: false, .. }, Finding::Good) => {
+            (State::Quiet { noticed_at }, None)
+        }
+    }
+}
+
+fn judge(rule: &AlertRule, measured: &Measured) -> Option<Finding> {
+    let Condition { bar, .. } = &rule.condition;
+    if measured.count < rule.condition.least_count() {
+        return None;
+    }
+    Some(match bar {
+        None if measured.unseen.is_empty() => Finding::Good,
+        None => Finding::Bad,
+        Some(_) if measured.value.is_nan() => return None,
+        Some(bar) if bar.holds(measured.value) => Finding::Bad,
+        Some(bar) if rule.is_clear(bar, measured.value) => Finding::Good,
+        Some(_) => Finding::Between,
+    })
+}
+
+/// Whether enough time has passed since the last notice. A notice from the future means that the clock was set back:
+/// waiting for it could take for ever.
+fn is_cooled_down(rule: &AlertRule, noticed_at: Option<Timestamp>, now: Timestamp) -> bool {
+    let Some(noticed_at) = noticed_at else { return true };
+    match std::time::Duration::try_from(now.duration_since(noticed_at)) {
+        Ok(passed) => passed >= rule.cool_down,
+        Err(_) => true,
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

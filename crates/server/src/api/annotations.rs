@@ -1,0 +1,263 @@
+//! Annotations: what people, and programs that are no judge of ours, say.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use gradus_core::span::{SpanId, TraceId};
+use gradus_store::{Annotation, AnnotationFilter, NewAnnotation};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::body::json_body;
+use crate::annotation_limits::check_annotation_size;
+use crate::caller::Caller;
+use crate::http_error::{ApiError, Params, blocking, blocking_sender};
+use crate::signature;
+use crate::state::Server;
+use crate::time_text as time;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct AnnotationBody {
+    id: i64,
+    /// `span:ID`, `trace:ID`, `trajectory:ID` or `trajectory:ID#STEP`.
+    target: String,
+    /// What it is about; the name of an evaluator where it agrees or disagrees with one.
+    name: String,
+    identifier: String,
+    /// `HUMAN`, `LLM` or `CODE`.
+    annotator: String,
+    label: Option<String>,
+    score: Option<f64>,
+    explanation: Option<String>,
+    #[schema(value_type = Object)]
+    metadata: serde_json::Value,
+    author: String,
+    /// The name of the API key that it was written with; null where none was needed.
+    key: Option<String>,
+    created: String,
+    updated: String,
+}
+
+impl AnnotationBody {
+    pub(super) fn of(row: Annotation) -> AnnotationBody {
+        let (metadata, key) = signature::signed(&row.metadata);
+        AnnotationBody {
+            id: row.no,
+            target: row.target,
+            name: row.name,
+            identifier: row.identifier,
+            annotator: row.annotator,
+            label: row.label,
+            score: row.score,
+            explanation: row.explanation,
+            metadata,
+            author: row.author,
+            key,
+            created: time::show(row.created_ns),
+            updated: time::show(row.updated_ns),
+        }
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AnnotationParams {
+    project: Option<String>,
+    target: Option<String>,
+    name: Option<String>,
+    /// `next_cursor` of the page before.
+    #[param(minimum = 0)]
+    cursor: Option<i64>,
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Annotations {
+    items: Vec<AnnotationBody>,
+    next_cursor: Option<i64>,
+}
+
+/// Annotations, in the order they were first made.
+#[utoipa::path(get, path = "/api/v1/annotations", tag = "annotations", params(AnnotationParams),
+    responses((status = 200, body = Annotations), (status = 400, body = crate::http_error::ErrorBody)))]
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    Params(params): Params<AnnotationParams>,
+) -> Result<Json<Annotations>, ApiError> {
+    let limit = params.limit.unwrap_or(100);
+    if !(1..=1000).contains(&limit) {
+        return Err(ApiError::bad(format!("limit={limit}: from 1 to 1000")));
+    }
+    let filter = AnnotationFilter {
+        project: params.project,
+        target: params.target,
+        name: params.name,
+        trace_id: None,
+        annotator: None,
+        after: params.cursor.unwrap_or(0),
+        limit: limit + 1,
+    };
+    blocking(&server, move |server| {
+        let mut rows = server.store.annotations(&filter)?;
+        let has_more = rows.len() > limit;
+        rows.truncate(limit);
+        let next_cursor = rows.last().filter(|_| has_more).map(|row| row.no);
+        Ok(Json(Annotations { items: rows.into_iter().map(AnnotationBody::of).collect(), next_cursor }))
+    })
+    .await
+}
+
+/// One annotation. It replaces what the same target has under the same name and identifier.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnnotationInput {
+    /// `span:ID`, `trace:ID`, `trajectory:ID` or `trajectory:ID#STEP`.
+    target: String,
+    #[schema(min_length = 1)]
+    name: String,
+    /// Tells several annotations of one name apart. Without it a person's word stands beside those of others.
+    identifier: Option<String>,
+    /// `HUMAN` (the default), `LLM` or `CODE`.
+    annotator: Option<String>,
+    label: Option<String>,
+    score: Option<f64>,
+    explanation: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Who says so; the name of the API key without it.
+    author: Option<String>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnnotationsInput {
+    /// All of them are kept, or none.
+    #[schema(max_items = 1000)]
+    items: Vec<AnnotationInput>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct AnnotationIds {
+    ids: Vec<i64>,
+}
+
+/// Adds annotations.
+#[utoipa::path(post, path = "/api/v1/annotations", tag = "annotations", request_body = AnnotationsInput,
+    responses((status = 200, body = AnnotationIds), (status = 400, body = crate::http_error::ErrorBody),
+              (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn add(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<AnnotationIds>, ApiError> {
+    let (input, _lease) = json_body::<AnnotationsInput>(&server, &headers, body).await?;
+    if input.items.len() > 1000 {
+        return Err(ApiError::bad("at most 1000 annotations at once"));
+    }
+    let signed = blocking_sender(&server, move |server| {
+        let items = input.items.into_iter().map(|item| item.resolve(server, &caller));
+        let items: Vec<NewAnnotation> = items.collect::<Result<_, _>>()?;
+        if let Some(reason) = server.find_borrowed_name(&caller, &items)? {
+            return Err(ApiError::new(StatusCode::FORBIDDEN, reason));
+        }
+        Ok(server.sign_annotations(items, &caller))
+    })
+    .await?;
+    Ok(Json(AnnotationIds { ids: server.annotate(signed).await? }))
+}
+
+impl AnnotationInput {
+    /// Finds what it is about.
+    fn resolve(self, server: &Server, caller: &Caller) -> Result<NewAnnotation, ApiError> {
+        let annotator = self.annotator.as_deref().unwrap_or("HUMAN");
+        if !matches!(annotator, "HUMAN" | "LLM" | "CODE") {
+            return Err(ApiError::bad(format!("annotator {annotator:?}: HUMAN, LLM or CODE")));
+        }
+        if self.name.trim().is_empty() {
+            return Err(ApiError::bad("an annotation needs a name"));
+        }
+        let score = self.score;
+        if self.label.is_none() && score.is_none() && self.explanation.is_none() {
+            return Err(ApiError::bad("an annotation needs a label, a score or an explanation"));
+        }
+        let metadata = serde_json::Value::Object(self.metadata.unwrap_or_default()).to_string();
+        let trace_id = trace_of(server, &self.target)?
+            .ok_or_else(|| ApiError::missing(format!("{:?} is not there", self.target)))?;
+        let author = self.author.unwrap_or_else(|| caller.name.clone());
+        // With keys, nobody takes the place of what another said by giving his name.
+        let own = match (annotator, caller.name.is_empty()) {
+            ("HUMAN", true) => author.clone(),
+            ("HUMAN", false) => caller.name.clone(),
+            _ => String::new(),
+        };
+        let annotation = NewAnnotation {
+            target: self.target,
+            trace_id: Some(trace_id.0),
+            name: self.name,
+            identifier: self.identifier.unwrap_or(own),
+            annotator: annotator.to_owned(),
+            label: self.label,
+            score,
+            explanation: self.explanation,
+            metadata,
+            author,
+        };
+        check_annotation_size(&annotation)
+            .map_err(|reason| ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
+        Ok(annotation)
+    }
+}
+
+fn trace_of(server: &Server, target: &str) -> Result<Option<TraceId>, ApiError> {
+    let wrong = || {
+        ApiError::bad(format!("target {target:?}: span:ID, trace:ID, trajectory:ID or trajectory:ID#STEP"))
+    };
+    let (kind, id) = target.split_once(':').ok_or_else(wrong)?;
+    Ok(match kind {
+        "span" => {
+            let id = u64::from_str_radix(id, 16).ok().filter(|_| id.len() == 16).ok_or_else(wrong)?;
+            server.store.trace_of_span(SpanId(id))?
+        }
+        "trace" => {
+            let id = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32).ok_or_else(wrong)?;
+            server.store.trace(TraceId(id))?.map(|row| row.trace_id)
+        }
+        "trajectory" => {
+            let whole = server.store.trace_of_trajectory(id)?;
+            match (whole, id.rsplit_once('#')) {
+                (None, Some((id, step))) => {
+                    let step: u32 = step.parse().map_err(|_| wrong())?;
+                    match server.store.steps_of(id)? {
+                        Some(steps) if !(1..=steps).contains(&step) => {
+                            return Err(ApiError::missing(format!(
+                                "{id:?} has no step {step}: it has {steps}, and the first is 1"
+                            )));
+                        }
+                        _ => server.store.trace_of_trajectory(id)?,
+                    }
+                }
+                (found, _) => found,
+            }
+        }
+        _ => return Err(wrong()),
+    })
+}
+
+/// Takes an annotation back.
+#[utoipa::path(delete, path = "/api/v1/annotations/{id}", tag = "annotations", params(("id" = i64, Path)),
+    responses((status = 204), (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn remove(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let missing = || ApiError::missing("there is no annotation with this id");
+    let id: i64 = id.parse().map_err(|_| missing())?;
+    let was_there = server.store.remove_annotation(id)?.done().await?;
+    if was_there { Ok(StatusCode::NO_CONTENT) } else { Err(missing()) }
+}

@@ -1,0 +1,34 @@
+//! Sends all that a project holds, page by page.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use gradus_store::Story;
+
+use crate::http_error::ApiError;
+use crate::queries::QueryKind;
+use crate::state::Server;
+use crate::stream;
+
+/// Sends `head`, and then what `write` makes of each page.
+pub(super) async fn of_project(
+    server: Arc<Server>,
+    project: String,
+    head: Vec<u8>,
+    write: impl Fn(&Story, &mut dyn FnMut(&[u8])) + Send + 'static,
+) -> Result<Body, ApiError> {
+    let permit = server.queries.admit(QueryKind::Download).await?;
+    let (queries, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
+    Ok(stream::body(&queries, permit, stall_timeout, move |sink| {
+        sink.write(&head);
+        let mut after = None;
+        while !sink.is_gone()
+            && let Some((page, last)) = server.store.project_page(&project, after)?
+        {
+            write(&page, &mut |bytes| sink.write(bytes));
+            sink.flush();
+            after = Some(last);
+        }
+        Ok(())
+    }))
+}

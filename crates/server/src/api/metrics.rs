@@ -1,0 +1,130 @@
+//! Scores over time, or by agent, version, model or tool.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use gradus_core::duration_text::parse_duration;
+use gradus_store::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::http_error::{ApiError, Params, blocking};
+use crate::settings::Reloadable;
+use crate::state::Server;
+use crate::time_text as time;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct MetricParams {
+    project: Option<String>,
+    evaluator: Option<String>,
+    agent: Option<String>,
+    version: Option<String>,
+    model: Option<String>,
+    /// Steps that call this tool only.
+    tool: Option<String>,
+    /// Trajectories that began at or after this time.
+    from: Option<String>,
+    /// Trajectories that began before this time.
+    to: Option<String>,
+    /// `time`, `agent`, `version`, `model` or `tool`; without it: one figure for each evaluator.
+    by: Option<String>,
+    /// The length of a period when `by=time`: `5m` and more [default: 1h].
+    period: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Metrics {
+    items: Vec<MetricPoint>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct MetricPoint {
+    evaluator: String,
+    /// What `by` asks for: the beginning of a period, or a name. Null without `by`.
+    group: Option<String>,
+    /// Null when nothing was scored.
+    mean: Option<f64>,
+    /// 95 %, with regard to steps of one trajectory hanging together, on the scale of the evaluator's labels.
+    low: Option<f64>,
+    high: Option<f64>,
+    scored: i64,
+    failed: i64,
+    not_applicable: i64,
+    trajectories: i64,
+}
+
+/// Metrics of what was graded. Sums are kept in periods of five minutes, and longer than the traces they are made of.
+#[utoipa::path(get, path = "/api/v1/metrics", tag = "metrics", params(MetricParams),
+    responses((status = 200, body = Metrics), (status = 400, body = crate::http_error::ErrorBody)))]
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    Params(params): Params<MetricParams>,
+) -> Result<Json<Metrics>, ApiError> {
+    let group = group(params.by.as_deref(), params.period.as_deref())?;
+    let filter = MetricFilter {
+        project: params.project,
+        evaluator: params.evaluator,
+        agent: params.agent,
+        version: params.version,
+        model: params.model,
+        tool: params.tool,
+        from_ns: time::read("from", params.from.as_deref())?,
+        to_ns: time::read("to", params.to.as_deref())?,
+    };
+    blocking(&server, move |server| {
+        let rows = server.store.metrics(&filter, group)?;
+        let settings = server.reloadable();
+        let items = rows.into_iter().map(|row| MetricPoint::of(&settings, row, group));
+        Ok(Json(Metrics { items: items.collect() }))
+    })
+    .await
+}
+
+fn group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError> {
+    Ok(match by {
+        None => MetricGroup::All,
+        Some("time") => {
+            let text = period.unwrap_or("1h");
+            let length = parse_duration(text).and_then(|length| i64::try_from(length.as_nanos()).ok());
+            let period_ns =
+                length.filter(|length| *length >= BUCKET_NS && length % BUCKET_NS == 0).ok_or_else(|| {
+                    ApiError::bad(format!(
+                        "period={text}: write it as 5m, 1h or 1d; it must be a multiple of five minutes"
+                    ))
+                })?;
+            MetricGroup::Time { period_ns }
+        }
+        Some("agent") => MetricGroup::Agent,
+        Some("version") => MetricGroup::Version,
+        Some("model") => MetricGroup::Model,
+        Some("tool") => MetricGroup::Tool,
+        Some(other) => {
+            return Err(ApiError::bad(format!("by={other}: time, agent, version, model or tool")));
+        }
+    })
+}
+
+impl MetricPoint {
+    fn of(settings: &Reloadable, row: MetricRow, group: MetricGroup) -> MetricPoint {
+        let moments = row.moments;
+        let interval = crate::evaluators::interval(settings, &row.evaluator, &moments);
+        MetricPoint {
+            evaluator: row.evaluator,
+            group: match group {
+                MetricGroup::All => None,
+                MetricGroup::Time { .. } => row.group.parse().ok().map(time::show),
+                _ => Some(row.group),
+            },
+            mean: (moments.scored > 0).then(|| moments.sum / moments.scored as f64),
+            low: interval.map(|interval| interval.low),
+            high: interval.map(|interval| interval.high),
+            scored: moments.scored,
+            failed: moments.failed,
+            not_applicable: moments.not_applicable,
+            trajectories: moments.trajectories,
+        }
+    }
+}

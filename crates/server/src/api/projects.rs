@@ -1,0 +1,49 @@
+//! The projects there are.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::http_error::{ApiError, blocking};
+use crate::state::Server;
+use crate::time_text as time;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Project {
+    name: String,
+    created: String,
+    traces: i64,
+    spans: i64,
+    trajectories: i64,
+    /// When its first trace began.
+    first: Option<String>,
+    /// When its last trace began.
+    last: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Projects {
+    items: Vec<Project>,
+}
+
+/// All projects, by name.
+#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", responses((status = 200, body = Projects)))]
+pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<Projects>, ApiError> {
+    blocking(&server, |server| {
+        let rows = server.store.projects()?;
+        let items = rows.into_iter().map(|row| Project {
+            name: row.name,
+            created: time::show(row.created_ns),
+            traces: row.traces,
+            spans: row.spans,
+            trajectories: row.trajectories,
+            first: row.first_ns.map(time::show),
+            last: row.last_ns.map(time::show),
+        });
+        Ok(Json(Projects { items: items.collect() }))
+    })
+    .await
+}

@@ -1,0 +1,141 @@
+//! What the server counts, in Prometheus' text form.
+
+use std::fmt::Write as _;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::connection::CloseReason;
+use crate::meters::Counters;
+use crate::state::Server;
+
+/// All of it in Prometheus' text form.
+pub(super) fn exposition(server: &Server) -> String {
+    let mut registry = Registry::with_prefix("gradus");
+    let meters = &server.meters;
+    registry.register("ingest_requests", "OTLP requests by answer", meters.requests.clone());
+    registry.register(
+        "ingest_records",
+        "Spans and log records by what became of them",
+        meters.records.clone(),
+    );
+    registry.register("ingest_bytes", "Bytes of OTLP requests, unpacked", meters.bytes.clone());
+    registry.register(
+        "trajectories_assembled",
+        "Trajectories that were new or changed",
+        meters.assembled.clone(),
+    );
+    registry.register("assembly_setbacks", "Traces that could not be assembled", meters.setbacks.clone());
+    registry.register("outcomes", "Verdicts by evaluator", meters.outcomes.clone());
+    registry.register("judge_calls", "Requests to judges", meters.judge_calls.clone());
+    registry.register(
+        "judge_cost_usd",
+        "Dollars spent on judges, as far as prices are known",
+        meters.cost.clone(),
+    );
+    registry.register(
+        "judge_unpriced_calls",
+        "Requests to judges whose price is not known",
+        meters.unpriced_calls.clone(),
+    );
+    registry.register("alerts", "Notices by rule", meters.alerts.clone());
+    registry.register(
+        "streams_stalled",
+        "Streams of HTTP/2 that were reset because the client did not read",
+        meters.stalled_streams.clone(),
+    );
+    register_connections(server, &mut registry);
+    register_state(server, &mut registry);
+    let mut text = String::new();
+    if encode(&mut text, &registry).is_err() {
+        let _ = writeln!(text, "# EOF");
+    }
+    text
+}
+
+fn register_connections(server: &Server, registry: &mut Registry) {
+    let mut counter = |name: &str, help: &str, value: u64| {
+        let counter: Counter = Counter::default();
+        counter.inc_by(value);
+        registry.register(name, help, counter);
+    };
+    counter("memory_refusals", "Requests and responses that found no memory", server.memory.refusals());
+    counter("connections_refused", "Connections that found no place", server.connections.refused_count());
+    let closed = Counters::default();
+    for reason in CloseReason::ALL {
+        let labels = vec![("reason", reason.name().to_owned())];
+        closed.get_or_create(&labels).inc_by(server.connections.closed_count(reason));
+    }
+    registry.register("connections_closed", "Connections that the server closed, by reason", closed);
+}
+
+fn register_state(server: &Server, registry: &mut Registry) {
+    let mut gauge = |name: &str, help: &str, value: f64| {
+        let gauge: Gauge<f64, AtomicU64> = Gauge::default();
+        gauge.set(value);
+        registry.register(name, help, gauge);
+    };
+    gauge("uptime_seconds", "Since the server started", server.started.elapsed().as_secs_f64());
+    let (requests, responses) = server.memory.used_bytes();
+    gauge("request_memory_bytes", "Held by requests that are being taken in", requests as f64);
+    gauge("response_memory_bytes", "Held by responses that wait to be read", responses as f64);
+    gauge("memory_limit_bytes", "What requests and responses may hold", server.memory.total_bytes() as f64);
+    gauge(
+        "response_file_bytes",
+        "Large responses that wait on disk to be read",
+        server.spilled.used_bytes().0 as f64,
+    );
+    let (open, keyed) = server.connections.open_count();
+    gauge("connections_open", "Connections that are open", open as f64);
+    gauge("connections_keyed", "Connections that have shown a valid key", keyed as f64);
+    if let Some(status) = server.store.status() {
+        let number = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
+        gauge(
+            "store_queue_bytes",
+            "Waiting to be written",
+            status.queued_bytes.load(Ordering::Relaxed) as f64,
+        );
+        gauge(
+            "store_queue_tasks",
+            "Waiting to be written",
+            status.queued_tasks.load(Ordering::Relaxed) as f64,
+        );
+        gauge("store_commits", "Transactions so far", number(&status.commits));
+        gauge("store_failed_commits", "Transactions that failed so far", number(&status.failed_commits));
+        gauge("store_commit_seconds", "Time spent in transactions so far", number(&status.commit_ns) / 1e9);
+    }
+    for (result, count) in server.queries.counts().by_result() {
+        gauge(&format!("queries_{result}"), "Queries so far by their result", count as f64);
+    }
+    let (under_way, waiting) = server.queries.under_way();
+    gauge("queries_under_way", "Queries that run or take turns", under_way as f64);
+    gauge("queries_waiting", "Queries that wait to be let in", waiting as f64);
+    let deliveries = *server.meters.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+    for (kind, counts) in deliveries.iter() {
+        let kind = kind.name();
+        gauge(&format!("alert_{kind}_sent"), "Notices that went out so far", counts.sent as f64);
+        gauge(&format!("alert_{kind}_failed"), "Notices that were given up so far", counts.failed as f64);
+        gauge(&format!("alert_{kind}_dropped"), "Notices that found no room so far", counts.dropped as f64);
+    }
+    if let Ok((used, free)) = server.store.size() {
+        gauge("store_used_bytes", "Of the store's file, in use", used as f64);
+        gauge("store_free_bytes", "Of the store's file, free", free as f64);
+    }
+    if let Ok(due) = server.store.due_count() {
+        gauge("traces_due", "Traces that something came for since they were assembled", due as f64);
+    }
+    if let Ok(quarantined) = server.store.quarantined_count() {
+        gauge(
+            "traces_quarantined",
+            "Traces that could not be assembled and are left alone until someone retries them",
+            quarantined as f64,
+        );
+    }
+    if let Ok(ungraded) = server.store.ungraded_count() {
+        gauge("trajectories_ungraded", "Trajectories that wait for a model", ungraded as f64);
+    }
+}

@@ -1,0 +1,81 @@
+//! Traces that could not be assembled twice: which they are, and another attempt by hand.
+
+use crate::quarantine::retry;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use gradus_store::QuarantinedTrace;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::http_error::{ApiError, blocking};
+use crate::state::Server;
+use crate::time_text as time;
+
+const MAX_LISTED: usize = 1_000;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct QuarantineList {
+    /// The latest first; at most 1,000.
+    items: Vec<QuarantineItem>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct QuarantineItem {
+    trace_id: String,
+    project: String,
+    name: String,
+    spans: i64,
+    attempts: i64,
+    since: String,
+    reason: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct RetryResult {
+    /// Traces that are in the ready queue again.
+    retried: usize,
+}
+
+/// Quarantined traces.
+#[utoipa::path(get, path = "/api/v1/quarantine", tag = "traces", responses((status = 200, body = QuarantineList)))]
+pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<QuarantineList>, ApiError> {
+    blocking(&server, |server| {
+        let items = server.store.quarantined_traces(MAX_LISTED)?.into_iter().map(item).collect();
+        Ok(Json(QuarantineList { items }))
+    })
+    .await
+}
+
+/// Puts all quarantined traces back into the ready queue.
+#[utoipa::path(post, path = "/api/v1/quarantine/retry", tag = "traces", responses((status = 200, body = RetryResult)))]
+pub(super) async fn retry_all(State(server): State<Arc<Server>>) -> Result<Json<RetryResult>, ApiError> {
+    Ok(Json(RetryResult { retried: retry(&server, None).await? }))
+}
+
+/// Puts one quarantined trace back into the ready queue.
+#[utoipa::path(post, path = "/api/v1/quarantine/{trace_id}/retry", tag = "traces",
+    params(("trace_id" = String, Path, description = "32 hexadecimal digits")),
+    responses((status = 200, body = RetryResult), (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn retry_one(
+    State(server): State<Arc<Server>>,
+    Path(trace_id): Path<String>,
+) -> Result<Json<RetryResult>, ApiError> {
+    match retry(&server, Some(&trace_id)).await? {
+        0 => Err(ApiError::missing("there is no quarantined trace with this id")),
+        retried => Ok(Json(RetryResult { retried })),
+    }
+}
+
+fn item(row: QuarantinedTrace) -> QuarantineItem {
+    QuarantineItem {
+        trace_id: row.trace_id.to_string(),
+        project: row.project,
+        name: row.name,
+        spans: row.spans,
+        attempts: row.attempts,
+        since: time::show(row.since_ns),
+        reason: row.reason,
+    }
+}

@@ -1,0 +1,108 @@
+//! Runs of `gradus eval` that were kept in the server's folder, and the live ones: one for each rule.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use gradus_eval::report::Summary;
+use gradus_eval::run::{RunRecord, RunState, StateFolder};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::schema;
+use crate::http_error::{ApiError, blocking, blocking_large};
+use crate::run_lookup::failed;
+use crate::state::Server;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Runs {
+    items: Vec<Run>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Run {
+    run_id: String,
+    /// `running`, `stopped` or `finished`; a live run is always running.
+    state: &'static str,
+    is_live: bool,
+    started: Option<String>,
+    ended: Option<String>,
+    stopped_because: Option<String>,
+    sources: Vec<String>,
+    judge: String,
+    evaluators: Vec<String>,
+}
+
+/// The live runs, then those of `gradus eval`, latest first.
+#[utoipa::path(get, path = "/api/v1/runs", tag = "runs", responses((status = 200, body = Runs)))]
+pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<Runs>, ApiError> {
+    blocking(&server, |server| {
+        let live = server.reloadable();
+        let live = live.rules.iter().map(|rule| Run {
+            run_id: rule.run_id(),
+            state: "running",
+            is_live: true,
+            started: None,
+            ended: None,
+            stopped_because: None,
+            sources: vec![rule.project_pattern().to_owned()],
+            judge: rule.judge.as_ref().map_or_else(|| "offline".to_owned(), |judge| judge.name()),
+            evaluators: rule.evaluators.iter().map(|evaluator| evaluator.name.to_string()).collect(),
+        });
+        let mut items: Vec<Run> = live.collect();
+        let folder = StateFolder::at(&server.settings.data);
+        for id in folder.runs() {
+            if let Ok(run) = folder.read_run(&id) {
+                items.push(Run::of(run.record));
+            }
+        }
+        Ok(Json(Runs { items }))
+    })
+    .await
+}
+
+#[derive(Serialize)]
+pub(super) struct RunSummary(Summary);
+
+impl utoipa::PartialSchema for RunSummary {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        schema::of::<Summary>()
+    }
+}
+
+impl ToSchema for RunSummary {}
+
+/// What a run of `gradus eval` came to, as `gradus eval --json` writes it.
+#[utoipa::path(get, path = "/api/v1/runs/{run_id}", tag = "runs", params(("run_id" = String, Path)),
+    responses((status = 200, body = RunSummary), (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn one(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<String>,
+) -> Result<Json<RunSummary>, ApiError> {
+    blocking_large(&server, move |server| {
+        let run = crate::run_lookup::find(server, &id)?;
+        let whole = server.summaries.of(&run).map_err(failed)?;
+        Ok(Json(RunSummary(whole.summary.clone())))
+    })
+    .await
+}
+
+impl Run {
+    fn of(record: RunRecord) -> Run {
+        Run {
+            run_id: record.run_id,
+            state: match record.state {
+                RunState::Running => "running",
+                RunState::Stopped => "stopped",
+                RunState::Finished => "finished",
+            },
+            is_live: false,
+            started: Some(record.started),
+            ended: record.ended,
+            stopped_because: record.stopped_because,
+            sources: record.sources,
+            judge: record.judge,
+            evaluators: record.evaluators.into_iter().map(|evaluator| evaluator.name).collect(),
+        }
+    }
+}

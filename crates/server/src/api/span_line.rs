@@ -1,0 +1,91 @@
+//! A span as one line of JSON.
+
+use gradus_core::span::{Attributes, Value};
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+/// A span; a line of the answer.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SpanLine<'a> {
+    pub(super) trace_id: String,
+    pub(super) span_id: String,
+    pub(super) parent_id: Option<String>,
+    pub(super) name: &'a str,
+    pub(super) kind: Option<&'a str>,
+    pub(super) start: String,
+    pub(super) end: String,
+    /// `OK`, `ERROR` or `UNSET`.
+    pub(super) status: &'static str,
+    pub(super) status_message: Option<&'a str>,
+    #[schema(value_type = Object)]
+    pub(super) attributes: AttributeMap<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) events: Vec<EventLine<'a>>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct EventLine<'a> {
+    pub(super) name: &'a str,
+    pub(super) time: String,
+    #[schema(value_type = Object)]
+    pub(super) attributes: AttributeMap<'a>,
+}
+
+/// Attributes as an object, without a copy.
+pub(super) struct AttributeMap<'a> {
+    pub(super) attributes: &'a Attributes<'a>,
+    pub(super) only: &'a [String],
+}
+
+impl AttributeMap<'_> {
+    /// One attribute as a cell: a text as it is, the rest as JSON.
+    pub(super) fn cell(&self, name: &str) -> String {
+        match self.attributes.get(name) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::Str(text)) => text.to_string(),
+            Some(other) => other.to_json().to_string(),
+        }
+    }
+}
+
+impl Serialize for AttributeMap<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.attributes.iter() {
+            if self.only.is_empty() || self.only.iter().any(|wanted| wanted == name) {
+                map.serialize_entry(name, &Attribute(value))?;
+            }
+        }
+        map.end()
+    }
+}
+
+pub(super) struct Attribute<'a>(&'a Value<'a>);
+
+impl Serialize for Attribute<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(value) => serializer.serialize_bool(*value),
+            Value::Int(value) => serializer.serialize_i64(*value),
+            Value::Double(value) => serializer.serialize_f64(*value),
+            Value::Str(text) => serializer.serialize_str(text),
+            Value::Bytes(bytes) => serializer.serialize_str(&String::from_utf8_lossy(bytes)),
+            Value::Array(items) => {
+                let mut list = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    list.serialize_element(&Attribute(item))?;
+                }
+                list.end()
+            }
+            Value::Map(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                for (name, value) in entries {
+                    map.serialize_entry(name, &Attribute(value))?;
+                }
+                map.end()
+            }
+        }
+    }
+}

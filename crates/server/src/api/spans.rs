@@ -1,0 +1,141 @@
+//! Spans of a project, as lines: for tables and for other programs. They are read and sent page by page, so neither side
+//! has to hold them all.
+
+use crate::api::span_line::SpanLine;
+use crate::api::span_line::{AttributeMap, EventLine};
+use crate::span_export::visit_spans;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use gradus_core::span::{Span, StatusCode};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{download, table};
+use crate::http_error::{ApiError, Params, blocking};
+use crate::state::Server;
+use crate::time_text as time;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SpanParams {
+    /// `LLM`, `TOOL`, `AGENT`, `CHAIN`, ...: the kind that OpenInference gives it, or what it comes to.
+    kind: Option<String>,
+    /// Only these attributes, by their names with commas between; all without it.
+    attributes: Option<String>,
+    /// `jsonl`, or `csv`: a column for each of `attributes`, or one with all of them as JSON.
+    #[param(default = "jsonl")]
+    format: Option<String>,
+}
+
+/// The spans of a project, a line of JSON each, in order of their traces.
+#[utoipa::path(get, path = "/api/v1/projects/{project}/spans", tag = "projects",
+    params(("project" = String, Path), SpanParams),
+    responses((status = 200, body = SpanLine, content_type = "application/x-ndjson"),
+              (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn of_project(
+    State(server): State<Arc<Server>>,
+    Path(project): Path<String>,
+    Params(params): Params<SpanParams>,
+) -> Result<Response, ApiError> {
+    known_project(&server, &project).await?;
+    let names = params.attributes.unwrap_or_default();
+    let only: Vec<String> =
+        names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let kind = params.kind;
+    match params.format.as_deref() {
+        None | Some("jsonl") => {
+            let body = download::of_project(server, project, Vec::new(), move |story, out| {
+                visit_spans(story, kind.as_deref(), &mut |span, kind| {
+                    // Straight to the client: a line may be large. Writing cannot fail.
+                    let _ = serde_json::to_writer(LineWriter(out), &span_line(span, kind, &only));
+                    out(b"\n");
+                });
+            });
+            let body = body.await?;
+            Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+        }
+        Some("csv") => {
+            let head = table::head(&only);
+            let body = download::of_project(server, project, head, move |story, out| {
+                visit_spans(story, kind.as_deref(), &mut |span, kind| {
+                    out(&table::row(&span_line(span, kind, &only), &only));
+                });
+            });
+            let body = body.await?;
+            Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8")], body).into_response())
+        }
+        Some(other) => Err(ApiError::bad(format!("format={other}: jsonl or csv"))),
+    }
+}
+
+/// Hands on what is written.
+struct LineWriter<'o>(&'o mut dyn FnMut(&[u8]));
+
+impl std::io::Write for LineWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        (self.0)(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// All records of a project as OTLP: export requests one behind the other, which are one export request. `gradus traces`
+/// and `gradus eval` read this.
+#[utoipa::path(get, path = "/api/v1/projects/{project}/otlp", tag = "projects",
+    params(("project" = String, Path)),
+    responses((status = 200, body = Vec<u8>, content_type = "application/x-protobuf"),
+              (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn export(
+    State(server): State<Arc<Server>>,
+    Path(project): Path<String>,
+) -> Result<Response, ApiError> {
+    known_project(&server, &project).await?;
+    let body = download::of_project(server, project, Vec::new(), |story, out| {
+        crate::stored_records::write_otlp(story, out)
+    });
+    let body = body.await?;
+    Ok(([(CONTENT_TYPE, "application/x-protobuf")], body).into_response())
+}
+
+async fn known_project(server: &Arc<Server>, project: &str) -> Result<(), ApiError> {
+    let name = project.to_owned();
+    let is_known = blocking(server, move |server| Ok(server.store.has_project(&name)?)).await?;
+    if is_known { Ok(()) } else { Err(ApiError::missing(format!("there is no project {project:?}"))) }
+}
+
+fn span_line<'a>(span: &'a Span<'a>, kind: Option<&'a str>, only: &'a [String]) -> SpanLine<'a> {
+    let time = |ns: u64| time::show(i64::try_from(ns).unwrap_or(i64::MAX));
+    SpanLine {
+        trace_id: span.trace_id.to_string(),
+        span_id: span.span_id.to_string(),
+        parent_id: span.parent_id.map(|id| id.to_string()),
+        name: &span.name,
+        kind,
+        start: time(span.start_ns),
+        end: time(span.end_ns),
+        status: match span.status.code {
+            StatusCode::Ok => "OK",
+            StatusCode::Error => "ERROR",
+            StatusCode::Unset => "UNSET",
+        },
+        status_message: Some(&*span.status.message).filter(|message| !message.is_empty()),
+        attributes: AttributeMap { attributes: &span.attributes, only },
+        events: if only.is_empty() {
+            let event = |event: &'a gradus_core::span::Event<'a>| EventLine {
+                name: &event.name,
+                time: time(event.time_ns),
+                attributes: AttributeMap { attributes: &event.attributes, only },
+            };
+            span.events.iter().map(event).collect()
+        } else {
+            Vec::new()
+        },
+    }
+}

@@ -1,0 +1,276 @@
+//! Traces: the list, and one of them with all that is known of it.
+
+use crate::score_bound::score_bound;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use gradus_core::span::TraceId;
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::OutcomeLine;
+use gradus_store::{AnnotationFilter, Cursor, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use super::annotations::AnnotationBody;
+use super::schema;
+use crate::http_error::{ApiError, Params, respond, respond_json};
+use crate::queries::QueryKind;
+use crate::state::Server;
+use crate::story::StoryView;
+use crate::time_text as time;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListParams {
+    project: Option<String>,
+    /// Begun at or after this time.
+    from: Option<String>,
+    /// Begun before this time.
+    to: Option<String>,
+    agent: Option<String>,
+    model: Option<String>,
+    /// Calls this tool.
+    tool: Option<String>,
+    /// Was given this label: `incorrect`, or `thought_to_tool=incorrect`.
+    label: Option<String>,
+    /// A trajectory's mean score: `thought_to_tool<0.5` or `thought_to_tool>=0.9`.
+    score: Option<String>,
+    /// Holds an error, or none.
+    error: Option<bool>,
+    /// Words that the trajectory holds, all of them.
+    q: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// From 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<usize>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TracePage {
+    items: Vec<TraceSummary>,
+    /// Null at the end. A page may be short, or empty, and still have a next one.
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TraceSummary {
+    trace_id: String,
+    project: String,
+    /// The root span's name.
+    name: String,
+    start: String,
+    end: String,
+    duration_ms: f64,
+    spans: i64,
+    /// Spans that ended in an error.
+    errors: i64,
+    is_error: bool,
+    /// Stored bytes.
+    bytes: i64,
+    /// False while the root span is missing.
+    has_root: bool,
+    /// When something of it came last.
+    arrived: String,
+    /// Those that begin in this trace; empty until the trace is complete.
+    trajectories: Vec<TrajectorySummary>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TrajectorySummary {
+    trajectory_id: String,
+    agent: Option<String>,
+    version: Option<String>,
+    model: Option<String>,
+    /// Its beginning.
+    query: Option<String>,
+    steps: i64,
+    is_error: bool,
+    start: String,
+    end: String,
+    tokens: i64,
+    cost_usd: Option<f64>,
+    scores: Vec<Score>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Score {
+    evaluator: String,
+    /// Null when nothing was scored: that is neither 0 nor 1.
+    mean: Option<f64>,
+    scored: i64,
+    /// Could not be judged.
+    failed: i64,
+    /// The question did not arise.
+    not_applicable: i64,
+}
+
+/// Traces, newest first; those that are found by words (`q`) in the order they came, latest first.
+#[utoipa::path(get, path = "/api/v1/traces", tag = "traces", params(ListParams),
+    responses((status = 200, body = TracePage), (status = 400, body = crate::http_error::ErrorBody)))]
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    Params(params): Params<ListParams>,
+) -> Result<Response, ApiError> {
+    let limit = params.limit.unwrap_or(50);
+    if !(1..=500).contains(&limit) {
+        return Err(ApiError::bad(format!("limit={limit}: from 1 to 500")));
+    }
+    let cursor: Option<Cursor> = match &params.cursor {
+        Some(text) => Some(
+            text.parse().map_err(|()| ApiError::bad("cursor: give the next_cursor of the page before"))?,
+        ),
+        None => None,
+    };
+    let filter = TraceFilter {
+        project: params.project,
+        from_ns: time::read("from", params.from.as_deref())?,
+        to_ns: time::read("to", params.to.as_deref())?,
+        agent: params.agent,
+        model: params.model,
+        tool: params.tool,
+        label: params.label,
+        score: params.score.as_deref().map(score_bound).transpose()?,
+        error: params.error,
+        text: params.q.filter(|text| !text.trim().is_empty()),
+        ..TraceFilter::default()
+    };
+    respond(&server, QueryKind::Rows, move |server| {
+        let page = server.store.traces(&filter, cursor, limit)?;
+        let items = page.traces.into_iter().map(TraceSummary::of).collect();
+        Ok(Json(TracePage { items, next_cursor: page.next.map(|cursor| cursor.to_string()) }))
+    })
+    .await
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TraceDetail {
+    trace: TraceSummary,
+    /// As `gradus traces --format jsonl` writes them.
+    #[schema(schema_with = trajectories_schema)]
+    trajectories: Vec<Trajectory>,
+    /// As `gradus eval --jsonl` writes them.
+    #[schema(schema_with = outcomes_schema)]
+    outcomes: Vec<Box<RawValue>>,
+    annotations: Vec<AnnotationBody>,
+    /// True while the trace may still grow: the trajectories are then made for this answer, and not judged yet.
+    is_open: bool,
+    /// True when it holds more than is looked at together: the last records are left out here.
+    is_cut: bool,
+    /// Why the trace could not be assembled and is left alone; its spans are stored.
+    quarantine_reason: Option<String>,
+}
+
+fn trajectories_schema() -> utoipa::openapi::schema::Array {
+    utoipa::openapi::schema::Array::new(schema::of::<Trajectory>())
+}
+
+fn outcomes_schema() -> utoipa::openapi::schema::Array {
+    utoipa::openapi::schema::Array::new(schema::of::<OutcomeLine>())
+}
+
+/// One trace with its trajectories, the verdicts on them, and what people said.
+#[utoipa::path(get, path = "/api/v1/traces/{trace_id}", tag = "traces",
+    params(("trace_id" = String, Path, description = "32 hexadecimal digits")),
+    responses((status = 200, body = TraceDetail), (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn one(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let missing = || ApiError::missing("there is no trace with this id");
+    let number = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).ok_or_else(missing)?;
+    // A trace may be large, and is assembled for each answer.
+    respond_json(&server, QueryKind::Large, move |server| {
+        let row = server.store.trace(TraceId(number))?.ok_or_else(missing)?;
+        let (trajectories, outcomes, story) = trajectories(server, &row)?;
+        let filter =
+            AnnotationFilter { trace_id: Some(number), limit: 10_000, ..AnnotationFilter::default() };
+        let annotations = server.store.annotations(&filter)?.into_iter().map(AnnotationBody::of).collect();
+        Ok(TraceDetail {
+            trace: TraceSummary::of(row),
+            trajectories,
+            outcomes,
+            annotations,
+            is_open: story.is_due,
+            is_cut: story.is_cut,
+            quarantine_reason: story.quarantine_reason,
+        })
+    })
+    .await
+}
+
+type OutcomeLines = Vec<Box<RawValue>>;
+
+/// The trajectories of a trace, made of what is there at this moment, and the verdicts that there are on them.
+fn trajectories(
+    server: &Server,
+    row: &TraceRow,
+) -> Result<(Vec<Trajectory>, OutcomeLines, StoryView), ApiError> {
+    let mut story = StoryView::load(&server.store, row.story)?;
+    let id = row.trace_id.to_string();
+    let mut trajectories = std::mem::take(&mut story.trajectories);
+    trajectories.retain(|trajectory| trajectory.trace_ids.contains(&id));
+    let mut outcomes = Vec::new();
+    for trajectory in &trajectories {
+        let given = server.store.verdict_lines(&trajectory.trajectory_id)?;
+        outcomes.extend(given.into_iter().filter_map(|given| RawValue::from_string(given.line).ok()));
+    }
+    Ok((trajectories, outcomes, story))
+}
+
+impl TraceSummary {
+    fn of(row: TraceRow) -> TraceSummary {
+        let is_error = row.errors > 0 || row.trajectories.iter().any(|trajectory| trajectory.is_error);
+        TraceSummary {
+            trace_id: row.trace_id.to_string(),
+            project: row.project,
+            name: row.name,
+            start: time::show(row.start_ns),
+            end: time::show(row.end_ns),
+            duration_ms: row.end_ns.saturating_sub(row.start_ns) as f64 / 1e6,
+            spans: row.spans,
+            errors: row.errors,
+            is_error,
+            bytes: row.bytes,
+            has_root: row.has_root,
+            arrived: time::show(row.arrived_ns),
+            trajectories: row.trajectories.into_iter().map(TrajectorySummary::of).collect(),
+        }
+    }
+}
+
+impl TrajectorySummary {
+    fn of(row: TrajectoryRow) -> TrajectorySummary {
+        let text = |text: String| (!text.is_empty()).then_some(text);
+        TrajectorySummary {
+            trajectory_id: row.trajectory_id,
+            agent: text(row.agent),
+            version: text(row.version),
+            model: text(row.model),
+            query: text(row.query),
+            steps: row.steps,
+            is_error: row.is_error,
+            start: time::show(row.start_ns),
+            end: time::show(row.end_ns),
+            tokens: row.tokens,
+            cost_usd: row.cost_usd,
+            scores: row.scores.into_iter().map(Score::of).collect(),
+        }
+    }
+}
+
+impl Score {
+    fn of(row: ScoreRow) -> Score {
+        Score {
+            evaluator: row.evaluator,
+            mean: (row.scored > 0).then(|| row.sum / row.scored as f64),
+            scored: row.scored,
+            failed: row.failed,
+            not_applicable: row.not_applicable,
+        }
+    }
+}

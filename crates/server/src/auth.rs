@@ -1,0 +1,393 @@
+//! Who may do what: keys and their scopes, rates, hosts, pages of other sites, and the headers that every answer carries.
+
+use crate::caller::{Caller, RequiredScope};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use gradus_host::cross_site;
+use gradus_store::KeyScopes;
+use http_body::Body as _;
+
+use super::client_address::ClientAddress;
+use super::connection::ConnectionState;
+use super::state::Server;
+use super::{page, phoenix, queries, receive};
+use crate::clock::now_ns;
+use crate::http_error::ApiError;
+
+/// The scope that a request requires.
+fn required_scope(method: &Method, path: &str) -> RequiredScope {
+    match path {
+        _ if is_health_check(path) => RequiredScope::NoKey,
+        phoenix::VERSION_PATH => RequiredScope::NoKey,
+        _ if page::is_open(path) => RequiredScope::NoKey,
+        // A question, though it is posted.
+        "/v1/spans" => RequiredScope::Read,
+        "/v1/traces" | "/v1/logs" => RequiredScope::Ingest,
+        _ if path.starts_with("/opentelemetry.") => RequiredScope::Ingest,
+        _ if path.starts_with("/v1/") && method == Method::POST => RequiredScope::Ingest,
+        _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
+        // Who may add spans may add what is said of them.
+        "/api/v1/annotations" | "/labels" => RequiredScope::Ingest,
+        _ => RequiredScope::Admin,
+    }
+}
+
+/// Whether a request is answered without a key on every server.
+pub(super) fn needs_no_key(method: &Method, path: &str) -> bool {
+    required_scope(method, path) == RequiredScope::NoKey
+}
+
+fn is_health_check(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
+/// Stands before everything else.
+pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let is_grpc = is_grpc(request.headers());
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let (mut parts, body) = request.into_parts();
+    let admitted = if guard.is_preflight(&parts, origin.as_ref()) {
+        Err(None)
+    } else {
+        match guard.refuse_other_sites(&parts, !body.is_end_stream()) {
+            Err(refused) => Err(Some(refused)),
+            Ok(()) => guard.admit(&parts).map_err(Some),
+        }
+    };
+    let mut response = match admitted {
+        Ok(caller) => {
+            // Queries take turns by key, and by address where there are no keys.
+            let name = match caller.name.is_empty() {
+                true => client_name(&parts),
+                false => caller.name.clone(),
+            };
+            parts.extensions.insert(caller);
+            queries::with_caller(name.into(), next.run(Request::from_parts(parts, body))).await
+        }
+        Err(None) => preflight(),
+        Err(Some(refusal)) if is_grpc => refusal.grpc(),
+        Err(Some(refusal))
+            if refusal.status == StatusCode::UNAUTHORIZED && phoenix::is_phoenix(parts.uri.path()) =>
+        {
+            phoenix::invalid_token()
+        }
+        Err(Some(refusal)) if receive::is_otlp(parts.uri.path()) => refusal.otlp(&parts.headers),
+        Err(Some(refusal)) if page::is_for_people(&parts.uri, &parts.headers) => {
+            let page = page::refused(
+                refusal.status,
+                &refusal.message,
+                refusal.lacks_scope,
+                &parts.method,
+                &parts.uri,
+                &parts.headers,
+            );
+            refusal.with_headers(page)
+        }
+        Err(Some(refusal)) => refusal.http(),
+    };
+    guard.add_headers(response.headers_mut(), origin.as_ref());
+    response
+}
+
+/// What a page from an origin that is let in may send.
+fn preflight() -> Response {
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE")),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            HeaderValue::from_static(
+                "authorization, content-type, content-encoding, x-api-key, x-project-name",
+            ),
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+pub(super) struct Guard {
+    server: Arc<Server>,
+    rates: Rates,
+}
+
+/// What somebody shows to be let in.
+#[derive(Clone, Copy)]
+enum Proof<'p> {
+    Key(&'p str),
+    /// Of somebody who signed in on the page.
+    Session(&'p str),
+}
+
+struct Refused {
+    status: StatusCode,
+    grpc_code: u16,
+    message: String,
+    retry_after_s: Option<u32>,
+    /// The key is known, and may not do that.
+    lacks_scope: bool,
+}
+
+impl Refused {
+    fn new(status: StatusCode, grpc_code: u16, message: impl Into<String>) -> Refused {
+        Refused { status, grpc_code, message: message.into(), retry_after_s: None, lacks_scope: false }
+    }
+
+    fn http(self) -> Response {
+        let response = ApiError::new(self.status, self.message.clone()).into_response();
+        self.with_headers(response)
+    }
+
+    /// As OTLP asks: a status in the request's own encoding.
+    fn otlp(self, headers: &HeaderMap) -> Response {
+        let response = receive::status_response(self.status, self.grpc_code, &self.message, headers);
+        self.with_headers(response)
+    }
+
+    fn with_headers(self, mut response: Response) -> Response {
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+
+    fn grpc(self) -> Response {
+        receive::grpc_error(self.grpc_code, &self.message, self.retry_after_s)
+    }
+}
+
+impl Guard {
+    pub(super) fn new(server: Arc<Server>) -> Guard {
+        Guard { rates: Rates::new(server.settings.requests_per_second), server }
+    }
+
+    /// Whether a browser asks if a page may ask. That carries no key, and needs none: it tells nothing.
+    fn is_preflight(&self, request: &Parts, origin: Option<&HeaderValue>) -> bool {
+        request.method == Method::OPTIONS
+            && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+            && origin.is_some_and(|origin| self.is_known(origin))
+    }
+
+    fn is_known(&self, origin: &HeaderValue) -> bool {
+        self.server.settings.cors_origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
+    }
+
+    /// Refuses what a web page of another site can have a browser send: anything that changes state and that such a page
+    /// caused, and bodies that it can send without asking first (CORS preflight). `GET` changes no state on any route.
+    fn refuse_other_sites(&self, request: &Parts, has_body: bool) -> Result<(), Refused> {
+        if !cross_site::is_state_changing(&request.method) {
+            return Ok(());
+        }
+        let settings = &self.server.settings;
+        let own = cross_site::origin_part(&settings.public_url);
+        let trusted: Vec<&str> = settings.cors_origins.iter().map(String::as_str).chain([own]).collect();
+        let page = cross_site::find_cross_site_page(&request.headers, &request.uri, &trusted);
+        let refused = if page.is_some() {
+            let message = "cross-site request: a web page of another site sent it; hint: add its origin to serve.cors_origins if it may";
+            Refused::new(StatusCode::FORBIDDEN, 7, message)
+        } else if has_body
+            && !page::is_form(request.uri.path())
+            && let Some(kind) = cross_site::find_simple_content_type(&request.headers)
+        {
+            let message = format!(
+                "content type {kind:?} is not accepted here; hint: send application/json, or application/x-protobuf for OTLP"
+            );
+            Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, 3, message)
+        } else if !settings.needs_key {
+            return check_host(request);
+        } else {
+            return Ok(());
+        };
+        self.server.tell_of_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
+        Err(refused)
+    }
+
+    fn admit(&self, request: &Parts) -> Result<Caller, Refused> {
+        let required = required_scope(&request.method, request.uri.path());
+        let is_own = matches!(request.method, Method::GET | Method::HEAD)
+            || page::is_own(&request.uri, &request.headers);
+        if page::is_form(request.uri.path()) && !is_own {
+            // Whoever is here has a browser, which goes wherever another page sends it.
+            let message = "forms are taken from this server's own pages only";
+            return Err(Refused::new(StatusCode::FORBIDDEN, 7, message));
+        }
+        let connection = request.extensions.get::<Arc<ConnectionState>>();
+        if required == RequiredScope::NoKey {
+            if !is_health_check(request.uri.path()) {
+                self.check_restriction(connection)?;
+            }
+            // A key that is tried is looked up: guessing is not for free here, either.
+            if page::is_form(request.uri.path()) && request.method == Method::POST {
+                self.rates.take(|| client_name(request))?;
+            }
+            return Ok(Caller::default());
+        }
+        if !self.server.settings.needs_key {
+            self.check_restriction(connection)?;
+            check_host(request)?;
+            self.rates.take(|| client_name(request))?;
+            return Ok(Caller::default());
+        }
+        // A browser shows its session with whatever it asks: that is believed for looking, and for what our own pages send.
+        let shown = page::session(&request.headers).filter(|_| is_own).map(Proof::Session);
+        match self.caller_of(given_key(&request.headers).map(Proof::Key).or(shown), required) {
+            Ok(caller) => {
+                if let Some(connection) = connection {
+                    connection.mark_keyed();
+                }
+                self.rates.take(|| caller.name.clone())?;
+                Ok(caller)
+            }
+            Err(refused) => {
+                self.server.tell_of_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
+                // Guessing is not for free.
+                self.rates.take(|| client_name(request))?;
+                Err(refused)
+            }
+        }
+    }
+
+    /// On a restricted connection only health checks and requests with a key are answered.
+    fn check_restriction(&self, connection: Option<&Arc<ConnectionState>>) -> Result<(), Refused> {
+        let Some(connection) = connection.filter(|connection| connection.restriction().is_some()) else {
+            return Ok(());
+        };
+        self.server.connections.report_restricted(connection);
+        let message = "too many connections are open; try again later";
+        let refused = Refused::new(StatusCode::SERVICE_UNAVAILABLE, 14, message);
+        Err(Refused { retry_after_s: Some(1), ..refused })
+    }
+
+    fn caller_of(&self, proof: Option<Proof<'_>>, required: RequiredScope) -> Result<Caller, Refused> {
+        let Some(proof) = proof else {
+            return Err(Refused::new(
+                StatusCode::UNAUTHORIZED,
+                16,
+                "an API key is needed here: send it as `Authorization: Bearer KEY`; `gradus keys add` makes one",
+            ));
+        };
+        let (caller, scopes) = self.look_up(proof)?;
+        if !required.is_met(scopes) {
+            let message = format!("this key may not do that: it needs the scope {}", required.name());
+            return Err(Refused { lacks_scope: true, ..Refused::new(StatusCode::FORBIDDEN, 7, message) });
+        }
+        Ok(caller)
+    }
+
+    /// Through a connection that nothing else uses, each time: so a key that was revoked is refused at once, and nobody's
+    /// query keeps a sender waiting.
+    fn look_up(&self, proof: Proof<'_>) -> Result<(Caller, KeyScopes), Refused> {
+        let store = &self.server.store;
+        let (found, unknown) = match proof {
+            Proof::Key(key) => (store.scopes_of(key), "this API key is not known, or it was revoked"),
+            Proof::Session(session) => (
+                store.scopes_of_session(session, now_ns()),
+                "you are signed in no more: it was too long ago, or the key was revoked",
+            ),
+        };
+        match found {
+            Ok(Some((name, scopes))) => Ok((Caller { name, scopes: Some(scopes) }, scopes)),
+            Ok(None) => Err(Refused::new(StatusCode::UNAUTHORIZED, 16, unknown)),
+            Err(error) => {
+                self.server.tell_of_store(&error);
+                let message = "keys cannot be looked up at the moment";
+                Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, 14, message))
+            }
+        }
+    }
+
+    fn add_headers(&self, headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+        // Pages say for themselves what they need.
+        headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
+        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(
+            "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        ));
+        if let Some(origin) = origin
+            && self.is_known(origin)
+        {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            headers.insert(header::VARY, HeaderValue::from_static("origin"));
+        }
+    }
+}
+
+/// The address that a request counts for: the client's own behind a trusted proxy, and a whole network of IPv6.
+fn client_name(request: &Parts) -> String {
+    request.extensions.get::<ClientAddress>().map(ToString::to_string).unwrap_or_default()
+}
+
+/// A key as OTLP exporters, Phoenix's clients and people send it.
+fn given_key(headers: &HeaderMap) -> Option<&str> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
+        let (scheme, key) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
+    });
+    bearer.or_else(|| text("api_key")).or_else(|| text("x-api-key")).filter(|key| !key.is_empty())
+}
+
+/// Without keys, only this machine may ask: a page from elsewhere that has its name point here may not.
+fn check_host(request: &Parts) -> Result<(), Refused> {
+    if cross_site::is_addressed_to_loopback(&request.headers, &request.uri) {
+        return Ok(());
+    }
+    Err(Refused::new(
+        StatusCode::FORBIDDEN,
+        7,
+        "without keys this server answers to localhost only; bind it wider with --http and make keys with `gradus keys add`",
+    ))
+}
+
+/// So many requests a second for each client, with twice that at once.
+struct Rates {
+    per_second: Option<f64>,
+    clients: Mutex<HashMap<String, (Instant, f64)>>,
+}
+
+const MAX_CLIENTS: usize = 10_000;
+
+impl Rates {
+    fn new(per_second: Option<f64>) -> Rates {
+        Rates { per_second, clients: Mutex::default() }
+    }
+
+    fn take(&self, client: impl FnOnce() -> String) -> Result<(), Refused> {
+        let Some(per_second) = self.per_second else { return Ok(()) };
+        let most = (per_second * 2.0).max(1.0);
+        let now = Instant::now();
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if clients.len() >= MAX_CLIENTS {
+            // Whoever was quiet for a while has all his requests again anyway.
+            clients.retain(|_, (at, _)| at.elapsed() < Duration::from_secs(10));
+        }
+        let (at, left) = clients.entry(client()).or_insert((now, most));
+        *left = (*left + now.duration_since(*at).as_secs_f64() * per_second).min(most);
+        *at = now;
+        if *left < 1.0 {
+            let mut refused =
+                Refused::new(StatusCode::TOO_MANY_REQUESTS, 8, "too many requests; try again later");
+            refused.retry_after_s = Some(((1.0 - *left) / per_second).ceil().max(1.0) as u32);
+            return Err(refused);
+        }
+        *left -= 1.0;
+        Ok(())
+    }
+}

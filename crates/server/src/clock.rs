@@ -1,0 +1,12 @@
+//! The time as the store has it.
+
+/// When the day began that budgets are for.
+pub(super) fn today_ns() -> i64 {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    now_ns().div_euclid(DAY_NS) * DAY_NS
+}
+
+/// Nanoseconds since 1970.
+pub fn now_ns() -> i64 {
+    i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,164 @@
+//! What goes wrong with a request, as JSON; and parameters that are read with an error a caller understands.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Query};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gradus_store::StoreError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
+
+use crate::client_address::ClientAddress;
+use crate::logging::report_store_failure;
+use crate::queries::{QueryKind, QueryRefusal};
+use crate::spilled_body::spill_failure;
+use crate::state::Server;
+
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    message: String,
+}
+
+/// What went wrong, and what to do about it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ErrorBody {
+    error: String,
+}
+
+impl ApiError {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> ApiError {
+        ApiError { status, message: message.into() }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn bad(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub(crate) fn missing(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, message)
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> ApiError {
+        let status = match &error {
+            StoreError::Busy | StoreError::DiskFull | StoreError::Closed | StoreError::Gone { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            StoreError::BadSearch { .. } => return ApiError::bad(error.to_string()),
+            StoreError::Stopped(stop) => return QueryRefusal::Stopped(*stop).into(),
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        report_store_failure(&error);
+        ApiError::new(status, error.to_string())
+    }
+}
+
+impl From<QueryRefusal> for ApiError {
+    fn from(refusal: QueryRefusal) -> ApiError {
+        ApiError::new(refusal.status(), refusal.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(ErrorBody { error: self.message })).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// Answers from what the store holds: a query, within its budget and in its turn.
+pub(crate) async fn blocking<T: Send + 'static>(
+    server: &Arc<Server>,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    run_query(server, QueryKind::Rows, read).await
+}
+
+/// The same for what reads whole traces or runs: fewer at once.
+pub(crate) async fn blocking_large<T: Send + 'static>(
+    server: &Arc<Server>,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    run_query(server, QueryKind::Large, read).await
+}
+
+/// The same for an answer that is written out here, too, and not where all others are answered.
+pub(crate) async fn respond<T: IntoResponse>(
+    server: &Arc<Server>,
+    kind: QueryKind,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    run_query(server, kind, move |server| Ok(read(server)?.into_response())).await
+}
+
+/// As [`respond`], for JSON that may be large: it is never held in memory as a whole.
+pub(crate) async fn respond_json<T: Serialize>(
+    server: &Arc<Server>,
+    kind: QueryKind,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let client = ClientAddress::current();
+    run_query(server, kind, move |server| {
+        let value = read(server)?;
+        let mut out = server.spill_writer(client);
+        serde_json::to_writer(&mut out, &value).map_err(|error| spill_failure(&error.into()))?;
+        let body = out.into_body().map_err(|error| spill_failure(&error))?;
+        Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+    })
+    .await
+}
+
+async fn run_query<T: Send + 'static>(
+    server: &Arc<Server>,
+    kind: QueryKind,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let reading = Arc::clone(server);
+    server.queries.run(kind, move || read(&reading)).await?
+}
+
+/// What a sender's request looks up before it is stored: it waits for no query.
+pub(crate) async fn blocking_sender<T: Send + 'static>(
+    server: &Arc<Server>,
+    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let server = Arc::clone(server);
+    let done = tokio::task::spawn_blocking(move || read(&server)).await;
+    done.unwrap_or_else(|_| {
+        Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered"))
+    })
+}
+
+/// Query parameters; those that are not known are an error, not something to pass over.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Params<T>, ApiError> {
+        let query = Query::<T>::try_from_uri(&parts.uri);
+        query.map(|Query(value)| Params(value)).map_err(|rejection| {
+            let text = rejection.body_text();
+            let reason = text.rsplit_once("query string: ").map_or(text.as_str(), |(_, reason)| reason);
+            ApiError::bad(format!("the parameters cannot be read: {reason}"))
+        })
+    }
+}

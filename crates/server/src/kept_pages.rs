@@ -1,0 +1,121 @@
+//! Pages that take long to make, for a moment: whoever looks again, or beside somebody else, does not wait for the same
+//! sums, and nobody makes the same page twice at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is made faster is made anew each time.
+const SLOW: Duration = Duration::from_millis(40);
+const KEPT_FOR: Duration = Duration::from_secs(10);
+const MAX_CACHED_PAGES: usize = 64;
+
+/// What whoever waits for a page gets.
+type Turn = Arc<tokio::sync::Mutex<Option<String>>>;
+
+/// By what was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pages: Mutex<HashMap<String, (Instant, String)>>,
+    being_made: Mutex<HashMap<String, Turn>>,
+}
+
+impl Kept {
+    /// The page that is asked for: the kept one, the one that somebody is making, or a new one.
+    pub(super) async fn page<E>(
+        &self,
+        asked: String,
+        make: impl Future<Output = Result<String, E>>,
+    ) -> Result<String, E> {
+        if let Some(page) = self.get(&asked) {
+            return Ok(page);
+        }
+        let turn = {
+            let mut being_made = self.being_made.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever made one may have gone away in the middle of it.
+            being_made.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(being_made.entry(asked.clone()).or_default())
+        };
+        let mut made = turn.lock().await;
+        if let Some(page) = &*made {
+            return Ok(page.clone());
+        }
+        let begun = Instant::now();
+        let page = make.await?;
+        *made = Some(page.clone());
+        self.being_made.lock().unwrap_or_else(PoisonError::into_inner).remove(&asked);
+        self.put(asked, &page, begun.elapsed());
+        Ok(page)
+    }
+
+    fn get(&self, asked: &str) -> Option<String> {
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.get(asked).filter(|(at, _)| at.elapsed() < KEPT_FOR).map(|(_, page)| page.clone())
+    }
+
+    /// Keeps a page from now on, if it was slow.
+    fn put(&self, asked: String, page: &str, took: Duration) {
+        if took < SLOW {
+            return;
+        }
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.retain(|_, (at, _)| at.elapsed() < KEPT_FOR);
+        if pages.len() < MAX_CACHED_PAGES {
+            pages.insert(asked, (Instant::now(), page.to_owned()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_slow_is_kept_and_however_slow_it_was() {
+        let kept = Kept::default();
+        kept.put("fast".to_owned(), "x", Duration::ZERO);
+        kept.put("slow".to_owned(), "y", 2 * SLOW);
+        kept.put("very slow".to_owned(), "z", 10 * KEPT_FOR);
+        let found = ["fast", "slow", "very slow"].map(|asked| kept.get(asked));
+        assert_eq!(found, [None, Some("y".to_owned()), Some("z".to_owned())]);
+    }
+
+    #[test]
+    fn many_addresses_do_not_fill_the_memory() {
+        let kept = Kept::default();
+        for number in 0..10 * MAX_CACHED_PAGES {
+            kept.put(number.to_string(), "page", SLOW);
+        }
+        assert_eq!(kept.pages.lock().unwrap().len(), MAX_CACHED_PAGES);
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_the_same_at_once_gets_the_same_and_it_is_made_once() {
+        let kept = Kept::default();
+        let times = AtomicUsize::new(0);
+        let go = tokio::sync::Semaphore::new(0);
+        let make = || async {
+            go.acquire().await.unwrap().forget();
+            times.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>("page".to_owned())
+        };
+        let all = async {
+            tokio::join!(
+                kept.page("a".to_owned(), make()),
+                kept.page("a".to_owned(), make()),
+                kept.page("a".to_owned(), make()),
+            )
+        };
+        let (found, ()) = tokio::join!(all, async { go.add_permits(1) });
+        assert_eq!([found.0, found.1, found.2].map(Result::unwrap), ["page", "page", "page"]);
+        assert_eq!(times.load(Ordering::Relaxed), 1);
+        // It was fast, so the next one is new; and nothing is left behind.
+        go.add_permits(1);
+        kept.page("a".to_owned(), make()).await.unwrap();
+        assert_eq!(times.load(Ordering::Relaxed), 2);
+        assert!(kept.being_made.lock().unwrap().is_empty());
+    }
+}

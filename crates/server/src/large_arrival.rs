@@ -1,0 +1,61 @@
+//! A large request that is on its way.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use super::client_address::ClientAddress;
+
+/// A large body that still arrives, as the memory budget sees it.
+#[derive(Debug)]
+pub(super) struct LargeArrival {
+    pub(super) client: ClientAddress,
+    pub(super) begun_at: Instant,
+    pub(super) bytes: AtomicUsize,
+    pub(super) is_cut_off: AtomicBool,
+    pub(super) waker: Mutex<Option<Waker>>,
+}
+
+impl LargeArrival {
+    pub(super) fn new(client: ClientAddress) -> LargeArrival {
+        LargeArrival {
+            client,
+            begun_at: Instant::now(),
+            bytes: AtomicUsize::new(0),
+            is_cut_off: AtomicBool::new(false),
+            waker: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn add_bytes(&self, count: usize) {
+        self.bytes.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn bytes_per_second(&self, now: Instant) -> f64 {
+        let seconds = now.saturating_duration_since(self.begun_at).as_secs_f64();
+        self.bytes() as f64 / seconds.max(0.001)
+    }
+
+    /// Ends the body with an error; the memory that it holds is released soon after.
+    pub(super) fn cut_off(&self) {
+        self.is_cut_off.store(true, Ordering::Release);
+        if let Some(waker) = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.is_cut_off.load(Ordering::Acquire)
+    }
+
+    /// Like `is_cut_off`; if it is not, the task is woken when it is.
+    pub(super) fn poll_cut_off(&self, context: &Context<'_>) -> bool {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+        self.is_cut_off()
+    }
+}

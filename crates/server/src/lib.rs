@@ -1,0 +1,311 @@
+//! `gradus serve`: receives OTLP, keeps it, grades what agents did while it happens, and answers questions about it.
+//!
+//! It owns what is live: receiving, grading rules, alerts, the API, the web pages, keys and redaction. It reads no
+//! environment and no command line: whoever starts it hands in a [`ServerConfig`].
+
+pub mod alert;
+mod alert_readings;
+mod annotation_limits;
+mod api;
+mod auth;
+mod caller;
+mod client_address;
+mod clock;
+mod connection;
+mod connections;
+mod evaluators;
+mod grading_rule;
+mod http_error;
+mod identity_key;
+mod json_size;
+mod judge_standstill;
+mod kept_pages;
+mod large_arrival;
+mod listen;
+mod live;
+mod logging;
+mod memory;
+mod metered_stream;
+mod meters;
+mod page;
+mod phoenix;
+mod project_pattern;
+mod quarantine;
+mod queries;
+mod receive;
+pub mod redaction;
+mod request_body;
+mod response_body;
+mod router;
+mod rubric_trials;
+mod run_lookup;
+mod score_bound;
+mod serve_section;
+mod server_config;
+mod server_source;
+mod settings;
+mod signature;
+mod span_export;
+mod spilled_body;
+mod state;
+mod store_source;
+pub mod stored_records;
+mod story;
+mod stream;
+mod summaries;
+mod thread_priority;
+mod throttled_log;
+mod time_text;
+mod work_pool;
+
+pub use crate::server_config::ServerConfig;
+pub use clock::now_ns;
+pub use live::words_of;
+pub use logging::LogFormat;
+pub use serve_section::{RetentionSection, RuleSection, ServeSection};
+pub use server_source::ServerSource;
+pub use settings::ServerSummary;
+pub use store_source::StoreSource;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gradus_store::{Store, StoreOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use live::Live;
+use settings::{Reloadable, Settings};
+use state::Server;
+
+/// Reads a server's settings, at its start and whenever it is told to read them again.
+pub type ConfigReader<'r> = &'r dyn Fn() -> Result<ServerConfig, String>;
+
+/// Runs until it is told to stop. The error is for the user.
+pub fn run(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), String> {
+    let (settings, reloadable) = read_config()?.settings()?;
+    logging::start(format);
+    let store = Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
+        .map_err(|error| error.to_string())?;
+    if settings.needs_key && store.keys().is_ok_and(|keys| keys.iter().all(|key| key.revoked_ns.is_some())) {
+        return Err(format!(
+            "a server that others can reach needs keys, and there is none: make one with `gradus keys add NAME --data {}`",
+            settings.data.display()
+        ));
+    }
+    if let Err(error) = gradus_host::raise_open_file_limit(settings.connections.total) {
+        tracing::warn!(%error, "not every connection that the settings allow can be opened");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
+        .max_blocking_threads(32)
+        .build()
+        .map_err(|error| format!("the server cannot start: {error}"))?;
+    let served = runtime.block_on(serve(read_config, settings, reloadable, store));
+    // A query that still runs is nobody's any more.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+async fn serve(
+    read_config: ConfigReader<'_>,
+    settings: Settings,
+    reloadable: Reloadable,
+    store: Store,
+) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("the server cannot start: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
+    let mut running = RunningServer::start(settings, reloadable, store).await?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hang_up.recv() => reload(read_config, &running.server, &mut running.live),
+        }
+    }
+    running.stop().await;
+    Ok(())
+}
+
+/// How long queries may go on when the server stops.
+const QUERY_GRACE: Duration = Duration::from_secs(3);
+
+/// A server at work.
+#[allow(missing_debug_implementations, reason = "it holds threads and sockets")]
+pub struct RunningServer {
+    /// Where HTTP is answered.
+    pub http: SocketAddr,
+    server: Arc<Server>,
+    live: Live,
+    stop: watch::Sender<bool>,
+    listening: Vec<JoinHandle<()>>,
+    closing: JoinHandle<()>,
+    retaining: JoinHandle<()>,
+}
+
+impl RunningServer {
+    async fn start(
+        mut settings: Settings,
+        reloadable: Reloadable,
+        store: Store,
+    ) -> Result<RunningServer, String> {
+        let http = listen::bind(settings.http, "--http")?;
+        let http_address = http.local_addr().map_err(|error| format!("the server cannot start: {error}"))?;
+        if settings.public_url == format!("http://{}", settings.http) {
+            // Links lead to where it really listens.
+            settings.public_url = format!("http://{http_address}");
+        }
+        // Port 0 is a free one, and another one each time.
+        let grpc = if settings.http == settings.grpc && settings.http.port() != 0 {
+            None
+        } else {
+            Some(listen::bind(settings.grpc, "--grpc")?)
+        };
+        let phoenix = match settings.phoenix {
+            Some(address) => Some(listen::bind(address, "--phoenix-port")?),
+            None => None,
+        };
+        let server = Server::new(store, settings, reloadable);
+        let server = Arc::new(server.map_err(|error| format!("the server cannot start: {error}"))?);
+        let guard = Arc::new(auth::Guard::new(Arc::clone(&server)));
+        let router = router::router(Arc::clone(&server))
+            .layer(axum::middleware::from_fn_with_state(guard, auth::guard));
+        let live = Live::start(&server).await.map_err(|error| format!("the server cannot start: {error}"))?;
+        let (stop, stopped) = watch::channel(false);
+        let mut listening = Vec::new();
+        let address = |listener: &tokio::net::TcpListener| {
+            listener.local_addr().map(|address| address.to_string()).unwrap_or_default()
+        };
+        tracing::info!(
+            http = address(&http),
+            grpc = grpc.as_ref().map_or_else(|| address(&http), address),
+            phoenix = phoenix.as_ref().map(address),
+            data = %server.settings.data.display(),
+            keys = server.settings.needs_key,
+            "listening"
+        );
+        for listener in [Some(http), grpc, phoenix].into_iter().flatten() {
+            let (router, server, stopped) = (router.clone(), Arc::clone(&server), stopped.clone());
+            listening.push(tokio::spawn(listen::serve(listener, router, server, stopped)));
+        }
+        let closing = tokio::spawn(listen::close_overdue(Arc::clone(&server)));
+        let retaining = tokio::spawn(retain(Arc::clone(&server)));
+        Ok(RunningServer { http: http_address, server, live, stop, listening, closing, retaining })
+    }
+
+    /// Receives only what comes from this machine, on free ports, and keeps it in this folder; settings of the user's own
+    /// servers are nothing to it.
+    pub async fn start_private(data: &Path) -> Result<RunningServer, String> {
+        let free = || Some("127.0.0.1:0".to_owned());
+        let mut config = ServerConfig::new(data.to_owned());
+        config.serve = ServeSection { http: free(), grpc: free(), ..ServeSection::default() };
+        let (settings, reloadable) = config.settings()?;
+        let options = StoreOptions { most_queued_bytes: settings.memory_bytes / 2 };
+        let store = Store::open(&settings.data, options).map_err(|error| error.to_string())?;
+        RunningServer::start(settings, reloadable, store).await
+    }
+
+    /// So many requests with records were not taken so far.
+    pub fn refused(&self) -> u64 {
+        self.server.meters.refused()
+    }
+
+    /// Finishes what is under way, and lets go of the store.
+    pub async fn stop(self) {
+        tracing::info!("going down: finishing what is under way");
+        self.server.is_stopping.store(true, Ordering::Relaxed);
+        self.server.queries.shut_down(QUERY_GRACE);
+        let _ = self.stop.send(true);
+        self.retaining.abort();
+        for task in self.listening {
+            let _ = task.await;
+        }
+        self.closing.abort();
+        self.live.stop(&self.server).await;
+        match self.server.store.check_files() {
+            Ok(()) => tracing::info!("stopped; everything that was acknowledged is stored"),
+            Err(error) => tracing::error!(%error, "stopped; what was acknowledged may not be stored"),
+        }
+    }
+}
+
+fn reload(read_config: ConfigReader<'_>, server: &Arc<Server>, live: &mut Live) {
+    match read_config().and_then(|config| config.settings()) {
+        Ok((settings, reloadable)) => {
+            let fixed = &server.settings;
+            // Without its file, a server would go on with rules, redaction and retention of nobody.
+            if let (Some(path), None) = (&fixed.config_file, &settings.config_file) {
+                let path = path.display();
+                tracing::error!(%path, "the settings file is gone; those from before stay");
+                return;
+            }
+            if format!("{settings:?}") != format!("{fixed:?}") {
+                tracing::warn!(
+                    "settings of [serve] other than redact and retention, and of the command line, change only with a restart"
+                );
+            }
+            server.reload(reloadable);
+            live.reload(server);
+            tracing::info!("settings read again");
+        }
+        Err(reason) => tracing::error!(%reason, "the settings are wrong; those from before stay"),
+    }
+}
+
+/// Lets go of what is not to be kept, a little at a time.
+async fn retain(server: Arc<Server>) {
+    const EVERY: Duration = Duration::from_secs(30);
+    const BETWEEN_STEPS: Duration = Duration::from_millis(50);
+    let mut removed_in_all = (0, 0);
+    loop {
+        let retention = server.reloadable().retention;
+        let mut has_more = false;
+        if retention.max_age_ns.is_some() || retention.max_bytes.is_some() {
+            let store = Arc::clone(&server.store);
+            let step =
+                tokio::task::spawn_blocking(move || store.retain_step(retention, now_ns())?.wait()).await;
+            match step {
+                Ok(Ok(removed)) => {
+                    has_more = removed.has_more && removed.traces > 0;
+                    removed_in_all.0 += removed.traces;
+                    removed_in_all.1 += removed.spans;
+                }
+                Ok(Err(error)) => tracing::error!(%error, "old traces could not be removed"),
+                Err(error) => tracing::error!(%error, "old traces could not be removed"),
+            }
+        }
+        if !has_more && removed_in_all.0 > 0 {
+            let (traces, spans) = std::mem::take(&mut removed_in_all);
+            tracing::info!(traces, spans, "the oldest traces were removed, as serve.retention asks");
+            let store = Arc::clone(&server.store);
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.give_back_room()).await {
+                tracing::warn!(%error, "the file could not be made smaller; that is tried again later");
+            }
+        }
+        settle_annotations(&server).await;
+        tokio::time::sleep(if has_more { BETWEEN_STEPS } else { EVERY }).await;
+    }
+}
+
+/// Brings annotations that came before their spans together with them.
+async fn settle_annotations(server: &Arc<Server>) {
+    let forget_before_ns = server.reloadable().retention.max_age_ns.map(|age| now_ns().saturating_sub(age));
+    let mut after = Some(0);
+    while let Some(from) = after {
+        let settled = match server.store.settle_annotations(from, forget_before_ns) {
+            Ok(written) => written.done().await,
+            Err(error) => Err(error),
+        };
+        after = settled.unwrap_or_else(|error| {
+            tracing::error!(%error, "annotations could not be brought together with their spans");
+            None
+        });
+    }
+}

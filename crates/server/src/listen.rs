@@ -1,0 +1,413 @@
+//! Sockets: HTTP/1 and HTTP/2 on all ports, within limits on connections, on what they hold and on how long they take, and
+//! an end that lets requests finish.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::http::header::{CONNECTION, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use axum::response::{IntoResponse as _, Response};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tower::ServiceExt as _;
+
+use super::client_address::ClientAddress;
+use super::connection::{CloseReason, ConnectionState};
+use super::connections::ConnectionSlot;
+use super::memory::{MemoryRefusal, MemoryUse};
+use super::metered_stream::MeteredStream;
+use super::request_body::RequestBody;
+use super::response_body::{AnsweredRequest, StreamMemory, StreamProgress, TrackedBody};
+use super::spilled_body::spill;
+use super::state::Server;
+use super::{auth, logging, phoenix};
+use crate::throttled_log::ThrottledLog;
+
+/// What one connection may hold beside the request that is taken in.
+const BUFFER: usize = 32 << 10;
+/// How long requests may take to finish when the server stops.
+const GRACE: Duration = Duration::from_secs(4);
+/// How long a client has to read that its connection is closed.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// Requests at once on one connection of HTTP/2.
+const MAX_STREAMS: u32 = 100;
+/// Bytes of requests that one connection of HTTP/2 sends before they are read.
+const RECEIVE_WINDOW: u32 = 256 << 10;
+/// Bytes of one response that HTTP/2 takes before they are written.
+const SEND_BUFFER: usize = 64 << 10;
+/// What a request holds beside its headers and its body, until its response is written: its task and its stream.
+const STREAM_BYTES: usize = 8 << 10;
+/// What a header holds beside its name and value: its entry in the map, and copies that handlers make.
+const HEADER_BYTES: usize = 300;
+/// All headers of a request, as HTTP/2 counts them: 32 bytes each beside name and value.
+const MAX_HEADER_LIST: u32 = 16 << 10;
+/// Streams of one HTTP/2 connection that find no memory, one after the other, until it is closed.
+const MAX_REFUSED_STREAMS: usize = 8;
+/// Responses of this size are sent even when there is no memory left: refusals are.
+const TINY_RESPONSE: usize = 2 << 10;
+/// Larger responses wait in a file.
+const MAX_RESPONSE_IN_MEMORY: u64 = 1 << 20;
+/// Refused connections that get an answer, at once.
+const MAX_ANSWERED_REFUSALS: usize = 32;
+/// Connections that wait to be accepted; the system may have a lower limit.
+const MAX_UNACCEPTED: u32 = 4096;
+
+/// Opens a port; the error says what to do.
+pub(super) fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(MAX_UNACCEPTED)
+    };
+    open().map_err(|error: std::io::Error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "something else listens there; stop it, or choose another port",
+            std::io::ErrorKind::PermissionDenied => "ports below 1024 need more rights; choose a higher one",
+            std::io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
+            _ => "choose another address",
+        };
+        format!("cannot listen on {address} ({error}): {advice} with {option}")
+    })
+}
+
+/// Serves connections until the server stops, then lets those that are open finish.
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    server: Arc<Server>,
+    stop: watch::Receiver<bool>,
+) {
+    // Each connection holds a sender: when all are gone, so are the connections.
+    let (open, mut all_closed) = mpsc::channel::<()>(1);
+    let refusals = Arc::new(Semaphore::new(MAX_ANSWERED_REFUSALS));
+    let runtime = Handle::current();
+    let stopping = stop.clone();
+    let take = move |stream: std::net::TcpStream, peer: SocketAddr| {
+        let Some(slot) = server.connections.admit(peer) else {
+            if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
+                runtime.spawn(async move {
+                    if let Ok(stream) = TcpStream::from_std(stream) {
+                        answer_refusal(stream).await;
+                    }
+                    drop(permit);
+                });
+            }
+            return;
+        };
+        let (router, server, stop, open) = (router.clone(), Arc::clone(&server), stop.clone(), open.clone());
+        runtime.spawn(async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                serve_connection(stream, slot, router, server, stop).await;
+            }
+            drop(open);
+        });
+    };
+    let (ended, has_ended) = oneshot::channel::<()>();
+    let accepting = std::thread::Builder::new().name("accept".to_owned()).spawn(move || {
+        if let Err(error) = accept(listener, stopping, take) {
+            tracing::error!(%error, "connections cannot be accepted any more");
+        }
+        drop(ended);
+    });
+    if let Err(error) = accepting {
+        tracing::error!(%error, "connections cannot be accepted");
+    }
+    let _ = has_ended.await;
+    let _ = tokio::time::timeout(GRACE, all_closed.recv()).await;
+}
+
+/// Accepts connections until the server stops, on a thread of its own: while all others are busy, connections would fill
+/// the system's queue, and whoever is dropped there tries again no sooner than after a second.
+fn accept(
+    listener: TcpListener,
+    mut stop: watch::Receiver<bool>,
+    take: impl Fn(std::net::TcpStream, SocketAddr),
+) -> std::io::Result<()> {
+    let listener = listener.into_std()?;
+    let failures = ThrottledLog::default();
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stopped(&mut stop) => return Ok(()),
+            };
+            match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+                Ok((stream, peer)) => take(stream, peer),
+                Err(error) => {
+                    // Out of file handles, mostly: others have to close theirs first.
+                    if let Some(times) = failures.count() {
+                        tracing::warn!(%error, times, "a connection could not be accepted");
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    })
+}
+
+/// Closes connections that are silent, idle or not read, for as long as the server runs.
+pub(super) async fn close_overdue(server: Arc<Server>) {
+    let timeouts = server.settings.timeouts;
+    let shortest = timeouts.header.min(timeouts.idle).min(timeouts.stall);
+    let pause = (shortest / 4).clamp(Duration::from_millis(25), Duration::from_secs(1));
+    loop {
+        tokio::time::sleep(pause).await;
+        server.connections.close_overdue(&timeouts);
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    slot: ConnectionSlot,
+    router: Router,
+    server: Arc<Server>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let timeouts = server.settings.timeouts;
+    let state = Arc::clone(&slot.state);
+    let executor = StreamExecutor { server: Arc::clone(&server) };
+    let mut builder = Builder::new(executor);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(timeouts.header).max_buf_size(BUFFER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .initial_stream_window_size(RECEIVE_WINDOW)
+        .initial_connection_window_size(RECEIVE_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(Duration::from_secs(60));
+    let stream = MeteredStream::new(prepare_socket(stream), Arc::clone(&state), Arc::clone(&server));
+    let answering = Arc::clone(&state);
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        answer(router.clone(), Arc::clone(&server), Arc::clone(&answering), request)
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let mut is_stopping = false;
+    let reason = loop {
+        tokio::select! {
+            // A client that breaks off is its own business.
+            _ = connection.as_mut() => return,
+            reason = state.close_requested() => break reason,
+            () = stopped(&mut stop), if !is_stopping => {
+                is_stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    };
+    if matches!(reason, CloseReason::Idle | CloseReason::NoRequest | CloseReason::Memory) {
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(GOODBYE, connection).await;
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Answers on a connection that is refused, if a request comes soon; then the connection is closed.
+async fn answer_refusal(mut stream: TcpStream) {
+    const PATIENCE: Duration = Duration::from_millis(300);
+    const HTTP1: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 60\r\n\r\n{\"error\":\"too many connections are open; try again later\"}\r\n";
+    // Settings, and "go away": enhance your calm, no stream was looked at.
+    const HTTP2: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
+    let mut head = [0; 4 << 10];
+    let answering = async {
+        stream.readable().await?;
+        let read = stream.try_read(&mut head)?;
+        let answer = if head[..read].starts_with(b"PRI") { HTTP2 } else { HTTP1 };
+        stream.write_all(answer).await?;
+        stream.shutdown().await
+    };
+    let _ = tokio::time::timeout(PATIENCE, answering).await;
+}
+
+fn prepare_socket(stream: TcpStream) -> TcpStream {
+    // Answers are small: waiting to fill a packet would cost 40 ms each.
+    let _ = stream.set_nodelay(true);
+    // Who is gone without a word, as a laptop that sleeps, is found out in some minutes.
+    let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+    let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(120));
+    stream
+}
+
+/// A stream on a connection that is being closed: it is reset.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection is being closed")]
+struct ConnectionClosing;
+
+/// Answers one request: within the memory budget, with a body that the connection knows of.
+async fn answer(
+    router: Router,
+    server: Arc<Server>,
+    connection: Arc<ConnectionState>,
+    request: Request<Incoming>,
+) -> Result<Response<TrackedBody>, ConnectionClosing> {
+    let is_http2 = request.version() == Version::HTTP_2;
+    if is_http2 && connection.close_reason() == Some(CloseReason::Memory) {
+        return Err(ConnectionClosing);
+    }
+    let active = connection.begin_request();
+    let proxies = server.connections.trusted_proxies();
+    let client = ClientAddress::from_request(connection.peer.ip(), request.headers(), proxies);
+    let memory = StreamMemory {
+        request: server.memory.open(client, MemoryUse::Request),
+        response: server.memory.open(client, MemoryUse::Response),
+    };
+    let is_keyless = auth::needs_no_key(request.method(), request.uri().path());
+    let timeouts = match is_keyless {
+        true => server.settings.timeouts.keyless(),
+        false => server.settings.timeouts,
+    };
+    let mut answered = AnsweredRequest {
+        connection: Arc::clone(&connection),
+        active,
+        memory,
+        stall_timeout: timeouts.stall,
+    };
+    let (header_list, headers) = header_bytes(request.headers());
+    let head = STREAM_BYTES + headers + request.uri().path().len();
+    let refused = answered.memory.request.grow_if_small_patiently(head).await.err();
+    let refused_streams = connection.count_refused_stream(refused.is_some());
+    if let Some(refusal) = refused {
+        // The refusal is there until the client reads it.
+        answered.memory.request.grow_anyway(STREAM_BYTES);
+        answered.stall_timeout = timeouts.keyless().stall;
+        if is_http2 && refused_streams >= MAX_REFUSED_STREAMS {
+            server.connections.close(&connection, CloseReason::Memory);
+        }
+        return Ok(track(&server, answered, client, refuse(refusal)).await);
+    }
+    // HTTP/2 does so by itself.
+    if header_list > MAX_HEADER_LIST as usize {
+        let response = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
+        return Ok(track(&server, answered, client, response).await);
+    }
+    let may_have_body = !matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE)
+        || phoenix::takes_body(request.uri().path());
+    // A body that nobody will read is not waited for.
+    let mut request = request.map(|body| {
+        if !may_have_body || body.is_end_stream() {
+            return Body::empty();
+        }
+        let deadline = is_keyless.then_some(timeouts.body);
+        let rate_window = timeouts.rate_window();
+        let (budget, connection) = (server.memory.clone(), Arc::clone(&connection));
+        Body::new(RequestBody::new(body, budget, client, connection, rate_window, deadline))
+    });
+    request.extensions_mut().insert(ConnectInfo(connection.peer));
+    request.extensions_mut().insert(client);
+    request.extensions_mut().insert(Arc::clone(&connection));
+    let response = match client.scope(router.oneshot(request)).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    if server.settings.needs_key && !connection.is_keyed() {
+        answered.stall_timeout = timeouts.keyless().stall;
+    }
+    Ok(track(&server, answered, client, response).await)
+}
+
+/// What headers come to as HTTP/2 counts them, and what they hold.
+fn header_bytes(headers: &HeaderMap) -> (usize, usize) {
+    let (mut count, mut bytes) = (0, 0);
+    for (name, value) in headers {
+        count += 1;
+        bytes += name.as_str().len() + value.len();
+    }
+    (32 * count + bytes, HEADER_BYTES * count + bytes)
+}
+
+fn refuse(refusal: MemoryRefusal) -> Response {
+    let (status, error) = match refusal {
+        MemoryRefusal::Full => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the server's memory is in use; try again later")
+        }
+        MemoryRefusal::ClientShare => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "this address holds its share of the server's memory; try again later",
+        ),
+        MemoryRefusal::NeverFits => {
+            let error = "the response is larger than one address may hold; ask for less at once";
+            return (StatusCode::INSUFFICIENT_STORAGE, format!("{{\"error\":\"{error}\"}}")).into_response();
+        }
+    };
+    let headers = [(RETRY_AFTER, HeaderValue::from(1)), (CONNECTION, HeaderValue::from_static("close"))];
+    (status, headers, format!("{{\"error\":\"{error}\"}}")).into_response()
+}
+
+/// Counts what waits to be read of a response; a large one waits in a file.
+async fn track(
+    server: &Arc<Server>,
+    mut answered: AnsweredRequest,
+    client: ClientAddress,
+    response: Response,
+) -> Response<TrackedBody> {
+    let (parts, body) = response.into_parts();
+    let Some(length) = body.size_hint().exact() else {
+        return Response::from_parts(parts, TrackedBody::streamed(body, answered));
+    };
+    let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+    let refusal = if length > MAX_RESPONSE_IN_MEMORY {
+        match server.spilled.take(client, MemoryUse::Request, bytes) {
+            Ok(disk) => match spill(body, &server.settings.data, disk).await {
+                Ok(body) => return Response::from_parts(parts, TrackedBody::streamed(body, answered)),
+                Err(error) => {
+                    logging::report_spill_failure(&error);
+                    MemoryRefusal::Full
+                }
+            },
+            Err(refusal) => refusal,
+        }
+    } else if bytes <= TINY_RESPONSE {
+        answered.memory.response.grow_anyway(bytes);
+        return Response::from_parts(parts, TrackedBody::whole(body, answered));
+    } else {
+        match answered.memory.response.grow_patiently(bytes).await {
+            Ok(()) => return Response::from_parts(parts, TrackedBody::whole(body, answered)),
+            Err(refusal) => refusal,
+        }
+    };
+    let (parts, body) = refuse(refusal).into_parts();
+    Response::from_parts(parts, TrackedBody::whole(body, answered))
+}
+
+/// Runs the streams of HTTP/2, and ends those whose client takes nothing.
+#[derive(Clone)]
+struct StreamExecutor {
+    server: Arc<Server>,
+}
+
+impl<F> hyper::rt::Executor<F> for StreamExecutor
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn execute(&self, answering: F) {
+        let server = Arc::clone(&self.server);
+        let stream = Arc::new(StreamProgress::default());
+        // Often enough for the shortest time.
+        let interval = server.settings.timeouts.keyless().stall / 4;
+        tokio::spawn(async move {
+            let watched = Arc::clone(&stream);
+            tokio::select! {
+                _ = stream.scope(answering) => {}
+                // The stream is reset when its future is dropped.
+                () = watched.stalled(interval) => server.meters.count_stalled_stream(),
+            }
+        });
+    }
+}

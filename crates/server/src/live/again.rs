@@ -1,0 +1,89 @@
+//! Makes trajectories from their records again, with the tools on offer, for those who are to be judged by a model.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gradus_core::trajectory::Trajectory;
+use gradus_store::{Spend, Store, StoreError, Ungraded};
+
+use super::ledger::put_off;
+use super::setback::survive;
+use crate::clock::now_ns;
+use crate::story::StoryView;
+
+/// Each story is assembled once, however many of its trajectories are wanted. What cannot be had now is left in the
+/// store's queue: a trajectory leaves that when it is judged, or when it is gone itself.
+pub(super) fn trajectories_again(
+    store: &Store,
+    wanted: Vec<Ungraded>,
+) -> Result<Vec<(Ungraded, Trajectory)>, StoreError> {
+    let mut by_story: BTreeMap<i64, Vec<Ungraded>> = BTreeMap::new();
+    for one in wanted {
+        by_story.entry(one.story).or_default().push(one);
+    }
+    let mut found = Vec::new();
+    for (number, wanted) in by_story {
+        let assembled = survive(|| Ok(StoryView::load(store, number)?.trajectories));
+        let mut by_id: HashMap<String, Trajectory> = match assembled {
+            Ok(all) => all.into_iter().map(|one| (one.trajectory_id.clone(), one)).collect(),
+            Err(setback) => {
+                let setback = setback.own()?;
+                tracing::error!(story = number, error = %setback, "a trace cannot be judged; it is put off");
+                HashMap::new()
+            }
+        };
+        for one in wanted {
+            match by_id.remove(&one.trajectory_id) {
+                Some(trajectory) => found.push((one, trajectory)),
+                None => wait(store, &one)?,
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A trajectory that its story does not give. If it belongs to another one by now, it is found there the next time.
+fn wait(store: &Store, one: &Ungraded) -> Result<(), StoreError> {
+    if store.story_of_ungraded(one.no)? != Some(one.story) {
+        return Ok(());
+    }
+    match store.judged(one, Vec::new(), Spend::default(), put_off(one), now_ns()) {
+        // It only comes again a little early.
+        Ok(_) | Err(StoreError::Busy) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::lab::Lab;
+
+    #[test]
+    fn a_trajectory_whose_story_was_united_with_another_waits_for_the_next_look() {
+        let lab = Lab::new(1 << 20);
+        let now = lab.ungraded(i64::MAX).unwrap();
+        let before = Ungraded { story: now.story + 100, ..now.clone() };
+        assert!(trajectories_again(&lab.store, vec![before]).unwrap().is_empty());
+        lab.flush();
+        assert_eq!(lab.ungraded(now_ns()), Some(now));
+    }
+
+    #[test]
+    fn what_records_do_not_give_is_put_off_and_never_given_up() {
+        let lab = Lab::new(1 << 20);
+        for delays in 1..=5 {
+            let wanted = lab.ungraded(i64::MAX).unwrap();
+            assert!(trajectories_again(&lab.store, vec![wanted]).unwrap().is_empty());
+            lab.flush();
+            assert_eq!(lab.ungraded(now_ns()), None);
+            assert_eq!(lab.ungraded(i64::MAX).unwrap().delays, delays);
+        }
+    }
+
+    #[test]
+    fn a_trajectory_that_is_gone_is_no_error() {
+        let lab = Lab::new(1 << 20);
+        let gone = Ungraded { no: 99, ..lab.ungraded(i64::MAX).unwrap() };
+        assert!(trajectories_again(&lab.store, vec![gone]).unwrap().is_empty());
+    }
+}

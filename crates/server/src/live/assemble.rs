@@ -1,0 +1,372 @@
+//! From stored records to stored trajectories, with the verdicts of rules: a few threads that take complete stories from
+//! the queue.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::runner::RulesJudge;
+use gradus_store::{AssembledStory, ReadyQuery, ReadyStory, StoreError, TrajectoryRecord, Written};
+
+use super::assembly_queue::{AssemblyQueue, Claim};
+use super::record::{Scales, outcome_record, record_of};
+use super::setback::{Setback, survive};
+use crate::clock::now_ns;
+use crate::grading_rule::GradingRule;
+use crate::settings::Reloadable;
+use crate::state::Server;
+use crate::story::{StorySize, read_story};
+use crate::thread_priority::ThreadPriority;
+
+/// What is stored together, in bytes.
+const MAX_STORED_TOGETHER: usize = 8 << 20;
+/// Trajectories beyond which a story is stored in parts.
+const MAX_STORED_AT_ONCE: usize = 200;
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// How long a stop waits for stories that are being assembled. They are assembled again at the next start.
+const MAX_STOP_WAIT: Duration = Duration::from_secs(3);
+
+/// Quarantined traces that are named at the start; `/server` lists all of them.
+const MAX_LOGGED_TRACES: usize = 10;
+
+/// The threads that assemble.
+pub(super) struct AssemblyPool {
+    queue: Arc<AssemblyQueue>,
+    /// Each thread drops its sender when it ends. In a mutex only to be shared.
+    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+impl AssemblyPool {
+    /// Counts what the last process did not live to end as failed, and starts.
+    pub(super) async fn start(server: &Arc<Server>) -> Result<AssemblyPool, StoreError> {
+        let (unfinished, quarantined) = server.store.fail_unfinished_attempts(now_ns())?.done().await?;
+        if unfinished > 0 {
+            tracing::warn!(
+                unfinished,
+                quarantined,
+                "the last server ended while it assembled traces; each is tried once more, alone, and quarantined if it ends the server again"
+            );
+        }
+        for trace in server.store.quarantined_traces(MAX_LOGGED_TRACES)? {
+            tracing::warn!(
+                trace_id = %trace.trace_id,
+                project = trace.project,
+                reason = trace.reason,
+                "a trace is quarantined and not graded; retry it on /server, or with `gradus store retry`"
+            );
+        }
+        let queue = Arc::new(AssemblyQueue::default());
+        let (running, ended) = mpsc::channel();
+        // One can always take small stories while another has a large one.
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+        for number in 0..threads {
+            let (server, queue, running) = (Arc::clone(server), Arc::clone(&queue), running.clone());
+            std::thread::Builder::new()
+                .name(format!("assembler-{number}"))
+                .spawn(move || {
+                    let _running = running;
+                    ThreadPriority::Background.set();
+                    run(&server, &queue);
+                })
+                .map_err(|error| StoreError::Sql(format!("a thread could not be started: {error}")))?;
+        }
+        Ok(AssemblyPool { queue, ended: Mutex::new(ended) })
+    }
+
+    /// Waits for what is under way, but not for long: nothing that was acknowledged depends on it. The server must have
+    /// been told to stop.
+    pub(super) fn stop(self, server: &Server) {
+        let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(MAX_STOP_WAIT) == Err(mpsc::RecvTimeoutError::Disconnected) {
+            return;
+        }
+        let unfinished = self.queue.claimed();
+        tracing::info!(
+            traces = unfinished.len(),
+            "traces that are being assembled are left for the next start"
+        );
+        // The stop is no fault of theirs.
+        if let Err(error) = server.store.cancel_attempts(unfinished).and_then(Written::wait) {
+            tracing::error!(%error, "attempts to assemble traces could not be taken back");
+        }
+    }
+}
+
+/// Assembles what is complete until the server stops.
+fn run(server: &Server, queue: &AssemblyQueue) {
+    let mut judges = RuleJudges::default();
+    while !server.is_stopping.load(Ordering::Relaxed) {
+        let pause = match survive(|| assemble_next(server, queue, &mut judges)) {
+            Ok(false) => PAUSE,
+            Ok(true) => Duration::ZERO,
+            Err(setback) => {
+                server.meters.set_back(setback.kind());
+                tracing::error!(error = %setback, "traces could not be assembled; trying again");
+                judges = RuleJudges::default();
+                PAUSE_AFTER_FAILURE
+            }
+        };
+        std::thread::sleep(pause);
+    }
+}
+
+/// Takes the next stories from the queue. False when none is ready.
+fn assemble_next(
+    server: &Server,
+    queue: &AssemblyQueue,
+    judges: &mut RuleJudges,
+) -> Result<bool, StoreError> {
+    let settings = &server.settings;
+    let query = ReadyQuery {
+        now_ns: now_ns(),
+        quiet_ns: settings.quiet.as_nanos() as i64,
+        give_up_ns: settings.give_up.max(settings.quiet).as_nanos() as i64,
+        after_project: 0,
+        limit: 0,
+    };
+    let Some(claim) = queue.claim(&server.store, query)? else { return Ok(false) };
+    let mut batch =
+        Batch { server, queue, is_large: claim.is_large, waiting: claimed(&claim), done: Vec::new() };
+    batch.assemble(judges)?;
+    Ok(true)
+}
+
+fn claimed(claim: &Claim) -> Vec<ReadyStory> {
+    claim.stories.iter().rev().copied().collect()
+}
+
+/// Stories that one thread took together. However it ends, they are given back to the queue.
+struct Batch<'s> {
+    server: &'s Server,
+    queue: &'s AssemblyQueue,
+    is_large: bool,
+    /// The next one last.
+    waiting: Vec<ReadyStory>,
+    /// Assembled, not yet stored, with how long that took.
+    done: Vec<(AssembledStory, Duration)>,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        let waiting = self.waiting.drain(..).map(|ready| ready.story);
+        let stories = waiting.chain(self.done.drain(..).map(|(story, _)| story.story)).collect();
+        self.give_back(stories);
+    }
+}
+
+impl Batch<'_> {
+    fn assemble(&mut self, judges: &mut RuleJudges) -> Result<(), StoreError> {
+        let server = self.server;
+        // Written first: should one of them end the process, the next one knows which.
+        let stories = self.waiting.iter().map(|ready| ready.story).collect();
+        server.store.begin_attempts(stories)?.wait()?;
+        let reloadable = server.reloadable();
+        judges.use_rules(&reloadable);
+        let mut bytes = 0;
+        while let Some(ready) = self.waiting.last().copied() {
+            if server.is_stopping.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let began = Instant::now();
+            let size = if self.is_large { StorySize::Large } else { StorySize::Small };
+            let assembled = survive(|| assemble_story(server, &reloadable, judges, ready.story, size));
+            self.waiting.pop();
+            match assembled {
+                Ok(Assembled::Story(story)) => {
+                    bytes += story.bytes();
+                    self.done.push((story, began.elapsed()));
+                }
+                Ok(Assembled::BelongsToOthers) => self.give_back(vec![ready.story]),
+                Ok(Assembled::TooLarge) => {
+                    let cancelled = server.store.cancel_attempts(vec![ready.story]).and_then(Written::wait);
+                    if let Err(error) = cancelled {
+                        self.queue.release(ready.story, self.is_large, Duration::ZERO);
+                        return Err(error);
+                    }
+                    self.queue.defer_large(ready);
+                }
+                Err(setback) => {
+                    judges.by_rule.clear();
+                    self.fail(ready.story, setback)?;
+                }
+            }
+            if bytes > MAX_STORED_TOGETHER {
+                self.store()?;
+                bytes = 0;
+            }
+        }
+        self.store()
+    }
+
+    /// Stores what was assembled: small stories together, others in parts.
+    fn store(&mut self) -> Result<(), StoreError> {
+        let is_alone = |(story, _): &(AssembledStory, Duration)| story.records.len() > MAX_STORED_AT_ONCE;
+        // One by one: should the store fail, the others are still here to be given back.
+        while let Some(at) = self.done.iter().position(is_alone) {
+            let (story, time) = self.done.swap_remove(at);
+            let number = story.story;
+            self.finish(number, time, self.server.store.assembled_in_parts(story, now_ns()))?;
+        }
+        if self.done.is_empty() {
+            return Ok(());
+        }
+        let took: Vec<(i64, Duration)> = self.done.iter().map(|(story, time)| (story.story, *time)).collect();
+        let together = self.done.drain(..).map(|(story, _)| story).collect();
+        match self.server.store.assembled(together, now_ns()).and_then(Written::wait) {
+            Ok(count) => {
+                self.server.meters.assembled(count);
+                took.iter().for_each(|(number, time)| self.queue.release(*number, self.is_large, *time));
+                Ok(())
+            }
+            // Stories that are stored together fail together. Each is taken alone the next time.
+            Err(error) if error.is_of_content() => {
+                let reason = error.to_string();
+                let fail = |(number, _): &(i64, Duration)| {
+                    self.fail(*number, StoreError::Sql(reason.clone()).into())
+                };
+                // All of them, also after one of them could not be recorded.
+                took.iter().map(fail).fold(Ok(()), Result::and)
+            }
+            Err(error) => {
+                self.give_back(took.into_iter().map(|(number, _)| number).collect());
+                Err(error)
+            }
+        }
+    }
+
+    fn finish(
+        &self,
+        story: i64,
+        took: Duration,
+        stored: Result<usize, StoreError>,
+    ) -> Result<(), StoreError> {
+        match stored {
+            Ok(count) => {
+                self.server.meters.assembled(count);
+                self.queue.release(story, self.is_large, took);
+                Ok(())
+            }
+            Err(error) => self.fail(story, error.into()),
+        }
+    }
+
+    /// Takes attempts back that came to nothing through no fault of their stories.
+    fn give_back(&self, stories: Vec<i64>) {
+        if stories.is_empty() {
+            return;
+        }
+        let cancelled = self.server.store.cancel_attempts(stories.clone()).and_then(Written::wait);
+        if let Err(error) = cancelled {
+            tracing::error!(%error, "attempts to assemble traces could not be taken back");
+        }
+        for story in stories {
+            self.queue.release(story, self.is_large, Duration::ZERO);
+        }
+    }
+
+    /// Goes on without a story that nothing can be made of. What the whole store suffers from is an error.
+    fn fail(&self, story: i64, setback: Setback) -> Result<(), StoreError> {
+        let server = self.server;
+        let failed = setback.own().and_then(|setback| {
+            server.meters.set_back(setback.kind());
+            let reason = setback.to_string();
+            let is_quarantined = server.store.fail_attempt(story, &reason, now_ns())?.wait()?;
+            if is_quarantined {
+                tracing::error!(
+                    story,
+                    error = reason,
+                    "a trace could not be assembled twice and is quarantined; see /server, where it can be retried"
+                );
+            } else {
+                tracing::error!(story, error = reason, "a trace could not be assembled; trying once more");
+            }
+            Ok(())
+        });
+        match failed {
+            Ok(()) => self.queue.release(story, self.is_large, Duration::ZERO),
+            Err(_) => self.give_back(vec![story]),
+        }
+        failed
+    }
+}
+
+enum Assembled {
+    Story(AssembledStory),
+    /// It was tied to others, and is assembled with them.
+    BelongsToOthers,
+    /// More than is assembled together with others.
+    TooLarge,
+}
+
+fn assemble_story(
+    server: &Server,
+    reloadable: &Reloadable,
+    judges: &mut RuleJudges,
+    number: i64,
+    size: StorySize,
+) -> Result<Assembled, StoreError> {
+    let story = server.store.story_within(number, size.limits(&server.settings))?;
+    if story.is_cut && size == StorySize::Small {
+        return Ok(Assembled::TooLarge);
+    }
+    let due_ns = story.due_ns;
+    let (trajectories, links) = read_story(story)?;
+    if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
+        return Ok(Assembled::BelongsToOthers);
+    }
+    let mut records = Vec::with_capacity(trajectories.len());
+    for mut trajectory in trajectories {
+        let rule = reloadable.rules.iter().find(|rule| rule.fits(project(&trajectory)));
+        let record = record_of(&mut trajectory);
+        records.push(match rule.filter(|rule| rule.takes(&trajectory)) {
+            Some(rule) => judges.judge(server, rule, trajectory, record),
+            None => record,
+        });
+    }
+    Ok(Assembled::Story(AssembledStory { story: number, due_ns, records }))
+}
+
+fn project(trajectory: &Trajectory) -> &str {
+    trajectory.project.as_deref().unwrap_or("default")
+}
+
+/// The judges that need no model, by rule.
+#[derive(Default)]
+struct RuleJudges {
+    made_for: Option<Arc<Reloadable>>,
+    by_rule: HashMap<String, RulesJudge>,
+}
+
+impl RuleJudges {
+    fn use_rules(&mut self, reloadable: &Arc<Reloadable>) {
+        if self.made_for.as_ref().is_none_or(|known| !Arc::ptr_eq(known, reloadable)) {
+            self.by_rule.clear();
+            self.made_for = Some(Arc::clone(reloadable));
+        }
+    }
+
+    fn judge(
+        &mut self,
+        server: &Server,
+        rule: &GradingRule,
+        trajectory: Trajectory,
+        mut record: TrajectoryRecord,
+    ) -> TrajectoryRecord {
+        let judge = self
+            .by_rule
+            .entry(rule.name.clone())
+            .or_insert_with(|| RulesJudge::new(&rule.run_id(), &rule.evaluators, rule.tool_texts()));
+        let tools: HashMap<u32, String> =
+            trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
+        let scales = Scales::of(&rule.evaluators);
+        for line in judge.judge(trajectory) {
+            server.meters.outcome(&line);
+            record.outcomes.push(outcome_record(&line, &tools, &scales));
+        }
+        record.ungraded_by = rule.asks_a_model().then(|| rule.name.clone());
+        record
+    }
+}

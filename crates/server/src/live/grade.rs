@@ -1,0 +1,284 @@
+//! Models judge here: for each rule with a model, one run that goes on for as long as there is something to judge and
+//! money to pay for it. What waits is in the store, so a restart goes on where it stopped.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::runner::{self, Done, RunEnd, RunLimits, RunPlan};
+use gradus_store::Ungraded;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::again::trajectories_again;
+use super::ledger::{AtWork, StoreLedger};
+use super::reroute::reroute;
+use crate::clock::now_ns;
+use crate::grading_rule::GradingRule;
+use crate::judge_standstill::Why;
+use crate::settings::Reloadable;
+use crate::state::Server;
+
+/// One task for each rule that asks a model.
+pub(super) struct Graders {
+    stop: Arc<AtomicBool>,
+    all: JoinHandle<()>,
+}
+
+const POLL: Duration = Duration::from_millis(200);
+const BATCH: usize = 32;
+/// Trajectories that are judged or wait for the store to take their verdicts. While it takes none, nobody is asked more.
+const MAX_AT_WORK: usize = 1_000;
+const MIN_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(300);
+const ROUTED_EVERY: Duration = Duration::from_secs(10);
+const DAY_NS: i64 = 86_400_000_000_000;
+
+impl Graders {
+    pub(super) fn start(server: &Arc<Server>) -> Graders {
+        Graders::start_after(server, None)
+    }
+
+    /// The old rules finish what they have asked; then the new ones go on with what waits.
+    pub(super) fn restart(&mut self, server: &Arc<Server>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let old = std::mem::replace(&mut self.all, tokio::spawn(async {}));
+        *self = Graders::start_after(server, Some(old));
+    }
+
+    fn start_after(server: &Arc<Server>, before: Option<JoinHandle<()>>) -> Graders {
+        let stop = Arc::new(AtomicBool::new(false));
+        let reloadable = server.reloadable();
+        let mut graders = Vec::new();
+        for number in 0..reloadable.rules.len() {
+            if reloadable.rules[number].asks_a_model() {
+                graders.push(Grader {
+                    server: Arc::clone(server),
+                    reloadable: Arc::clone(&reloadable),
+                    number,
+                    stop: Arc::clone(&stop),
+                });
+            }
+        }
+        let (routing, is_over) = ((Arc::clone(server), Arc::clone(&reloadable)), Arc::clone(&stop));
+        let all = tokio::spawn(async move {
+            if let Some(before) = before {
+                // Two at once would ask the same questions.
+                let _ = before.await;
+            }
+            let mut tasks = tokio::task::JoinSet::new();
+            tasks.spawn(keep_routing(routing.0, routing.1, is_over));
+            graders.into_iter().for_each(|grader| drop(tasks.spawn(Arc::new(grader).run())));
+            tasks.join_all().await;
+        });
+        Graders { stop, all }
+    }
+
+    pub(super) async fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.all.await;
+    }
+}
+
+/// Rules may have been taken away before this start, and what is being assembled may still be for the rules from before.
+async fn keep_routing(server: Arc<Server>, reloadable: Arc<Reloadable>, stop: Arc<AtomicBool>) {
+    let is_over = || stop.load(Ordering::Relaxed) || server.is_stopping.load(Ordering::Relaxed);
+    while !is_over() {
+        let (store, rules) = (Arc::clone(&server.store), Arc::clone(&reloadable));
+        let routed = tokio::task::spawn_blocking(move || reroute(&store, &rules.rules)).await;
+        match routed {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "what waits for a model could not be looked at"),
+            Err(error) => tracing::error!(%error, "what waits for a model could not be looked at"),
+        }
+        let until = tokio::time::Instant::now() + ROUTED_EVERY;
+        while tokio::time::Instant::now() < until && !is_over() {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+struct Grader {
+    server: Arc<Server>,
+    reloadable: Arc<Reloadable>,
+    number: usize,
+    stop: Arc<AtomicBool>,
+}
+
+impl Grader {
+    fn rule(&self) -> &GradingRule {
+        &self.reloadable.rules[self.number]
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.server.is_stopping.load(Ordering::Relaxed)
+    }
+
+    async fn run(self: Arc<Self>) {
+        let rule = self.rule().name.clone();
+        let mut pause = MIN_PAUSE;
+        while !self.is_stopping() {
+            // A task of its own: a panic in it ends this run, and not all judging.
+            let grader = Arc::clone(&self);
+            let run = tokio::spawn(async move { grader.run_once().await });
+            match run.await.unwrap_or_else(|panic| Err(panic.into())) {
+                Ok(RunEnd::Finished) => pause = MIN_PAUSE,
+                Ok(RunEnd::Limit(reason)) => {
+                    self.stands_still(Why::Budget, reason.clone());
+                    tracing::warn!(rule, %reason, "judging rests; what waits is judged when there is money again");
+                    self.sleep(MAX_PAUSE).await;
+                }
+                Ok(RunEnd::Interrupted) => {}
+                Ok(RunEnd::Endpoint(failure)) => {
+                    self.stands_still(Why::Judge, failure.to_string());
+                    tracing::error!(rule, %failure, pause_s = pause.as_secs(), "the judge cannot be asked");
+                    self.sleep(pause).await;
+                    pause = (pause * 2).min(MAX_PAUSE);
+                }
+                Ok(RunEnd::EndpointDied(reason)) => {
+                    self.stands_still(Why::Judge, reason.clone());
+                    tracing::error!(rule, %reason, pause_s = pause.as_secs(), "the judge stopped answering");
+                    self.sleep(pause).await;
+                    pause = (pause * 2).min(MAX_PAUSE);
+                }
+                Err(error) => {
+                    self.stands_still(Why::Judge, error.to_string());
+                    tracing::error!(rule, %error, "judging failed");
+                    self.sleep(pause).await;
+                    pause = (pause * 2).min(MAX_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Nothing waits any more, so nothing stands still; what was put off does.
+    async fn end_standstill(&self) -> anyhow::Result<()> {
+        let rule = &self.rule().name;
+        if self.server.standstills.of(rule).is_none() {
+            return Ok(());
+        }
+        let (store, name) = (Arc::clone(&self.server.store), rule.clone());
+        if tokio::task::spawn_blocking(move || store.waiting_for(&name, 1)).await??.count == 0 {
+            self.server.standstills.end(rule);
+        }
+        Ok(())
+    }
+
+    fn stands_still(&self, why: Why, reason: String) {
+        self.server.standstills.begin(&self.rule().name, why, reason, now_ns());
+    }
+
+    async fn sleep(&self, pause: Duration) {
+        let until = tokio::time::Instant::now() + pause;
+        while tokio::time::Instant::now() < until && !self.is_stopping() {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Judges what waits until the day is over, the rule's money is spent or the judge gone.
+    async fn run_once(&self) -> anyhow::Result<RunEnd> {
+        let rule = self.rule();
+        if self.waiting(0, 1).await?.is_empty() {
+            self.end_standstill().await?;
+            self.sleep(POLL).await;
+            return Ok(RunEnd::Finished);
+        }
+        let max_cost_usd = match rule.daily_budget_usd {
+            None => None,
+            Some(budget) => {
+                let today = now_ns().div_euclid(DAY_NS) * DAY_NS;
+                let (store, name) = (Arc::clone(&self.server.store), rule.name.clone());
+                let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None))
+                    .await??;
+                let spent = spent.cost_usd;
+                if spent >= budget {
+                    return Ok(RunEnd::Limit(format!("today's budget of ${budget} is spent")));
+                }
+                Some(budget - spent)
+            }
+        };
+        let plan = RunPlan {
+            evaluators: rule.evaluators.iter().filter(|one| one.asks_a_model()).cloned().collect(),
+            judge: rule.judge.clone(),
+            tools: rule.tool_texts(),
+            limits: RunLimits {
+                concurrency: rule.concurrency,
+                max_calls: None,
+                max_cost_usd,
+                max_time: None,
+            },
+            ignore_cache: false,
+        };
+        let at_work = AtWork::by(&rule.evaluators);
+        let mut ledger = StoreLedger::open(&self.server, rule.name.clone(), at_work.clone())?;
+        let (sender, receiver) = mpsc::channel(2);
+        let (interrupt, interrupts) = mpsc::unbounded_channel();
+        let feeding = self.feed(at_work.clone(), sender);
+        let id = rule.run_id();
+        let mut nobody = ();
+        let judging =
+            runner::run_with(plan, &id, Done::default(), &mut ledger, receiver, interrupts, &mut nobody);
+        tokio::select! {
+            (end, fed) = async { tokio::join!(judging, feeding) } => {
+                at_work.settled(&self.server.store, || self.is_stopping()).await;
+                fed?;
+                Ok(end?)
+            }
+            never = self.interrupt_when_stopping(interrupt) => match never {},
+        }
+    }
+
+    /// What is in flight is waited for; what was only handed over is not: it waits in the store, too.
+    async fn interrupt_when_stopping(&self, interrupt: mpsc::UnboundedSender<()>) -> Infallible {
+        while !self.is_stopping() {
+            tokio::time::sleep(POLL).await;
+        }
+        let _ = interrupt.send(());
+        std::future::pending().await
+    }
+
+    async fn waiting(&self, after: i64, limit: usize) -> anyhow::Result<Vec<Ungraded>> {
+        let (store, rule) = (Arc::clone(&self.server.store), self.rule().name.clone());
+        Ok(tokio::task::spawn_blocking(move || store.ungraded(&rule, now_ns(), after, limit)).await??)
+    }
+
+    /// Hands over what waits until the day ends, and with it the budget.
+    async fn feed(&self, at_work: AtWork, sender: mpsc::Sender<Vec<Trajectory>>) -> anyhow::Result<()> {
+        let today = now_ns().div_euclid(DAY_NS);
+        let mut after = 0;
+        let mut has_sent = false;
+        while now_ns().div_euclid(DAY_NS) == today && !sender.is_closed() && !self.is_stopping() {
+            if at_work.len() >= MAX_AT_WORK {
+                tokio::time::sleep(POLL).await;
+                continue;
+            }
+            let waiting = self.waiting(after, BATCH).await?;
+            let Some(last) = waiting.last() else {
+                // A trajectory that changed waits under the number it had: the next look begins at the first again.
+                after = 0;
+                if !std::mem::take(&mut has_sent) {
+                    tokio::time::sleep(POLL).await;
+                }
+                continue;
+            };
+            after = last.no;
+            let wanted = waiting.into_iter().filter(|one| !at_work.has(&one.trajectory_id)).collect();
+            let store = Arc::clone(&self.server.store);
+            let found = tokio::task::spawn_blocking(move || trajectories_again(&store, wanted)).await??;
+            let mut batch = Vec::with_capacity(found.len());
+            for (one, trajectory) in found {
+                at_work.begin(one, &trajectory);
+                batch.push(trajectory);
+            }
+            if !batch.is_empty() {
+                has_sent = true;
+                if sender.send(batch).await.is_err() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

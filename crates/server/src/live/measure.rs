@@ -1,0 +1,272 @@
+//! What an alert's condition looks at: numbers from the store, and examples of what is behind them.
+
+use std::cmp::Reverse;
+
+use gradus_store::{BUCKET_NS, ExampleRow, MetricFilter, MetricGroup, Moments, Store, StoreError, Window};
+
+use crate::alert::{AlertRule, Bar, Comparison, Condition, Measured, Subject, Unit};
+use crate::project_pattern;
+
+/// What counts as new for `unseen_tool`.
+pub(crate) const RECENT_NS: i64 = 600 * 1_000_000_000;
+/// Durations that a percentile is taken from, at most.
+const MAX_DURATIONS: usize = 200_000;
+
+/// The time that a rule looks back over, for each of its projects.
+pub(super) fn windows(store: &Store, rule: &AlertRule, now_ns: i64) -> Result<Vec<Window>, StoreError> {
+    let window_ns = i64::try_from(rule.condition.window.as_nanos()).unwrap_or(i64::MAX);
+    let projects = match rule.project.as_deref() {
+        pattern if project_pattern::is_all(pattern) => vec![None],
+        Some(pattern) if project_pattern::is_open(pattern) => {
+            let names = store.project_names()?;
+            names.into_iter().filter(|name| project_pattern::fits(pattern, name)).map(Some).collect()
+        }
+        name => vec![name.map(str::to_owned)],
+    };
+    let window = |project| Window {
+        project,
+        from_ns: now_ns.saturating_sub(window_ns),
+        // Trajectories count by when they began, and one that begins now has a time of now.
+        to_ns: now_ns.saturating_add(60_000_000_000),
+    };
+    Ok(projects.into_iter().map(window).collect())
+}
+
+/// The value as it is now; `None` when there is nothing to take it from.
+pub(super) fn measure(
+    store: &Store,
+    condition: &Condition,
+    windows: &[Window],
+    now_ns: i64,
+) -> Result<Option<Measured>, StoreError> {
+    let of = |value: f64, count: u64| Some(Measured { value, count, unseen: Vec::new() });
+    Ok(match &condition.subject {
+        Subject::Evaluator { name, .. } => {
+            let sums = moments(store, windows, Some(name))?;
+            let count = match condition.floor.and_then(|floor| floor.unit) {
+                Some(Unit::Trajectories) => sums.scored_trajectories,
+                _ => sums.scored,
+            };
+            if sums.scored > 0 { of(sums.sum / sums.scored as f64, count as u64) } else { None }
+        }
+        Subject::FailureRate => {
+            let sums = moments(store, windows, None)?;
+            let questions = sums.failed + sums.scored;
+            if questions > 0 { of(sums.failed as f64 / questions as f64, questions as u64) } else { None }
+        }
+        Subject::ErrorRate => {
+            let (mut count, mut errors) = (0, 0);
+            for window in windows {
+                let (more, with_error) = store.error_counts(window)?;
+                (count, errors) = (count + more, errors + with_error);
+            }
+            if count > 0 { of(errors as f64 / count as f64, count) } else { None }
+        }
+        Subject::CostPerHour => cost_per_hour(store, windows, now_ns)?.and_then(|value| of(value, 0)),
+        Subject::Latency(percentile) => {
+            let mut durations = Vec::new();
+            for window in windows {
+                durations.extend(store.durations_ns(window)?);
+                if durations.len() > MAX_DURATIONS {
+                    break;
+                }
+            }
+            if durations.is_empty() {
+                return Ok(None);
+            }
+            let at = (durations.len() as f64 * percentile.share()).ceil() as usize;
+            let at = at.clamp(1, durations.len()) - 1;
+            let (_, value, _) = durations.select_nth_unstable(at);
+            let seconds = *value as f64 / 1e9;
+            of(seconds, durations.len() as u64)
+        }
+        Subject::UnseenTool => {
+            let mut measured = Measured::default();
+            for window in windows {
+                let (unseen, steps) = store.unseen_tools(window, RECENT_NS)?;
+                measured.unseen.extend(unseen);
+                measured.count += steps;
+            }
+            // Several projects may have the same news.
+            measured.unseen.sort_unstable();
+            measured.unseen.dedup();
+            measured.value = measured.unseen.len() as f64;
+            Some(measured)
+        }
+    })
+}
+
+fn moments(store: &Store, windows: &[Window], evaluator: Option<&str>) -> Result<Moments, StoreError> {
+    let mut sums = Moments::default();
+    for window in windows {
+        let filter = MetricFilter {
+            project: window.project.clone(),
+            evaluator: evaluator.map(str::to_owned),
+            from_ns: Some(window.from_ns),
+            // A clock that is ahead would hold its verdicts in every window until its time has come.
+            to_ns: Some(window.to_ns),
+            ..MetricFilter::default()
+        };
+        for row in store.metrics(&filter, MetricGroup::All)? {
+            sums += row.moments;
+        }
+    }
+    Ok(sums)
+}
+
+/// `None` without a window: no project has this name yet.
+fn cost_per_hour(store: &Store, windows: &[Window], now_ns: i64) -> Result<Option<f64>, StoreError> {
+    let Some(first) = windows.first() else { return Ok(None) };
+    let mut spent = 0.0;
+    for window in windows {
+        spent += store.spent_since(window.from_ns, None, window.project.as_deref())?.cost_usd;
+    }
+    // Spending is summed in buckets: what is counted goes back to where the first of them begins.
+    let from_ns = first.from_ns.div_euclid(BUCKET_NS) * BUCKET_NS;
+    Ok(Some(spent / (now_ns.saturating_sub(from_ns).max(1) as f64 / 3.6e12)))
+}
+
+/// What stands for the value: the worst verdicts, the latest errors, the longest trajectories.
+pub(super) fn examples(
+    store: &Store,
+    condition: &Condition,
+    unseen: &[String],
+    windows: &[Window],
+    most: usize,
+) -> Result<Vec<ExampleRow>, StoreError> {
+    let mut rows = Vec::new();
+    for window in windows {
+        rows.extend(match &condition.subject {
+            Subject::Evaluator { name, .. } => store.worst_verdicts(window, Some(name), false, most)?,
+            Subject::FailureRate => store.worst_verdicts(window, None, true, most)?,
+            Subject::ErrorRate => store.worst_trajectories(window, false, most)?,
+            Subject::Latency(_) => store.worst_trajectories(window, true, most)?,
+            Subject::UnseenTool => store.uses_of_tools(window, unseen, most)?,
+            Subject::CostPerHour => Vec::new(),
+        });
+    }
+    // What is above the bar is no example of what lies below it, where there are others.
+    if let (
+        Subject::Evaluator { .. },
+        Some(Bar { comparison: Comparison::Less | Comparison::AtMost, threshold }),
+    ) = (&condition.subject, condition.bar)
+    {
+        let is_low = |row: &ExampleRow| row.score.is_none_or(|score| score < threshold);
+        if rows.iter().any(is_low) {
+            rows.retain(is_low);
+        }
+    }
+    // Each project has its own order; here they meet.
+    match &condition.subject {
+        Subject::Latency(_) => rows.sort_by_key(|row| Reverse(row.duration_ns)),
+        _ => rows.sort_by(|a, b| {
+            let score = |row: &ExampleRow| row.score.unwrap_or(0.0);
+            score(a).total_cmp(&score(b)).then(b.start_ns.cmp(&a.start_ns))
+        }),
+    }
+    rows.truncate(most);
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_core::span::{SpanId, TraceId};
+    use gradus_store::{
+        AssembledStory, BlockSignal, Chunk, OutcomeRecord, RecordedKind, SpanKey, StoreOptions,
+        TrajectoryRecord,
+    };
+
+    use super::*;
+    use crate::alert::{AlertSection, Watchable};
+    use crate::clock::now_ns;
+
+    /// A trajectory for each project, with so many steps that were scored, and one that does not apply.
+    fn store(projects: &[(&str, u32)]) -> (tempfile::TempDir, Store) {
+        store_at(projects, now_ns() - 1_000_000_000)
+    }
+
+    fn store_at(projects: &[(&str, u32)], start_ns: i64) -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        for ((project, steps), trace) in projects.iter().zip(1..) {
+            let mut chunk = Chunk::new(TraceId(trace), (*project).into(), BlockSignal::Spans, b"");
+            chunk.spans.push(SpanKey { span_id: SpanId(1), digest: 1, has_ended: true, is_error: false });
+            store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
+            let outcome = |step: u32| OutcomeRecord {
+                evaluator: "fit".to_owned(),
+                step: Some(step),
+                kind: if step > 0 { RecordedKind::Scored } else { RecordedKind::NotApplicable },
+                label: None,
+                score: (step > 0).then_some(f64::from(step)),
+                is_wrong: false,
+                tool: String::new(),
+                run: String::new(),
+                line: "{}".to_owned(),
+            };
+            let record = TrajectoryRecord {
+                trajectory_id: (*project).to_owned(),
+                trace_id: TraceId(trace),
+                start_ns: start_ns + trace as i64,
+                end_ns: start_ns + 1_000_000_000,
+                steps: *steps,
+                tools: vec!["look".to_owned()],
+                outcomes: (0..=*steps).map(outcome).collect(),
+                ..TrajectoryRecord::default()
+            };
+            let story = store.trace(TraceId(trace)).unwrap().unwrap().story;
+            let stories = vec![AssembledStory { story, due_ns: None, records: vec![record] }];
+            store.assembled(stories, 2).unwrap().wait().unwrap();
+        }
+        (folder, store)
+    }
+
+    fn look(store: &Store, project: Option<&str>, when: &str) -> (Option<(f64, u64)>, Vec<String>) {
+        let section = AlertSection {
+            name: "n".to_owned(),
+            project: project.map(str::to_owned),
+            when: when.to_owned(),
+            ..AlertSection::default()
+        };
+        let rule =
+            AlertRule::from_section(section, &[Watchable { name: "fit", worst: 0.0, best: 5.0 }]).unwrap();
+        let windows = windows(store, &rule, now_ns()).unwrap();
+        let measured = measure(store, &rule.condition, &windows, now_ns()).unwrap();
+        let examples = examples(store, &rule.condition, &[], &windows, 3).unwrap();
+        let examples = examples.into_iter().map(|row| row.trajectory_id).collect();
+        (measured.map(|measured| (measured.value, measured.count)), examples)
+    }
+
+    #[test]
+    fn a_star_takes_in_all_projects_that_begin_so() {
+        let (_folder, store) = store(&[("shop-a", 3), ("other", 5), ("shop-b", 1), ("shop", 2)]);
+        let of = |project| look(&store, project, "fit < 0.5 over 1h").0;
+        assert_eq!(of(Some("shop-*")), Some((7.0 / 4.0, 4)));
+        assert_eq!((of(Some("shop")), of(Some("nobody*"))), (Some((1.5, 2)), None));
+        assert_eq!((of(Some("*")), of(None)), (Some((25.0 / 11.0, 11)), Some((25.0 / 11.0, 11))));
+        // The worst of all of them, not of the first.
+        assert_eq!(look(&store, Some("shop-*"), "fit < 0.5 over 1h").1, ["shop-b", "shop-a", "shop-a"]);
+        assert_eq!(look(&store, Some("shop-*"), "error_rate > 0.5 over 1h").0, Some((0.0, 2)));
+        assert_eq!(look(&store, Some("shop-*"), "latency_p50 > 9s over 1h").0.unwrap().1, 2);
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_gives_no_alarm() {
+        let century = 100 * 365 * 86_400_000_000_000;
+        let (_folder, store) = store_at(&[("shop", 3)], now_ns() + century / 2);
+        assert_eq!(look(&store, None, "fit < 4 over 1h").0, None);
+        assert_eq!(look(&store, None, "failure_rate > 0.5 over 1h").0, None);
+        assert_eq!(look(&store, None, "error_rate > 0.5 over 1h").0, None);
+    }
+
+    #[test]
+    fn what_is_counted_is_what_was_asked_for() {
+        // The last has no score: it is no data.
+        let (_folder, store) = store(&[("a", 3), ("b", 4), ("c", 0)]);
+        let count = |when: &str| look(&store, None, when).0.unwrap().1;
+        assert_eq!(count("fit < 0.5 over 1h, at least 3 steps"), 7);
+        assert_eq!(count("fit < 0.5 over 1h, at least 3 trajectories"), 2);
+        assert_eq!(count("fit < 0.5 over 1h, at least 3"), 7);
+        assert_eq!(count("unseen_tool over 7d, at least 3 steps"), 7);
+        assert_eq!(count("failure_rate > 0.5 over 1h"), 7);
+    }
+}

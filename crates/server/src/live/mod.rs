@@ -1,0 +1,74 @@
+//! Live grading: traces are assembled when they are complete, judged by the rule of their project, and watched by alerts.
+
+mod again;
+mod assemble;
+mod assembly_queue;
+mod grade;
+#[cfg(test)]
+mod lab;
+mod ledger;
+mod measure;
+mod record;
+mod reroute;
+mod setback;
+mod watch;
+
+pub(super) use measure::RECENT_NS;
+pub use record::words_of;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gradus_store::StoreError;
+use tokio::sync::oneshot;
+
+use super::state::Server;
+
+/// How long a stop waits for models and for notices that are being sent.
+const MAX_STOP_WAIT: Duration = Duration::from_secs(4);
+
+/// The threads that work beside the receivers.
+pub(super) struct Live {
+    assemblers: assemble::AssemblyPool,
+    graders: grade::Graders,
+    watch: tokio::task::JoinHandle<()>,
+    stop_watch: oneshot::Sender<()>,
+}
+
+impl Live {
+    pub(super) async fn start(server: &Arc<Server>) -> Result<Live, StoreError> {
+        let assemblers = assemble::AssemblyPool::start(server).await?;
+        let (stop_watch, stopped) = oneshot::channel();
+        Ok(Live {
+            assemblers,
+            graders: grade::Graders::start(server),
+            watch: tokio::spawn(watch::run(Arc::clone(server), stopped)),
+            stop_watch,
+        })
+    }
+
+    /// Rules may have changed.
+    pub(super) fn reload(&mut self, server: &Arc<Server>) {
+        self.graders.restart(server);
+    }
+
+    /// Waits for what is under way, but not for long: what is not judged by then is judged after the next start. The
+    /// server must have been told to stop.
+    pub(super) async fn stop(self, server: &Arc<Server>) {
+        let Live { assemblers, graders, watch, stop_watch } = self;
+        let server = Arc::clone(server);
+        let assembling = tokio::task::spawn_blocking(move || assemblers.stop(&server));
+        let judging = async move {
+            graders.stop().await;
+            let _ = stop_watch.send(());
+            let _ = watch.await;
+        };
+        if tokio::time::timeout(MAX_STOP_WAIT, judging).await.is_err() {
+            tracing::info!(
+                "a model or an alert has not answered; what waits for it is left for the next start"
+            );
+        }
+        // It waits for the store, which may have much to write.
+        let _ = tokio::time::timeout(MAX_STOP_WAIT, assembling).await;
+    }
+}

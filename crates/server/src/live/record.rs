@@ -1,0 +1,152 @@
+//! Trajectories and outcomes as the store keeps them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gradus_core::span::TraceId;
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::evaluator::Evaluator;
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_eval::scale::Scale;
+use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
+
+const QUERY_BYTES: usize = 300;
+const NAME_BYTES: usize = 200;
+/// Tools that a trajectory is found by.
+const MAX_TOOLS: usize = 500;
+
+/// A trajectory as it is stored.
+pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
+    let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
+    let json = serde_json::to_vec(trajectory).unwrap_or_default();
+    trajectory.tools = offered;
+    let mut tools: Vec<String> = trajectory.steps.iter().map(|step| name(&step.tool)).collect();
+    tools.sort_unstable();
+    tools.dedup();
+    tools.truncate(MAX_TOOLS);
+    let trace_id = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
+    let text = |value: &Option<String>| value.as_deref().map(name).unwrap_or_default();
+    let query = trajectory.query.as_deref().unwrap_or_default();
+    TrajectoryRecord {
+        trajectory_id: trajectory.trajectory_id.clone(),
+        trace_id,
+        start_ns: nanoseconds(trajectory.start.as_deref()),
+        end_ns: nanoseconds(trajectory.end.as_deref()),
+        agent: text(&trajectory.agent),
+        version: text(&trajectory.agent_version),
+        model: text(&trajectory.model),
+        session: text(&trajectory.session_id),
+        query: query[..query.floor_char_boundary(QUERY_BYTES)].to_owned(),
+        steps: trajectory.steps.len() as u32,
+        is_error: trajectory.is_error,
+        tokens: trajectory.tokens.total(),
+        cost_usd: trajectory.cost_usd,
+        tools,
+        json,
+        words: words(trajectory),
+        outcomes: Vec::new(),
+        ungraded_by: None,
+    }
+}
+
+/// Names become keys of indexes, and are whatever somebody sends: their beginnings are enough. What a form cannot send back
+/// as it is would be a name that nobody can choose.
+fn name(name: &str) -> String {
+    let beginning = &name[..name.floor_char_boundary(NAME_BYTES)];
+    beginning.replace(['\n', '\r'], " ").replace('\0', "\u{fffd}")
+}
+
+fn nanoseconds(text: Option<&str>) -> i64 {
+    let time = text.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    time.and_then(|time| i64::try_from(time.as_nanosecond()).ok()).unwrap_or(0)
+}
+
+/// What a trajectory is found by: what was asked, thought, called and answered, and the beginning of what came back.
+fn words(trajectory: &Trajectory) -> String {
+    const MAX_BYTES: usize = 8_000;
+    const OF_A_RESULT: usize = 300;
+    let mut words = String::new();
+    let mut add = |text: &str, most: usize| {
+        let room = MAX_BYTES.saturating_sub(words.len()).min(most);
+        words.push_str(&text[..text.floor_char_boundary(room)]);
+        words.push('\n');
+    };
+    let parts = [&trajectory.query, &trajectory.final_answer, &trajectory.agent, &trajectory.session_id];
+    parts.into_iter().flatten().for_each(|text| add(text, 2_000));
+    for step in &trajectory.steps {
+        add(&step.tool, 200);
+        step.thought.iter().for_each(|text| add(text, 1_000));
+        step.arguments_text().iter().for_each(|text| add(text, 500));
+        step.observation.iter().for_each(|text| add(text, OF_A_RESULT));
+    }
+    words
+}
+
+/// The same for a trajectory in JSON.
+pub fn words_of(json: &[u8]) -> String {
+    serde_json::from_slice::<Trajectory>(json).map(|trajectory| words(&trajectory)).unwrap_or_default()
+}
+
+/// The scale of each evaluator.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scales(HashMap<Arc<str>, Scale>);
+
+impl Scales {
+    pub(super) fn of(evaluators: &[Evaluator]) -> Scales {
+        Scales(evaluators.iter().map(|one| (Arc::clone(&one.name), one.labels.scale())).collect())
+    }
+
+    fn is_wrong(&self, line: &OutcomeLine) -> bool {
+        let scale = self.0.get(&*line.evaluator).copied().unwrap_or(Scale::SHARE);
+        line.outcome == OutcomeKind::Scored && line.score.is_some_and(|score| scale.is_wrong(score))
+    }
+}
+
+pub(super) fn outcome_record(
+    line: &OutcomeLine,
+    tools: &HashMap<u32, String>,
+    scales: &Scales,
+) -> OutcomeRecord {
+    OutcomeRecord {
+        evaluator: line.evaluator.to_string(),
+        step: line.step_index,
+        kind: match line.outcome {
+            OutcomeKind::Scored => RecordedKind::Scored,
+            OutcomeKind::NotApplicable => RecordedKind::NotApplicable,
+            OutcomeKind::Failed => RecordedKind::Failed,
+        },
+        label: line.label.clone(),
+        score: line.score,
+        is_wrong: scales.is_wrong(line),
+        tool: line.step_index.and_then(|index| tools.get(&index)).map(|tool| name(tool)).unwrap_or_default(),
+        run: line.run_id.to_string(),
+        line: serde_json::to_string(line).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_eval::rubric::{Origin, Rubric};
+
+    use super::*;
+
+    #[test]
+    fn what_is_below_the_best_is_wrong_on_any_scale() {
+        let text = "+++\nname = \"depth\"\ntitle = \"Depth\"\nabout = \"How deep?\"\napplies_to = \"step\"\n\
+                    [labels]\ndeep = 5\nfair = 3\nflat = 1\n+++\nSay deep, fair or flat.\n{thought}\n";
+        let rubric = Rubric::parse(text, Origin::BuiltIn).unwrap();
+        let scales = Scales::of(&[Evaluator::model(&rubric, "m", true), Evaluator::call_validity()]);
+        let line = |evaluator: &str, score: Option<f64>| -> OutcomeLine {
+            let outcome = if score.is_some() { "scored" } else { "failed" };
+            serde_json::from_value(serde_json::json!({"run_id": "r", "trajectory_id": "t", "step_index": 1,
+                "evaluator": evaluator, "outcome": outcome, "label": null, "score": score, "explanation": null,
+                "evidence": [], "reason": null, "judge": "m", "rubric_hash": "h", "tokens": null, "cost_usd": null,
+                "cached": false, "calls": 0}))
+            .unwrap()
+        };
+        let wrong = |evaluator: &str, score| scales.is_wrong(&line(evaluator, score));
+        assert_eq!([5.0, 3.0, 1.0].map(|score| wrong("depth", Some(score))), [false, true, true]);
+        assert_eq!([1.0, 0.0].map(|score| wrong("call_validity", Some(score))), [false, true]);
+        assert!(!wrong("depth", None) && !wrong("unknown", Some(1.0)));
+    }
+}

@@ -1,0 +1,88 @@
+//! The server's log: lines for people, or JSON for programs. Nothing of a trace is written to it.
+
+use std::sync::LazyLock;
+
+use gradus_store::StoreError;
+use tracing::Level;
+use tracing_subscriber::fmt;
+
+use crate::throttled_log::ThrottledLog;
+
+/// How the log on standard error is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+pub(super) fn start(format: LogFormat) {
+    // A line that cannot be written, to a full disk or a pipe that is gone, is no reason to stop.
+    let builder = fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(Level::INFO)
+        .with_target(false)
+        .log_internal_errors(false);
+    // Somebody else's subscriber, as in tests, stays.
+    let _ = match format {
+        LogFormat::Text => {
+            let is_seen = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            builder.with_ansi(is_seen).try_init()
+        }
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
+
+/// Reports that a request failed because the store did, now and then: while it fails, every request meets it.
+pub(super) fn report_store_failure(error: &StoreError) {
+    static FAILURES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
+    if let Some(times) = FAILURES.count() {
+        tracing::error!(%error, times, "the store failed");
+    }
+}
+
+/// Reports that a large response could not be written to a file, now and then.
+pub(super) fn report_spill_failure(error: &std::io::Error) {
+    static FAILURES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
+    if let Some(times) = FAILURES.count() {
+        tracing::error!(%error, times, "a large response could not be written to a file");
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::http_error::ApiError;
+
+    #[derive(Clone, Default)]
+    struct LineCounter(Arc<AtomicUsize>);
+
+    impl std::io::Write for LineCounter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.fetch_add(bytes.iter().filter(|byte| **byte == b'\n').count(), Ordering::Relaxed);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// How many lines this thread logs meanwhile.
+    pub(crate) fn count_lines(run: impl FnOnce()) -> usize {
+        let lines = LineCounter::default();
+        let counting = lines.clone();
+        let subscriber = fmt().with_writer(move || counting.clone()).finish();
+        tracing::subscriber::with_default(subscriber, run);
+        lines.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_store_that_fails_is_not_logged_for_each_request() {
+        let lines = count_lines(|| (0..100).for_each(|_| drop(ApiError::from(StoreError::DiskFull))));
+        assert!(lines <= 1, "{lines}");
+    }
+}

@@ -1,0 +1,267 @@
+//! How far people agree with the judge, dimension by dimension, and every label for whoever wants to look closer.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gradus_eval::agreement::{OneSided, Pair, agreement};
+use gradus_store::{LabelRow, Retention};
+use serde::Deserialize;
+
+use super::address::Address;
+use super::answer::{self, Asked, PageError};
+use super::opened;
+use super::words::second;
+use super::{Choosable, Frame, choosable};
+use crate::evaluators::{about_step, labels, title};
+use crate::http_error::ApiError;
+use crate::page::people::Speakers;
+use crate::settings::Reloadable;
+use crate::state::Server;
+use gradus_report::html::charts::{Chart, Ends, IntervalBar, interval_bars};
+use gradus_report::html::number::{self, count};
+use gradus_report::html::text;
+
+/// Labels that are looked at beside a verdict, where the next one is waited for.
+pub(super) const FEW: usize = 2_000;
+/// Labels that are looked at, the latest.
+const MAX_LABELS: usize = 10_000;
+/// Disagreements that are listed.
+const MAX_LISTED: usize = 50;
+/// Labels that no rubric knows and that have a row of their own: anybody can send any.
+const MAX_UNKNOWN: usize = 8;
+/// Where the others stand.
+const OTHER: &str = "other";
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice {
+    project: Option<String>,
+}
+
+/// A dimension as people and the judge see it.
+pub(super) struct Dimension {
+    pub(super) title: String,
+    pub(super) kappa: Option<String>,
+    pub(super) interval: Option<String>,
+    /// Why there is no kappa.
+    pub(super) note: &'static str,
+    pub(super) agreed: String,
+    pub(super) share: String,
+    pub(super) share_interval: String,
+    pub(super) people: String,
+    /// The judge's labels down, people's across.
+    pub(super) labels: Vec<String>,
+    pub(super) table: Vec<(String, Vec<String>)>,
+    value: Option<f64>,
+    bounds: Option<gradus_eval::interval::Interval>,
+}
+
+struct Disagreement {
+    href: String,
+    what: String,
+    judge: String,
+    person: String,
+    author: String,
+    note: Option<String>,
+    when: String,
+}
+
+#[derive(Template)]
+#[template(path = "agreement.html")]
+struct Page {
+    frame: Frame,
+    projects: Vec<Choosable>,
+    dimensions: Vec<Dimension>,
+    chart: Chart,
+    disagreements: Vec<Disagreement>,
+    count: String,
+    is_cut: bool,
+    /// Traces are not kept for ever, and labels go with them.
+    may_go: bool,
+    jsonl: String,
+    csv: String,
+    review: String,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Asked(choice): Asked<Choice>,
+) -> Result<Response, PageError> {
+    let project = choice.project.filter(|name| !name.is_empty());
+    answer::of(&server, move |server| made(server, project.as_deref(), &headers)).await
+}
+
+fn made(server: &Server, project: Option<&str>, headers: &HeaderMap) -> Result<Page, ApiError> {
+    let mut rows = server.store.labels(project, MAX_LABELS + 1)?;
+    let is_cut = rows.len() > MAX_LABELS;
+    rows.truncate(MAX_LABELS);
+    let settings = server.reloadable();
+    let dimensions = dimensions(&settings, &rows);
+    let export = Address::of("/labels").with("project", project);
+    Ok(Page {
+        frame: Frame::of("/review", project, headers),
+        projects: choosable(server.store.project_names()?, project),
+        chart: chart(&dimensions),
+        dimensions,
+        disagreements: disagreements(&settings, &Speakers::of(&server.store)?, &rows),
+        count: count(rows.len() as u64),
+        is_cut,
+        may_go: settings.retention != Retention::default(),
+        jsonl: export.but("format", Some("jsonl")).to_string(),
+        csv: export.but("format", Some("csv")).to_string(),
+        review: Address::of("/review").with("project", project).to_string(),
+    })
+}
+
+pub(super) fn dimensions(settings: &Reloadable, rows: &[LabelRow]) -> Vec<Dimension> {
+    let mut by_evaluator: BTreeMap<&str, Vec<&LabelRow>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.judge_label.is_some()) {
+        by_evaluator.entry(&row.evaluator).or_default().push(row);
+    }
+    by_evaluator.into_iter().map(|(name, rows)| Dimension::of(settings, name, &rows)).collect()
+}
+
+impl Dimension {
+    fn of(settings: &Reloadable, evaluator: &str, rows: &[&LabelRow]) -> Dimension {
+        let pairs: Vec<Pair<'_>> = rows
+            .iter()
+            .filter_map(|row| {
+                let judge = row.judge_label.as_deref()?;
+                Some(Pair { judge, person: &row.label, trajectory: row.trajectory })
+            })
+            .collect();
+        let known = agreement(&pairs);
+        let people: BTreeSet<&str> = rows.iter().map(|row| person(row)).collect();
+        let own: Vec<String> = labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
+        let (labels, table) = table(own, &pairs);
+        Dimension {
+            title: title(settings, evaluator),
+            kappa: known.kappa.map(number::score),
+            interval: known.interval.map(number::scores),
+            note: match known.one_sided {
+                Some(OneSided::Judge) => {
+                    "the judge gave one label only on what was labelled so far: go on with verdicts of other kinds"
+                }
+                Some(OneSided::People) => "people gave one label only so far",
+                Some(OneSided::Both) => "only one label was given so far",
+                None => "",
+            },
+            agreed: format!("{} of {}", count(known.agreed), count(known.count)),
+            share: known.share.map(number::percent).unwrap_or_default(),
+            share_interval: known.share_interval.map(number::percents).unwrap_or_default(),
+            people: number::counted(people.len() as u64, "person", "people"),
+            labels,
+            table,
+            value: known.kappa,
+            bounds: known.interval,
+        }
+    }
+}
+
+/// What tells people apart: not the name that somebody gave, which may be anybody's.
+fn person(row: &LabelRow) -> &str {
+    if row.identifier.is_empty() { &row.author } else { &row.identifier }
+}
+
+/// How often which label of the judge met which of people: the rubric's own labels, the most frequent of the others, and
+/// the rest together.
+fn table(mut order: Vec<String>, pairs: &[Pair<'_>]) -> (Vec<String>, Vec<(String, Vec<String>)>) {
+    let mut cells: HashMap<(&str, &str), u64> = HashMap::new();
+    let mut unknown: BTreeMap<&str, u64> = BTreeMap::new();
+    for pair in pairs {
+        *cells.entry((pair.judge, pair.person)).or_default() += 1;
+        for label in [pair.judge, pair.person] {
+            *unknown.entry(label).or_default() += 1;
+        }
+    }
+    for label in &order {
+        unknown.remove(label.as_str());
+    }
+    let mut unknown: Vec<(&str, u64)> = unknown.into_iter().collect();
+    unknown.sort_by_key(|(_, uses)| std::cmp::Reverse(*uses));
+    let has_rest = unknown.len() > MAX_UNKNOWN;
+    unknown.truncate(MAX_UNKNOWN);
+    unknown.sort_unstable();
+    order.extend(unknown.into_iter().map(|(label, _)| label.to_owned()));
+    let rows = order.len() + usize::from(has_rest);
+    let mut sums = vec![vec![0_u64; rows]; rows];
+    let places: HashMap<&str, usize> =
+        order.iter().enumerate().map(|(at, label)| (label.as_str(), at)).collect();
+    for ((judge, person), count) in cells {
+        let [down, across] = [judge, person].map(|label| places.get(label).copied().unwrap_or(order.len()));
+        sums[down][across] += count;
+    }
+    let mut shown: Vec<String> = order.iter().map(|label| text::line(label)).collect();
+    shown.extend(has_rest.then(|| OTHER.to_owned()));
+    let line = |(label, sums): (&String, Vec<u64>)| (label.clone(), sums.into_iter().map(count).collect());
+    let table = shown.iter().zip(sums).map(line).collect();
+    (shown, table)
+}
+
+fn chart(dimensions: &[Dimension]) -> Chart {
+    let bars: Vec<IntervalBar> = dimensions
+        .iter()
+        .map(|one| IntervalBar {
+            label: one.title.clone(),
+            value: one.value,
+            interval: one.bounds,
+            bars: Vec::new(),
+            note: one.kappa.clone().unwrap_or_else(|| "none yet".to_owned()),
+        })
+        .collect();
+    interval_bars(
+        &bars,
+        Ends { low: -1.0, high: 1.0, format: |kappa| format!("{kappa}") },
+        "kappa: 0 is what chance gives",
+        "Kappa with its 95 % interval. The table has the same numbers.",
+    )
+}
+
+fn disagreements(settings: &Reloadable, speakers: &Speakers, rows: &[LabelRow]) -> Vec<Disagreement> {
+    let differs = |row: &&LabelRow| row.judge_label.as_ref().is_some_and(|judge| *judge != row.label);
+    let shown = |row: &LabelRow| Disagreement {
+        href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
+        what: about_step(settings, &row.evaluator, row.step),
+        judge: text::line(row.judge_label.as_deref().unwrap_or_default()),
+        person: text::line(&row.label),
+        author: speakers.shown(&row.author, &row.identifier, &row.metadata),
+        note: row.note.as_deref().map(text::line),
+        when: second(row.updated_ns),
+    };
+    rows.iter().filter(differs).take(MAX_LISTED).map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_anybody_may_send_do_not_make_the_table_grow() {
+        let own = || vec!["good".to_owned(), "bad".to_owned()];
+        let names: Vec<String> = (0..20_000).map(|at| format!("label {at}")).collect();
+        let mut pairs: Vec<Pair<'_>> =
+            names.iter().map(|name| Pair { judge: "bad", person: name, trajectory: 1 }).collect();
+        pairs.extend([Pair { judge: "bad", person: "worse", trajectory: 2 }; 3]);
+        pairs.push(Pair { judge: "good", person: "good", trajectory: 3 });
+        let (labels, table) = table(own(), &pairs);
+        assert_eq!(labels.len(), 2 + MAX_UNKNOWN + 1);
+        assert!(labels[..2] == own() && labels.contains(&"worse".to_owned()) && labels[10] == OTHER);
+        assert_eq!(
+            table[0],
+            ("good".to_owned(), {
+                let mut row = vec!["0".to_owned(); 11];
+                row[0] = "1".to_owned();
+                row
+            })
+        );
+        let worse = labels.iter().position(|label| label == "worse").unwrap();
+        assert_eq!((table[1].1[worse].as_str(), table[1].1[10].as_str()), ("3", "19,993"));
+        let (labels, table) = super::table(own(), &pairs[20_000..]);
+        assert_eq!((labels.len(), table.len()), (3, 3));
+    }
+}

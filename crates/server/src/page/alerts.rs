@@ -1,0 +1,147 @@
+//! Alert rules as they stand, and what they told.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde_json::Value as Json;
+
+use super::answer::{self, Asked, PageError};
+use super::opened::{self, trace_id};
+use super::words::{duration, second};
+use super::{Frame, Looked};
+use crate::alert::{AlertRule, Subject};
+use crate::alert_readings::Reading;
+use crate::live::RECENT_NS;
+use crate::state::Server;
+use gradus_report::html::number::{count, minute};
+use gradus_report::html::text;
+
+const MAX_EVENTS: usize = 100;
+/// Names of tools in one row.
+const MAX_TOOLS: usize = 20;
+
+#[derive(Template)]
+#[template(path = "alerts.html")]
+struct Page {
+    frame: Frame,
+    rules: Vec<Rule>,
+    events: Vec<Event>,
+}
+
+struct Rule {
+    name: String,
+    project: String,
+    condition: String,
+    /// The value at which an alert is over.
+    clears: Option<String>,
+    now: Now,
+    is_firing: bool,
+    since: Option<String>,
+    targets: String,
+}
+
+/// What the rule found when it last looked.
+struct Now {
+    value: String,
+    /// What it is taken from, or why it says nothing.
+    of: String,
+    unseen: Vec<String>,
+}
+
+impl Now {
+    fn of(rule: &AlertRule, reading: Option<Reading>) -> Now {
+        let only = |of: &str| Now { value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new() };
+        let Some(reading) = reading else { return only("not looked at yet") };
+        let Some(measured) = reading.measured else { return only("no data in its window") };
+        let condition = &rule.condition;
+        let least = condition.least_count();
+        let unit =
+            condition.floor.and_then(|floor| floor.unit).or(condition.subject.units().first().copied());
+        let counted = |number: u64| match unit {
+            Some(unit) => format!("{} {}", count(number), unit.name_for(number)),
+            None => count(number),
+        };
+        Now {
+            value: condition.show_measured(measured.value),
+            of: match (measured.count < least, condition.subject == Subject::CostPerHour) {
+                (true, _) => format!("of {}: too few, it takes {}", counted(measured.count), count(least)),
+                (false, true) => String::new(),
+                (false, false) if condition.subject == Subject::UnseenTool => {
+                    format!("new in the last {}, of {}", duration(RECENT_NS), counted(measured.count))
+                }
+                (false, false) => format!("of {}", counted(measured.count)),
+            },
+            unseen: measured.unseen.iter().take(MAX_TOOLS).map(|name| text::line(name)).collect(),
+        }
+    }
+}
+
+struct Event {
+    at: String,
+    rule: String,
+    kind: String,
+    class: &'static str,
+    value: String,
+    unseen: Vec<String>,
+    examples: Vec<(String, String)>,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Asked(looked): Asked<Looked>,
+) -> Result<Response, PageError> {
+    answer::of(&server, move |server| {
+        let mut rules = Vec::new();
+        for rule in &server.reloadable().alerts {
+            let state = server.store.alert_state(&rule.name)?;
+            let state: Json = state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+            let targets: Vec<&str> = rule.targets.iter().map(|target| target.kind().name()).collect();
+            rules.push(Rule {
+                name: text::line(&rule.name),
+                project: text::line(rule.project.as_deref().unwrap_or("all")),
+                condition: text::line(&rule.condition.to_string()),
+                clears: rule.clears_at().map(|value| rule.condition.subject.show(value)),
+                now: Now::of(rule, server.readings.of(rule)),
+                is_firing: state["state"] == "firing",
+                since: state["since"].as_str().map(minute),
+                targets: if targets.is_empty() { "the log".to_owned() } else { targets.join(", ") },
+            });
+        }
+        let events = server.store.alert_events(i64::MAX, MAX_EVENTS)?;
+        let events = events.iter().map(|event| {
+            let notice: Json = serde_json::from_str(&event.body).unwrap_or_default();
+            Event {
+                at: second(event.at_ns),
+                rule: text::line(&event.rule),
+                class: if event.kind == "resolved" { "pass" } else { "fail" },
+                kind: text::line(&event.kind),
+                value: text::line(notice["value_text"].as_str().unwrap_or_default()),
+                unseen: unseen(&notice),
+                examples: examples(&notice),
+            }
+        });
+        Ok(Page { frame: Frame::of("/alerts", looked.project(), &headers), rules, events: events.collect() })
+    })
+    .await
+}
+
+/// Tools that were not called before.
+fn unseen(notice: &Json) -> Vec<String> {
+    let names = notice["unseen"].as_array().into_iter().flatten().filter_map(Json::as_str);
+    names.take(MAX_TOOLS).map(text::line).collect()
+}
+
+/// Where examples are, and what they are about.
+fn examples(notice: &Json) -> Vec<(String, String)> {
+    let example = |one: &Json| {
+        let trace = one["trace_id"].as_str().filter(|id| trace_id(id).is_some())?;
+        let step = one["step_index"].as_u64().and_then(|step| u32::try_from(step).ok());
+        let address = opened::step_address(trace, one["trajectory_id"].as_str(), step);
+        Some((address, text::line(one["summary"].as_str().unwrap_or("a trace"))))
+    };
+    notice["examples"].as_array().into_iter().flatten().filter_map(example).collect()
+}

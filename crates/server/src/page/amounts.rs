@@ -1,0 +1,187 @@
+//! How much there was, how long it took and what it cost: in all, over time, and by version.
+
+use gradus_store::{Latest, Spent, Totals, Usage};
+
+use super::over_time::{Axis, Time, few, words};
+use super::words::{duration, spent as spent_words};
+use gradus_report::html::charts::{Chart, Moment, Scale, round_step, timeline};
+use gradus_report::html::number::{self, count};
+use gradus_report::html::text;
+
+const MAX_VERSIONS: usize = 8;
+
+pub(super) struct Amounts {
+    pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) versions: Vec<Version>,
+    /// None where there is nothing.
+    pub(super) over_time: Option<OverTime>,
+    pub(super) is_cut: bool,
+}
+
+pub(super) struct Version {
+    pub(super) name: String,
+    pub(super) trajectories: String,
+    pub(super) errors: String,
+    pub(super) median: String,
+    pub(super) slow: String,
+    pub(super) cost: Option<String>,
+}
+
+pub(super) struct OverTime {
+    pub(super) took: Chart,
+    pub(super) cost: Option<Chart>,
+    pub(super) rows: Vec<Row>,
+}
+
+pub(super) struct Row {
+    pub(super) period: String,
+    pub(super) trajectories: String,
+    pub(super) errors: String,
+    pub(super) took: String,
+    pub(super) cost: Option<String>,
+}
+
+impl Amounts {
+    pub(super) fn of(
+        graded: u64,
+        latest: &Latest,
+        usage: &[(i64, Usage)],
+        judging: Option<Spent>,
+        time: &Time,
+        now_ns: i64,
+    ) -> Amounts {
+        Amounts {
+            facts: facts(graded, &latest.totals, usage, judging),
+            // Where nobody gives one there is nothing to tell apart.
+            versions: latest
+                .versions
+                .iter()
+                .filter(|_| latest.versions.iter().any(|row| !row.version.is_empty()))
+                .take(MAX_VERSIONS)
+                .map(|row| Version {
+                    name: match row.version.as_str() {
+                        "" => "none given".to_owned(),
+                        version => text::line(version),
+                    },
+                    trajectories: count(row.totals.trajectories),
+                    errors: count(row.totals.errors),
+                    median: rank(&row.totals, 0.5).unwrap_or_default(),
+                    slow: rank(&row.totals, 0.95).unwrap_or_default(),
+                    cost: each(row.totals.cost_usd, row.totals.costed),
+                })
+                .collect(),
+            over_time: (!usage.is_empty()).then(|| OverTime::of(usage, time, now_ns)),
+            is_cut: latest.is_cut,
+        }
+    }
+}
+
+/// So many of a hundred took no longer.
+fn rank(totals: &Totals, share: f64) -> Option<String> {
+    let last = totals.durations_ns.len().checked_sub(1)?;
+    totals.durations_ns.get((share * last as f64).round() as usize).map(|ns| duration(*ns))
+}
+
+fn each(cost_usd: f64, costed: u64) -> Option<String> {
+    (costed > 0).then(|| number::usd(cost_usd / costed as f64))
+}
+
+fn facts(
+    graded: u64,
+    latest: &Totals,
+    usage: &[(i64, Usage)],
+    judging: Option<Spent>,
+) -> Vec<(&'static str, String)> {
+    let positive = |number: i64| u64::try_from(number).unwrap_or(0);
+    let mut sum = Usage::default();
+    usage.iter().for_each(|(_, usage)| sum += *usage);
+    let mut facts = vec![
+        ("Trajectories", count(positive(sum.trajectories))),
+        ("Judged in one dimension, at the most", count(graded)),
+        (
+            "Ended in an error",
+            format!("{} of {}", count(positive(sum.errors)), count(positive(sum.trajectories))),
+        ),
+        ("Steps", count(positive(sum.steps))),
+    ];
+    facts.extend(rank(latest, 0.5).map(|time| ("Took, median", time)));
+    facts.extend(rank(latest, 0.95).map(|time| ("Took, 95 of 100 less than", time)));
+    facts.push(("Tokens of agents", count(positive(sum.tokens))));
+    let cost = if sum.costed > 0 { number::usd(sum.cost_usd) } else { "not recorded".to_owned() };
+    facts.push(("Cost of agents", cost));
+    facts.extend(judging.map(|spent| ("Cost of judging", spent_words(spent))));
+    facts
+}
+
+impl OverTime {
+    fn of(rows: &[(i64, Usage)], time: &Time, now_ns: i64) -> OverTime {
+        let (period, rows) = few(rows, time.period_ns);
+        let axis = Axis::of(&rows, period, time, now_ns);
+        let line =
+            |value: fn(&Usage) -> Option<f64>, shown: fn(f64) -> String, step: fn(f64) -> f64, what: &str| {
+                let mut last = None;
+                let mut points: Vec<Moment> = Vec::new();
+                for (at, usage) in &rows {
+                    let Some(value) = value(usage) else { continue };
+                    points.push(Moment {
+                        at: axis.place(*at),
+                        value,
+                        interval: None,
+                        title: format!("{}: {}", words(*at, period), shown(value)),
+                        follows: last == Some(at - period),
+                    });
+                    last = Some(*at);
+                }
+                let most = points.iter().map(|point| point.value).fold(0.0, f64::max);
+                let scale = Scale::up_to(most, step, shown);
+                let label = format!("{what} over time. The table has the same numbers.");
+                (!points.is_empty()).then(|| timeline(&points, &[], &axis.ticks(), scale, &label))
+            };
+        let shown_time = |ns: f64| if ns == 0.0 { "0".to_owned() } else { duration(ns as i64) };
+        let took = line(took_ns, shown_time, time_step, "How long a trajectory took in the mean");
+        let shown = |(at, usage): &(i64, Usage)| Row {
+            period: words(*at, period),
+            trajectories: count(u64::try_from(usage.trajectories).unwrap_or(0)),
+            errors: count(u64::try_from(usage.errors).unwrap_or(0)),
+            took: took_ns(usage).map(|ns| duration(ns as i64)).unwrap_or_default(),
+            cost: cost_usd(usage).map(number::usd),
+        };
+        OverTime {
+            took: took.unwrap_or_else(|| timeline(&[], &[], &axis.ticks(), Scale::SHARE, "")),
+            cost: line(cost_usd, number::usd, round_step, "What a trajectory cost in the mean"),
+            rows: rows.iter().rev().map(shown).collect(),
+        }
+    }
+}
+
+/// A round number of minutes or hours, where it is long.
+fn time_step(ns: f64) -> f64 {
+    const MINUTE_NS: f64 = 60e9;
+    match ns / MINUTE_NS {
+        minutes if minutes <= 0.5 => round_step(ns),
+        minutes if minutes <= 30.0 => {
+            let steps = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
+            MINUTE_NS * steps.into_iter().find(|step| *step >= minutes).unwrap_or(30.0)
+        }
+        minutes => 60.0 * MINUTE_NS * round_step(minutes / 60.0),
+    }
+}
+
+fn took_ns(usage: &Usage) -> Option<f64> {
+    (usage.trajectories > 0).then(|| usage.took_ns / usage.trajectories as f64)
+}
+
+fn cost_usd(usage: &Usage) -> Option<f64> {
+    (usage.costed > 0).then(|| usage.cost_usd / usage.costed as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_on_an_axis_are_round_in_the_unit_that_they_are_shown_in() {
+        let seconds = [0.3, 3.1, 31.0, 100.0, 1_000.0, 3_000.0, 9_000.0].map(|s| time_step(s * 1e9) / 1e9);
+        assert_eq!(seconds, [0.5, 5.0, 60.0, 120.0, 1_800.0, 3_600.0, 9_000.0]);
+    }
+}

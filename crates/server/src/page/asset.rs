@@ -1,0 +1,67 @@
+//! Files that pages refer to. They are part of the program; their names change with their contents, so a browser may keep
+//! them for ever.
+
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use gradus_report::html;
+
+struct Asset {
+    address: String,
+    kind: &'static str,
+    text: String,
+}
+
+impl Asset {
+    fn new(stem: &str, ending: &str, kind: &'static str, text: String) -> Asset {
+        let digest = gradus_core::digest(text.as_bytes()) >> 64;
+        Asset { address: format!("/assets/{stem}-{digest:016x}.{ending}"), kind, text }
+    }
+}
+
+static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    // The report's look, and on top of it what only pages have.
+    let text = format!("{}\n{}", html::STYLE, include_str!("page.css"));
+    Asset::new("gradus", "css", "text/css; charset=utf-8", text)
+});
+static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("gradus", "js", "text/javascript; charset=utf-8", include_str!("page.js").to_owned())
+});
+static ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg").to_owned()));
+
+pub(super) fn style() -> &'static str {
+    &STYLE.address
+}
+
+pub(super) fn script() -> &'static str {
+    &SCRIPT.address
+}
+
+pub(super) fn icon() -> &'static str {
+    &ICON.address
+}
+
+pub(super) async fn file(Path(name): Path<String>) -> Response {
+    let known = [&*STYLE, &*SCRIPT, &*ICON];
+    let Some(asset) =
+        known.into_iter().find(|asset| asset.address.strip_prefix("/assets/") == Some(name.as_str()))
+    else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(asset.kind)),
+        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
+    ];
+    (headers, asset.text.as_str()).into_response()
+}
+
+/// What a browser loads beside a page.
+#[cfg(test)]
+pub(super) fn texts() -> [&'static str; 3] {
+    [&STYLE.text, &SCRIPT.text, &ICON.text]
+}

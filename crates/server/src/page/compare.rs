@@ -1,0 +1,445 @@
+//! Two runs side by side: what differs, how sure that is, and which verdicts changed sides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gradus_eval::comparison::{Difference, corrected, paired, unpaired};
+use gradus_eval::interval::Cluster;
+use gradus_eval::report::RunReader;
+use gradus_eval::run::RunFolder;
+use gradus_eval::scale::Scale;
+use gradus_report::TrialMeasurement;
+use gradus_report::html::number::{self, count};
+use gradus_report::html::text;
+use serde::Deserialize;
+
+use super::Frame;
+use super::address::Address;
+use super::answer::{self, Asked, PageError};
+use super::flips::{self, Change, Changes, What};
+use super::pairing::{Pairing, Run, Unit, Words};
+use super::run_addresses::{run_address, run_trajectory_address};
+use super::window::Window;
+use crate::evaluators::title;
+use crate::http_error::ApiError;
+use crate::run_lookup::failed;
+use crate::settings::Reloadable;
+use crate::state::Server;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice {
+    a: String,
+    b: String,
+    /// How many changes come before the page of those that got worse, and of those that got better.
+    worse: u64,
+    better: u64,
+    /// Runs belong to no project: it is kept for the other places.
+    project: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "compare.html")]
+struct Page {
+    frame: Frame,
+    a: Side,
+    b: Side,
+    how: String,
+    rows: Vec<Row>,
+    /// None where nothing is paired: then there is no telling what changed.
+    flips: Option<[Flips; 2]>,
+    is_cut: bool,
+}
+
+struct Side {
+    id: String,
+    href: String,
+    judge: String,
+    trajectories: String,
+    compared: String,
+}
+
+struct Row {
+    title: String,
+    before: String,
+    after: String,
+    change: Option<String>,
+    interval: Option<String>,
+    class: &'static str,
+    word: String,
+    count: String,
+    /// How often each run could not judge.
+    failed: (String, String),
+}
+
+struct Flips {
+    id: &'static str,
+    title: &'static str,
+    count: String,
+    /// Which of many are shown, and where the others are.
+    window: Option<Window>,
+    all: Vec<Flip>,
+}
+
+struct Flip {
+    /// The trajectory as B judged it.
+    href: String,
+    what: String,
+    query: String,
+    before: String,
+    after: String,
+    /// The same of A.
+    before_href: String,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Asked(choice): Asked<Choice>,
+) -> Result<Response, PageError> {
+    let project = choice.project.as_deref().filter(|name| !name.is_empty());
+    let frame = Frame::of("/runs", project, &headers);
+    answer::of_large(&server, move |server| made(server, &choice, frame)).await
+}
+
+fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError> {
+    if choice.a.is_empty() || choice.b.is_empty() {
+        return Err(ApiError::bad("Choose two runs to compare, A and B."));
+    }
+    let open = |id: &str| {
+        let run = crate::run_lookup::find(server, id)?;
+        Ok::<_, ApiError>((RunReader::open(&run).map_err(failed)?, trials(server, &run)))
+    };
+    let ((mut first, first_trials), (mut second, second_trials)) = (open(&choice.a)?, open(&choice.b)?);
+    let mut words = Words::default();
+    let before = Run::read(&mut first, &first_trials, &mut words).map_err(failed)?;
+    let after = Run::read(&mut second, &second_trials, &mut words).map_err(failed)?;
+    gradus_store::check_query().map_err(gradus_store::StoreError::from)?;
+    let pairing = Pairing::of(&before.judged, &after.judged);
+    let settings = server.reloadable();
+    let compared = Compared {
+        scales: scales([&first, &second]),
+        titles: titles([&first, &second], first_trials.iter().chain(&second_trials)),
+        runs: [&first, &second].map(|run| run.record.run_id.clone()),
+        project: choice.project.as_deref().filter(|name| !name.is_empty()),
+        settings: &settings,
+        words: &words,
+        before: &before,
+        after: &after,
+        pairing: &pairing,
+    };
+    let side = |reader: &RunReader, run: &Run, compared: usize| Side {
+        id: text::line(&reader.record.run_id),
+        href: run_address(&reader.record.run_id, choice.project.as_deref()),
+        judge: text::line(&reader.record.judge),
+        trajectories: count(run.judged.len() as u64),
+        compared: count(if pairing.units.is_empty() { run.judged.len() } else { compared } as u64),
+    };
+    let flips = match pairing.units.is_empty() {
+        true => None,
+        false => {
+            let skipped = (choice.worse, choice.better);
+            let (worse, better) = flips::find(&before.judged, &after.judged, &pairing, skipped);
+            Some([
+                compared.flips(choice, ("worse", "Worse in B than in A"), &worse),
+                compared.flips(choice, ("better", "Better in B than in A"), &better),
+            ])
+        }
+    };
+    Ok(Page {
+        frame,
+        a: side(&first, &before, pairing.covered.0),
+        b: side(&second, &after, pairing.covered.1),
+        how: how(&pairing, (before.judged.len(), after.judged.len())),
+        rows: compared.rows(),
+        flips,
+        is_cut: before.is_cut || after.is_cut,
+    })
+}
+
+/// How the runs are compared; `all` is how many trajectories each has.
+fn how(pairing: &Pairing, all: (usize, usize)) -> String {
+    let is_same = |unit: &Unit| matches!(unit, Unit::Same(..));
+    let (same, units) = (pairing.units.iter().filter(|unit| is_same(unit)).count(), pairing.units.len());
+    let covered = pairing.covered;
+    let pairs = number::counted(units as u64, "pair", "pairs");
+    let how = match (units, same) {
+        (0, _) if pairing.is_too_few => {
+            "Not paired: too few trajectories and requests are in both runs to stand for them. The means of all are compared."
+        }
+        (0, _) => {
+            "Not paired: the runs have no trajectory and no request in common. The means of all are compared."
+        }
+        (_, 0) => {
+            "Paired by task: trajectories with the same request are compared, several trials by their mean."
+        }
+        _ if same == units && covered == all => "Paired: both runs judged the same trajectories.",
+        _ if same == units => "Paired: only the trajectories that both runs judged are compared.",
+        _ => "Paired: the same trajectories, and others by task, where they have the same request.",
+    };
+    let left = (all.0.saturating_sub(covered.0), all.1.saturating_sub(covered.1));
+    match (units, left) {
+        (0, _) => how.to_owned(),
+        (_, (0, 0)) => format!("{how} {pairs}."),
+        (_, (a, b)) => {
+            format!("{how} {pairs}; left out are {} of A and {} of B.", count(a as u64), count(b as u64))
+        }
+    }
+}
+
+/// The trials of the bench that a run is about, if it is about one.
+fn trials(server: &Server, run: &RunFolder) -> Vec<TrialMeasurement> {
+    match (server.settings.supplements)(run.path()) {
+        Ok(supplement) => supplement.map(|supplement| supplement.measurements()).unwrap_or_default(),
+        Err(error) => {
+            tracing::error!(error, "the bench of a run cannot be read; it is compared without it");
+            Vec::new()
+        }
+    }
+}
+
+/// What the runs call their evaluators: the server may not know them.
+fn titles<'t>(
+    runs: [&RunReader; 2],
+    trials: impl Iterator<Item = &'t TrialMeasurement>,
+) -> HashMap<String, String> {
+    let known = runs.iter().flat_map(|run| &run.record.evaluators).filter(|known| !known.title.is_empty());
+    let measured =
+        trials.flat_map(|trial| &trial.results).map(|one| (one.name.to_owned(), one.title.to_owned()));
+    known.map(|known| (known.name.clone(), text::line(&known.title))).chain(measured).collect()
+}
+
+/// The scale of each evaluator, which may have changed from one run to the other.
+fn scales(runs: [&RunReader; 2]) -> HashMap<String, Scale> {
+    let mut scales: HashMap<String, Scale> = HashMap::new();
+    for known in runs.iter().flat_map(|run| &run.record.evaluators) {
+        let own = known.scale();
+        scales.entry(known.name.clone()).and_modify(|scale| *scale = scale.with(own)).or_insert(own);
+    }
+    scales
+}
+
+/// None where all are shown.
+fn window(choice: &Choice, id: &str, changes: &Changes) -> Option<Window> {
+    let (skipped, shown) = (changes.skipped, changes.shown.len() as u64);
+    if shown == changes.count {
+        return None;
+    }
+    let skips = [("worse", choice.worse), ("better", choice.better)];
+    let link = |skip: u64| {
+        let mut address = Address::of("/compare").with("a", Some(&choice.a)).with("b", Some(&choice.b));
+        for (name, own) in skips {
+            let own = if name == id { skip } else { own };
+            address = address.with(name, Some(own.to_string()).filter(|_| own > 0).as_deref());
+        }
+        address.with("project", choice.project.as_deref()).at(format!("h-{id}")).to_string()
+    };
+    let page = flips::MAX_FLIPS_PER_PAGE as u64;
+    let end = skipped.saturating_add(shown);
+    Some(Window {
+        text: match shown {
+            0 => format!("None after the first {}", count(skipped.min(changes.count))),
+            _ => format!("{} to {} of {}", count(skipped + 1), count(end), count(changes.count)),
+        },
+        earlier: (skipped > 0).then(|| link(skipped.min(changes.count).saturating_sub(page))),
+        later: (shown > 0 && end < changes.count).then(|| link(end)),
+    })
+}
+
+/// All that is known of the two runs.
+struct Compared<'c> {
+    settings: &'c Reloadable,
+    words: &'c Words,
+    before: &'c Run,
+    after: &'c Run,
+    pairing: &'c Pairing,
+    scales: HashMap<String, Scale>,
+    titles: HashMap<String, String>,
+    /// Their ids.
+    runs: [String; 2],
+    project: Option<&'c str>,
+}
+
+impl Compared<'_> {
+    /// Where a trajectory is, as one of the runs judged it.
+    fn address(&self, run: usize, trajectory: &str, step: Option<u32>) -> String {
+        run_trajectory_address(&self.runs[run], trajectory, step, self.project).to_string()
+    }
+
+    fn title(&self, name: &str) -> String {
+        self.titles.get(name).cloned().unwrap_or_else(|| title(self.settings, name))
+    }
+
+    fn scale(&self, name: &str) -> Scale {
+        self.scales.get(name).copied().unwrap_or(Scale::SHARE)
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let evaluators: Vec<u32> =
+            self.before.evaluators().union(&self.after.evaluators()).copied().collect();
+        let differences: Vec<Option<Difference>> =
+            evaluators.iter().map(|evaluator| self.difference(*evaluator)).collect();
+        // Several questions are asked at once: of twenty that do not differ, one would seem to by chance.
+        let known: Vec<Difference> = differences.iter().flatten().copied().collect();
+        let mut chances = corrected(&known).into_iter();
+        let chance = |known: &Option<Difference>| known.and_then(|_| chances.next());
+        let chances: Vec<Option<f64>> = differences.iter().map(chance).collect();
+        let all = evaluators.into_iter().zip(differences).zip(chances);
+        all.map(|((evaluator, difference), chance)| self.row(evaluator, difference, chance)).collect()
+    }
+
+    fn difference(&self, evaluator: u32) -> Option<Difference> {
+        let Scale { worst, best } = self.scale(self.words.word(evaluator));
+        if self.pairing.units.is_empty() {
+            unpaired(&self.before.clusters(evaluator), &self.after.clusters(evaluator), worst, best)
+        } else {
+            paired(&self.pairing.scores(&self.before.judged, &self.after.judged, evaluator))
+        }
+    }
+
+    /// `chance` is that of the difference, corrected for how many there are.
+    fn row(&self, evaluator: u32, difference: Option<Difference>, chance: Option<f64>) -> Row {
+        let name = self.words.word(evaluator);
+        let is_share = self.scale(name).is_share();
+        let (old, new) = (self.before.clusters(evaluator), self.after.clusters(evaluator));
+        let shown =
+            |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| number::mean(value, is_share));
+        let signed = |value: f64| match is_share {
+            true => format!("{:+.1}", 100.0 * value),
+            false => format!("{value:+.2}"),
+        };
+        let unit = if is_share { "\u{a0}points" } else { "" };
+        let (class, word) = said(difference.as_ref(), chance);
+        let failed = |run: &Run| run.failed.get(&evaluator).map_or_else(|| "0".to_owned(), |one| count(*one));
+        Row {
+            title: self.title(name),
+            before: shown(difference.map(|known| known.before).or_else(|| mean(&old))),
+            after: shown(difference.map(|known| known.after).or_else(|| mean(&new))),
+            change: difference.map(|known| format!("{}{unit}", signed(known.value))),
+            interval: difference.map(|known| {
+                format!("{}\u{a0}to\u{a0}{}", signed(known.interval.low), signed(known.interval.high))
+            }),
+            class,
+            word,
+            count: difference
+                .map(|known| {
+                    if self.pairing.units.is_empty() {
+                        return format!("A: {}, B: {}", amount(&old), amount(&new));
+                    }
+                    let of = if self.pairing.units.iter().any(|unit| matches!(unit, Unit::Task(..))) {
+                        number::counted(known.trajectories, "task", "tasks")
+                    } else {
+                        number::counted(known.trajectories, "trajectory", "trajectories")
+                    };
+                    format!("{} in {of}", count(known.count))
+                })
+                .unwrap_or_default(),
+            failed: (failed(self.before), failed(self.after)),
+        }
+    }
+
+    fn flips(&self, choice: &Choice, (id, title): (&'static str, &'static str), changes: &Changes) -> Flips {
+        let all = changes.shown.iter().map(|change| self.flip(change)).collect();
+        Flips { id, title, count: count(changes.count), window: window(choice, id, changes), all }
+    }
+
+    fn flip(&self, change: &Change) -> Flip {
+        let (old, new) = (&self.before.judged[change.places.0], &self.after.judged[change.places.1]);
+        let name = self.words.word(change.evaluator);
+        let is_share = self.scale(name).is_share();
+        let (before, after) = match change.what {
+            What::Labels(was, is) => (text::line(self.words.word(was)), text::line(self.words.word(is))),
+            What::Means(was, is) => (number::mean(was, is_share), number::mean(is, is_share)),
+        };
+        Flip {
+            href: self.address(1, &new.id, change.step),
+            before_href: self.address(0, &old.id, change.step),
+            what: match change.step {
+                Some(step) => format!("{}, step {step}", self.title(name)),
+                None => self.title(name),
+            },
+            query: new.query.to_string(),
+            before,
+            after,
+        }
+    }
+}
+
+/// How many verdicts there are, in how many trajectories.
+fn amount(clusters: &[Cluster]) -> String {
+    let verdicts: f64 = clusters.iter().map(|one| one.count).sum();
+    let trajectories = clusters.iter().filter(|one| one.count > 0.0).count() as u64;
+    format!("{} in {}", count(verdicts as u64), number::counted(trajectories, "trajectory", "trajectories"))
+}
+
+fn mean(clusters: &[Cluster]) -> Option<f64> {
+    let count: f64 = clusters.iter().map(|one| one.count).sum();
+    (count > 0.0).then(|| clusters.iter().map(|one| one.sum).sum::<f64>() / count)
+}
+
+/// What a difference means, when `chance` is how probable it is if there is none, corrected for all that are compared.
+fn said(difference: Option<&Difference>, chance: Option<f64>) -> (&'static str, String) {
+    let Some(known) = difference else { return ("", "nothing to compare".to_owned()) };
+    let p = |chance: f64| match chance {
+        chance if chance < 0.001 => "p < 0.001".to_owned(),
+        chance => format!("p = {chance:.3}"),
+    };
+    let alone = known.chance.map(|chance| format!(" ({})", p(chance))).unwrap_or_default();
+    let is_lopsided = known.chance.is_some_and(|chance| chance < 0.05);
+    let is_sure = chance.is_none_or(|chance| chance < 0.05);
+    let together = chance.map(|chance| format!(" ({} after correction)", p(chance))).unwrap_or_default();
+    match (known.is_significant(), is_sure, known.value > 0.0) {
+        (false, ..) if known.value == 0.0 && known.before == known.after && known.chance == Some(1.0) => {
+            ("", "no difference".to_owned())
+        }
+        // More changed one way than the other, and yet the mean may be the same.
+        (false, ..) if is_lopsided => ("", format!("unclear{alone}")),
+        (false, ..) => ("", format!("may be chance{alone}")),
+        (true, false, _) => ("", format!("may be chance among so many{together}")),
+        (true, true, true) => ("pass", format!("better{together}")),
+        (true, true, false) => ("fail", format!("worse{together}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_eval::comparison::ScorePair;
+
+    use super::*;
+
+    #[test]
+    fn flips_go_on_from_page_to_page() {
+        let choice = Choice { a: "x".to_owned(), b: "y".to_owned(), better: 50, ..Choice::default() };
+        let change = Change { evaluator: 0, step: None, places: (0, 0), what: What::Means(0.0, 1.0) };
+        let changes = |count, skipped, shown| Changes { count, skipped, shown: vec![change.clone(); shown] };
+        assert!(window(&choice, "worse", &changes(50, 0, 50)).is_none());
+        let first = window(&choice, "worse", &changes(120, 0, 50)).unwrap();
+        assert_eq!((first.text.as_str(), first.earlier), ("1 to 50 of 120", None));
+        assert_eq!(first.later.as_deref(), Some("/compare?a=x&b=y&worse=50&better=50#h-worse"));
+        let last = window(&choice, "better", &changes(70, 50, 20)).unwrap();
+        assert_eq!((last.text.as_str(), last.later), ("51 to 70 of 70", None));
+        assert_eq!(last.earlier.as_deref(), Some("/compare?a=x&b=y#h-better"));
+        let beyond = window(&choice, "better", &changes(70, u64::MAX, 0)).unwrap();
+        assert_eq!(beyond.earlier.as_deref(), Some("/compare?a=x&b=y&better=20#h-better"));
+    }
+
+    #[test]
+    fn what_is_significant_alone_may_be_chance_among_many() {
+        let pairs: Vec<ScorePair> =
+            (0..6).map(|trajectory| ScorePair { trajectory, before: 0.0, after: 1.0 }).collect();
+        let known = paired(&pairs).unwrap();
+        assert_eq!(
+            said(Some(&known), Some(0.031)),
+            ("pass", "better (p = 0.031 after correction)".to_owned())
+        );
+        let many = said(Some(&known), Some(0.125));
+        assert_eq!(many, ("", "may be chance among so many (p = 0.125 after correction)".to_owned()));
+        let same = paired(&[ScorePair { trajectory: 0, before: 1.0, after: 1.0 }]).unwrap();
+        assert_eq!(said(Some(&same), Some(1.0)), ("", "no difference".to_owned()));
+        assert_eq!(said(None, None).1, "nothing to compare");
+    }
+}

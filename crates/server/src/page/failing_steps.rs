@@ -1,0 +1,86 @@
+//! Links to the steps that were found wrong.
+
+use std::collections::HashMap;
+
+use gradus_core::trajectory::Trajectory;
+use gradus_report::html::{number, text};
+
+use super::address::Address;
+use super::mentions::Mentions;
+use super::opened::STEPS_OF_A_PAGE;
+use super::window::Window;
+use crate::evaluators;
+use crate::page::address::place;
+use crate::page::recorded_verdict::Given;
+use crate::settings::Reloadable;
+
+pub(super) struct Failing {
+    pub(super) href: String,
+    pub(super) text: String,
+}
+
+/// The place of the first step of the page that has a step, or of the first page.
+pub(super) fn first_shown(trajectory: &Trajectory, step: Option<u32>) -> usize {
+    let at = step.and_then(|step| trajectory.steps.iter().position(|known| known.index == step));
+    at.unwrap_or(0) / STEPS_OF_A_PAGE * STEPS_OF_A_PAGE
+}
+
+/// None where all steps are on one page.
+pub(super) fn window(
+    trajectory: &Trajectory,
+    first: usize,
+    at: impl Fn(Option<u32>) -> Address,
+) -> Option<Window> {
+    let all = &trajectory.steps;
+    if all.len() <= STEPS_OF_A_PAGE {
+        return None;
+    }
+    let end = (first + STEPS_OF_A_PAGE).min(all.len());
+    let link = |place: usize| {
+        let step = all.get(place)?.index;
+        Some(at(Some(step)).at(format!("step-{step}")).to_string())
+    };
+    let number = |place: usize| number::count(place as u64);
+    Some(Window {
+        text: format!("Steps {} to {} of {}", number(first + 1), number(end), number(all.len())),
+        earlier: first.checked_sub(STEPS_OF_A_PAGE).and_then(link),
+        later: link(end),
+    })
+}
+
+/// Links to what was found wrong, wherever it is, and how many more there are.
+pub(super) fn failing(
+    settings: &Reloadable,
+    outcomes: &[Given],
+    mentions: &Mentions,
+    at: impl Fn(Option<u32>) -> Address,
+) -> (Vec<Failing>, Option<String>) {
+    let mut titles: HashMap<&str, String> = HashMap::new();
+    let (mut failing, mut more) = (Vec::new(), 0_u64);
+    for Given { line, .. } in outcomes.iter().filter(|given| given.is_wrong) {
+        let title =
+            titles.entry(&line.evaluator).or_insert_with(|| evaluators::title(settings, &line.evaluator));
+        if failing.len() == MAX_CHIPS {
+            more += 1;
+            continue;
+        }
+        let step = line.step_index;
+        let what = step.map_or_else(|| "Whole".to_owned(), |step| format!("Step {step}"));
+        let label = line.label.as_deref().map(text::line).unwrap_or_default();
+        failing.push(Failing {
+            href: at(step).at(place(step)).to_string(),
+            text: format!("{what} · {title}: {label}"),
+        });
+        // What is said of the whole is mostly the fault of some step.
+        for named in mentions.only_by(title).filter(|_| step.is_none()) {
+            failing.push(Failing {
+                href: at(Some(named)).at(place(Some(named))).to_string(),
+                text: format!("Step {named} · named by {title}"),
+            });
+        }
+    }
+    (failing, (more > 0).then(|| number::count(more)))
+}
+
+/// Links to what was found wrong.
+pub(super) const MAX_CHIPS: usize = 50;

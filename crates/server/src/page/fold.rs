@@ -1,0 +1,175 @@
+//! Long texts: their beginning in the page, the whole when it is asked for.
+
+use axum::response::IntoResponse;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::Response;
+use gradus_core::trajectory::Trajectory;
+use gradus_core::visible::printable;
+use gradus_report::html::text;
+use serde::Deserialize;
+
+use super::address::Address;
+use super::answer::{Asked, PageError};
+use super::opened;
+use super::run_addresses::run_text_address;
+use super::words::size;
+use crate::http_error::{ApiError, blocking_large};
+use crate::state::Server;
+
+/// What of a long text stands in the page.
+const SHOWN_BYTES: usize = 1_500;
+const SHOWN_LINES: usize = 18;
+/// JSON up to this size is moved in; larger is shown as it is.
+const MOVED_IN: usize = 200_000;
+
+/// A text, or its beginning.
+pub(super) struct Folded {
+    pub(super) text: String,
+    /// The whole of it, and how much that is.
+    pub(super) rest: Option<(String, String)>,
+}
+
+impl Folded {
+    /// `whole` is where all of it is.
+    pub(super) fn of(given: &str, whole: impl FnOnce() -> Address) -> Folded {
+        let moved = moved_in(given);
+        let shown = moved.as_deref().unwrap_or(given);
+        let mut end = shown.floor_char_boundary(SHOWN_BYTES);
+        if let Some((line_end, _)) = shown.match_indices('\n').nth(SHOWN_LINES - 1) {
+            end = end.min(line_end);
+        }
+        // A few more bytes are better than a click.
+        let is_cut = shown.len() > end + SHOWN_BYTES / 4 || shown[end..].matches('\n').count() > 4;
+        let shown = if is_cut { &shown[..end] } else { shown };
+        Folded {
+            text: printable(&shown.replace("\r\n", "\n")).into_owned(),
+            rest: is_cut.then(|| (whole().to_string(), size(given.len()))),
+        }
+    }
+}
+
+/// A text that is JSON over lines, here and where all of it is.
+fn moved_in(given: &str) -> Option<String> {
+    (given.len() <= MOVED_IN).then(|| text::whole_json(given)).flatten()
+}
+
+/// Which text of a trace.
+#[derive(Deserialize)]
+pub(super) struct Which {
+    trajectory: Option<String>,
+    step: Option<u32>,
+    part: String,
+}
+
+/// Where a trajectory comes from, and its texts with it.
+#[derive(Clone, Copy)]
+pub(super) enum Shelf<'s> {
+    Trace { trace: &'s str, trajectory: &'s str },
+    Run { run: &'s str, trajectory: &'s str },
+}
+
+impl Shelf<'_> {
+    /// A text of the trajectory or of a step, if there is one.
+    pub(super) fn folded(self, given: Option<&str>, step: Option<u32>, part: &str) -> Option<Folded> {
+        let given = given.filter(|given| !given.is_empty())?;
+        Some(Folded::of(given, || self.address(step, part)))
+    }
+
+    fn address(self, step: Option<u32>, part: &str) -> Address {
+        let step = step.map(|step| step.to_string());
+        let text = match self {
+            Shelf::Trace { trace, trajectory } => {
+                Address::of(format!("/traces/{trace}/text")).with("trajectory", Some(trajectory))
+            }
+            Shelf::Run { run, trajectory } => Address::of(run_text_address(run, trajectory)),
+        };
+        text.with("step", step.as_deref()).with("part", Some(part))
+    }
+}
+
+/// The whole of a text, as plain text.
+pub(super) async fn whole(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<String>,
+    Asked(which): Asked<Which>,
+) -> Result<Response, PageError> {
+    sent(&server, move |server| {
+        let opened = opened::open(server, &id, which.trajectory.as_deref())?;
+        Ok((opened.trajectory.unwrap_or_default(), which))
+    })
+    .await
+}
+
+/// A text of a trajectory that is opened for it.
+pub(super) async fn sent(
+    server: &Arc<Server>,
+    open: impl FnOnce(&Server) -> Result<(Trajectory, Which), ApiError> + Send + 'static,
+) -> Result<Response, PageError> {
+    let text = blocking_large(server, move |server| {
+        let (trajectory, which) = open(server)?;
+        let found = part(&trajectory, which.step, &which.part);
+        let text = found.ok_or_else(|| ApiError::missing("There is no such text in this trace."))?;
+        let text = moved_in(&text).unwrap_or(text);
+        Ok(printable(&text.replace("\r\n", "\n")).into_owned())
+    })
+    .await?;
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
+        (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
+    ];
+    Ok((headers, text).into_response())
+}
+
+fn part(trajectory: &Trajectory, step: Option<u32>, part: &str) -> Option<String> {
+    let Some(number) = step else {
+        return match part {
+            "query" => trajectory.query.clone(),
+            "answer" => trajectory.final_answer.clone(),
+            _ => None,
+        };
+    };
+    let step = trajectory.steps.iter().find(|step| step.index == number)?;
+    match part {
+        "thought" => step.thought.clone(),
+        "arguments" => step.arguments_text().map(std::borrow::Cow::into_owned),
+        "observation" => step.observation.clone(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(text: &str) -> Folded {
+        Folded::of(text, || Address::of("/x"))
+    }
+
+    #[test]
+    fn short_texts_are_whole_and_long_ones_are_cut_at_a_line() {
+        assert!(folded("one\ntwo").rest.is_none());
+        let long = folded(&"a line\n".repeat(1_000));
+        assert_eq!(long.text.lines().count(), SHOWN_LINES);
+        assert_eq!(long.rest.unwrap().1.replace('\u{a0}', " "), "7.0 KB");
+        let wide = folded(&"é".repeat(600_000));
+        assert!(wide.text.len() <= SHOWN_BYTES && wide.rest.is_some());
+        // Nearly all of it is all of it.
+        assert!(folded(&"x".repeat(SHOWN_BYTES + 100)).rest.is_none());
+    }
+
+    #[test]
+    fn json_is_moved_in_and_nothing_steers_the_text() {
+        assert_eq!(folded(r#"{"a":1}"#).text, "{\n  \"a\": 1\n}");
+        // Whatever its size, and the whole as its beginning.
+        let long = format!("[{}1]", "{\"a\":\"b\"},".repeat(1_000));
+        let whole = moved_in(&long).unwrap();
+        let folded_long = folded(&long);
+        assert!(whole.starts_with(&folded_long.text) && folded_long.text.lines().count() == SHOWN_LINES);
+        assert!(folded_long.rest.is_some() && whole.lines().count() > 3_000);
+        assert_eq!(folded("{oops\u{202e}\u{1b}[31m").text, "{oops\\u{202e}\\u{1b}[31m");
+    }
+}

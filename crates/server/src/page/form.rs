@@ -1,0 +1,32 @@
+//! What people send with forms.
+
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+
+use super::answer::PageError;
+use crate::receive;
+use crate::state::Server;
+
+/// A rubric that is changed for a trial is the longest that people send.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Reads the fields of a form.
+pub(super) async fn read<T: DeserializeOwned>(
+    server: &Server,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, PageError> {
+    let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
+    if !text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded")) {
+        return Err(PageError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "This is for forms of the page only.",
+        ));
+    }
+    let (bytes, _lease) = receive::read_small_body(server, headers, body, MAX_BYTES).await?;
+    serde_urlencoded::from_bytes(&bytes).map_err(|error| {
+        PageError::new(StatusCode::BAD_REQUEST, format!("The form cannot be read: {error}."))
+    })
+}

@@ -1,0 +1,203 @@
+//! The server itself: whether it is well, by which rules it grades, and who has keys.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+use super::answer::{self, Asked, PageError};
+use super::words::{self, LiveRule, duration, second, size, whole};
+use super::{Frame, Looked, form};
+use crate::clock::today_ns;
+use crate::http_error::ApiError;
+use crate::judge_standstill::{Standstill, Why};
+use crate::state::Server;
+use gradus_report::html::number;
+use gradus_report::html::text;
+
+/// What waits for a rule is counted up to this.
+const MAX_WAITING: usize = 10_000;
+const MAX_QUARANTINED_SHOWN: usize = 100;
+
+#[derive(Template)]
+#[template(path = "health.html")]
+struct Page {
+    frame: Frame,
+    is_well: bool,
+    facts: Vec<(&'static str, String)>,
+    quarantined: Vec<Quarantined>,
+    projects: Vec<Project>,
+    rules: Vec<Rule>,
+    keys: Vec<Key>,
+    needs_key: bool,
+}
+
+/// A trace that could not be assembled.
+struct Quarantined {
+    trace_id: String,
+    name: String,
+    project: String,
+    spans: String,
+    since: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct RetryForm {
+    /// All of them without it.
+    trace: Option<String>,
+}
+
+/// Puts quarantined traces back into the ready queue.
+pub(super) async fn retry(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, PageError> {
+    let form: RetryForm = form::read(&server, &headers, body).await?;
+    crate::quarantine::retry(&server, form.trace.as_deref()).await?;
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static("/server#h-quarantined"));
+    Ok(response)
+}
+
+struct Project {
+    name: String,
+    href: String,
+    traces: String,
+    spans: String,
+    trajectories: String,
+    last: String,
+}
+
+struct Rule {
+    rule: LiveRule,
+    share: String,
+    budget: String,
+    spent: String,
+    /// Why its model is not asked at the moment.
+    standstill: Option<Still>,
+    /// Empty for rules without a model: nothing ever waits for them.
+    waiting: String,
+}
+
+struct Still {
+    is_fault: bool,
+    text: String,
+}
+
+impl Still {
+    fn of(known: &Standstill) -> Still {
+        let since = second(known.since_ns);
+        let reason = text::line(&known.reason);
+        match known.why {
+            Why::Budget => {
+                Still { is_fault: false, text: format!("rests since {since}, until midnight UTC: {reason}") }
+            }
+            Why::Judge => Still { is_fault: true, text: format!("cannot be asked since {since}: {reason}") },
+        }
+    }
+}
+
+struct Key {
+    name: String,
+    scopes: String,
+    made: String,
+    revoked: Option<String>,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Asked(looked): Asked<Looked>,
+) -> Result<Response, PageError> {
+    let frame = Frame::of("/server", looked.project(), &headers);
+    answer::of(&server, move |server| made(server, frame)).await
+}
+
+fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
+    let store = &server.store;
+    let is_failing = store.status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
+    let (used, free) = store.size()?;
+    let bytes = |bytes: u64| size(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let quarantined_count = store.quarantined_count()?;
+    let facts = vec![
+        ("Version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("Up for", duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
+        ("Takes spans", if is_failing { "no; see the log" } else { "yes" }.to_owned()),
+        (
+            "Store",
+            match free {
+                0 => bytes(used),
+                free => format!("{}, {} of it free", bytes(used + free), bytes(free)),
+            },
+        ),
+        ("Traces still arriving or to be assembled", whole(store.due_count()?)),
+        ("Quarantined traces", whole(quarantined_count)),
+        ("Trajectories that wait for a model", whole(store.ungraded_count()?)),
+    ];
+    let settings = server.reloadable();
+    let today = today_ns();
+    let mut rules = Vec::new();
+    for rule in &settings.rules {
+        let spent = store.spent_since(today, Some(&rule.name), None)?;
+        rules.push(Rule {
+            rule: LiveRule::of(rule),
+            share: match (rule.sample >= 1.0, rule.all_errors) {
+                (true, _) => "all".to_owned(),
+                (false, true) => format!("{} and all with errors", number::percent(rule.sample)),
+                (false, false) => number::percent(rule.sample),
+            },
+            budget: rule.daily_budget_usd.map_or_else(|| "none".to_owned(), number::usd),
+            spent: words::spent(spent),
+            standstill: server.standstills.of(&rule.name).as_ref().map(Still::of),
+            waiting: match rule.asks_a_model() {
+                true => {
+                    let found = store.waiting_for(&rule.name, MAX_WAITING)?;
+                    format!("{}{}", number::count(found.count), if found.is_cut { " or more" } else { "" })
+                }
+                false => String::new(),
+            },
+        });
+    }
+    let projects = store.projects()?.into_iter().map(|row| Project {
+        href: super::Address::of("/traces").with("project", Some(&row.name)).to_string(),
+        name: text::line(&row.name),
+        traces: whole(row.traces),
+        spans: whole(row.spans),
+        trajectories: whole(row.trajectories),
+        last: row.last_ns.map(second).unwrap_or_default(),
+    });
+    let keys = store.keys()?.into_iter().map(|row| Key {
+        name: text::line(&row.name),
+        scopes: row.scopes.names().replace(',', ", "),
+        made: second(row.created_ns),
+        revoked: row.revoked_ns.map(second),
+    });
+    let quarantined = store.quarantined_traces(MAX_QUARANTINED_SHOWN)?.into_iter().map(|row| Quarantined {
+        trace_id: row.trace_id.to_string(),
+        name: text::line(&row.name),
+        project: text::line(&row.project),
+        spans: whole(row.spans),
+        since: second(row.since_ns),
+        reason: text::line(&row.reason),
+    });
+    Ok(Page {
+        quarantined: quarantined.collect(),
+        frame,
+        is_well: !is_failing
+            && quarantined_count == 0
+            && !rules.iter().any(|one| one.standstill.as_ref().is_some_and(|still| still.is_fault)),
+        facts,
+        projects: projects.take(200).collect(),
+        rules,
+        keys: keys.collect(),
+        needs_key: server.settings.needs_key,
+    })
+}

@@ -1,0 +1,148 @@
+//! Every label with what the judge says of the same, for other programs. They are sent while they are read.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use gradus_eval::outcome::OutcomeLine;
+use gradus_store::{LabelRow, StoreError};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::answer::PageError;
+use crate::http_error::{ApiError, Params};
+use crate::queries::QueryKind;
+use crate::signature;
+use crate::state::Server;
+use crate::stream::{self, Sink};
+use crate::time_text::show as show_time;
+use gradus_report::csv::harmless;
+
+/// Labels that are read at once.
+const AT_ONCE: usize = 1_000;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Choice {
+    project: Option<String>,
+    format: Option<String>,
+}
+
+pub(super) async fn all(
+    State(server): State<Arc<Server>>,
+    Params(choice): Params<Choice>,
+) -> Result<Response, PageError> {
+    let project = choice.project.filter(|name| !name.is_empty());
+    let (form, kind, disposition) = match choice.format.as_deref() {
+        None | Some("jsonl") => {
+            (Form::JsonLines, "application/x-ndjson", "attachment; filename=labels.jsonl")
+        }
+        Some("csv") => (Form::Csv, "text/csv; charset=utf-8", "attachment; filename=labels.csv"),
+        Some(other) => return Err(ApiError::bad(format!("format={other}: jsonl or csv")).into()),
+    };
+    let permit = server.queries.admit(QueryKind::Download).await.map_err(ApiError::from)?;
+    let (queries, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
+    let body = stream::body(&queries, permit, stall_timeout, move |sink| {
+        write(&server, project.as_deref(), form, sink)
+    });
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
+        (CONTENT_DISPOSITION, HeaderValue::from_static(disposition)),
+    ];
+    Ok((headers, body).into_response())
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    JsonLines,
+    Csv,
+}
+
+fn write(server: &Server, project: Option<&str>, form: Form, sink: &mut Sink) -> Result<(), StoreError> {
+    if let Form::Csv = form {
+        sink.write(&record(COLUMNS.map(str::to_owned)));
+    }
+    let mut after = (i64::MIN, 0);
+    while !sink.is_gone() {
+        let rows = server.store.labels_after(project, after, AT_ONCE)?;
+        for row in &rows {
+            match form {
+                Form::JsonLines => sink.write(line(row).as_bytes()),
+                Form::Csv => sink.write(&record(cells(row))),
+            }
+        }
+        match rows.last() {
+            Some(last) if rows.len() == AT_ONCE => after = (last.updated_ns, last.no),
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+const COLUMNS: [&str; 14] = [
+    "project",
+    "trace_id",
+    "trajectory_id",
+    "step_index",
+    "evaluator",
+    "judge",
+    "judge_label",
+    "judge_label_then",
+    "label",
+    "author",
+    "identifier",
+    "key",
+    "note",
+    "at",
+];
+
+/// Who judges now, what the judge had said when the label was given, and whose key it was given with.
+fn surroundings(row: &LabelRow) -> (Option<String>, Option<String>, Option<String>) {
+    let now = row.judged.as_deref().and_then(|line| serde_json::from_str::<OutcomeLine>(line).ok());
+    let (kept, key) = signature::signed(&row.metadata);
+    let then = kept.get("judge_label").and_then(|label| Some(label.as_str()?.to_owned()));
+    (now.map(|line| line.judge.to_string()), then, key)
+}
+
+fn line(row: &LabelRow) -> String {
+    let (judge, then, key) = surroundings(row);
+    let line = json!({
+        "project": row.project, "trace_id": format!("{:032x}", row.trace_id),
+        "trajectory_id": row.trajectory_id, "step_index": row.step, "evaluator": row.evaluator,
+        "judge": judge, "judge_label": row.judge_label, "judge_label_then": then, "label": row.label,
+        "author": row.author, "identifier": row.identifier, "key": key, "note": row.note,
+        "at": show_time(row.updated_ns),
+    });
+    format!("{line}\n")
+}
+
+fn cells(row: &LabelRow) -> [String; 14] {
+    let text = |text: &Option<String>| harmless(text.as_deref().unwrap_or_default());
+    let (judge, then, key) = surroundings(row);
+    [
+        harmless(&row.project),
+        format!("{:032x}", row.trace_id),
+        harmless(&row.trajectory_id),
+        row.step.map(|step| step.to_string()).unwrap_or_default(),
+        harmless(&row.evaluator),
+        text(&judge),
+        text(&row.judge_label),
+        text(&then),
+        harmless(&row.label),
+        harmless(&row.author),
+        harmless(&row.identifier),
+        text(&key),
+        text(&row.note),
+        show_time(row.updated_ns),
+    ]
+}
+
+fn record(cells: [String; 14]) -> Vec<u8> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    // Writing to memory cannot fail.
+    let _ = writer.write_record(cells);
+    writer.into_inner().unwrap_or_default()
+}

@@ -1,0 +1,187 @@
+//! What people say of verdicts: right, or wrong and what it should have been. Kept as annotations: of the step or the
+//! trajectory, under the evaluator's name, with the label that the person gives, who it is and when.
+
+use super::people::AUTHOR_COOKIE;
+use axum::response::IntoResponse;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::header::{LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use gradus_store::NewAnnotation;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::address::own_path;
+use super::answer::PageError;
+use super::verdict::target;
+use super::{form, verdict};
+use crate::caller::Caller;
+use crate::evaluators;
+use crate::http_error::{ApiError, blocking_sender};
+use crate::page::people::{MAX_NAME, Person};
+use crate::state::Server;
+
+#[derive(Deserialize)]
+struct Label {
+    trajectory: String,
+    step: Option<String>,
+    evaluator: String,
+    /// The label that the person gives.
+    #[serde(default)]
+    label: String,
+    /// The same in his own words, where nobody knows what labels there are.
+    other: Option<String>,
+    note: Option<String>,
+    author: Option<String>,
+    /// What the person saw of the verdict.
+    seen: Option<String>,
+    /// Where to go from here.
+    back: Option<String>,
+}
+
+/// Stores a label, and goes on.
+pub(super) async fn put(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, PageError> {
+    let label: Label = form::read(&server, &headers, body).await?;
+    let given = label.author.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    let person = given.map_or_else(|| Person::of(&headers, &caller), |name| Person::named(name, &caller));
+    let wrong = |message: &str| Err(PageError::new(StatusCode::BAD_REQUEST, message));
+    if person.name.is_empty() {
+        return wrong("Say who you are: a label is kept with a name.");
+    }
+    if server.reloadable().redaction.apply(&person.name).is_some() {
+        // It would be kept as another name, and as the same for everybody whose name is of this kind.
+        return wrong(
+            "This server does not keep names like this one (its redaction takes it out): give another.",
+        );
+    }
+    let back = own_path(label.back.as_deref()).unwrap_or("/").to_owned();
+    let name = person.name.clone();
+    let signed = blocking_sender(&server, move |server| {
+        let new = label.annotation(server, person)?;
+        Ok(server.sign_annotations(vec![new], &caller))
+    })
+    .await?;
+    server.annotate(signed).await.map_err(ApiError::from)?;
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
+    let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
+    let cookie = format!("{AUTHOR_COOKIE}={name}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000{secure}");
+    for (name, value) in [(LOCATION, back), (SET_COOKIE, cookie)] {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    Ok(response)
+}
+
+impl Label {
+    fn annotation(self, server: &Server, person: Person) -> Result<NewAnnotation, ApiError> {
+        let step: Option<u32> = match self.step.as_deref().filter(|step| !step.is_empty()) {
+            Some(step) => Some(step.parse().map_err(|_| ApiError::bad("step: this is no number"))?),
+            None => None,
+        };
+        let missing = || ApiError::missing("There is no such verdict any more; the trace may be too old.");
+        let trace_id = server.store.trace_of_trajectory(&self.trajectory)?.ok_or_else(missing)?;
+        let verdict = server
+            .store
+            .verdict_on(&self.trajectory, &self.evaluator, step)?
+            .and_then(|line| serde_json::from_str::<gradus_eval::outcome::OutcomeLine>(&line).ok())
+            .ok_or_else(missing)?;
+        if self.seen.as_ref().is_some_and(|seen| *seen != verdict::seen(&verdict)) {
+            return Err(ApiError::new(
+                StatusCode::CONFLICT,
+                "The verdict is another one since you looked, so nothing was kept. Go back and look at it again.",
+            ));
+        }
+        let known = evaluators::labels(&server.reloadable(), &self.evaluator);
+        let label = match self.label.as_str() {
+            // Of an evaluator that is in no rubric and no rule any more nobody knows the labels: people write what is right.
+            "" if known.is_empty() => self.other.as_deref().unwrap_or_default().trim(),
+            given => given,
+        };
+        let score = match known.iter().find(|(known, _)| known == label) {
+            Some((_, score)) => Some(*score),
+            None if verdict.label.as_deref() == Some(label) => verdict.score,
+            None if known.is_empty() && (1..=MAX_NAME).contains(&label.len()) => None,
+            None if label.is_empty() => return Err(ApiError::bad("Say what the label should be.")),
+            None => return Err(ApiError::bad(format!("{label:?} is no label of {}", self.evaluator))),
+        };
+        let label = label.to_owned();
+        // What the person saw, should the verdict change.
+        let metadata = json!({
+            "judge": verdict.judge,
+            "judge_label": verdict.label,
+            "rubric_hash": verdict.rubric_hash,
+        });
+        Ok(NewAnnotation {
+            target: target(&self.trajectory, step),
+            trace_id: Some(trace_id.0),
+            name: self.evaluator,
+            identifier: person.identifier,
+            annotator: "HUMAN".to_owned(),
+            label: Some(label),
+            score,
+            explanation: self.note.map(|note| note.trim().to_owned()).filter(|note| !note.is_empty()),
+            metadata: metadata.to_string(),
+            author: person.name,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_store::KeyScopes;
+
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::page::people::Speakers;
+    use crate::signature;
+
+    #[test]
+    fn with_keys_nobody_speaks_in_the_name_of_another() {
+        let key = |name: &str| Caller { name: name.to_owned(), ..Caller::default() };
+        let of = |given: &str, caller: &Caller| {
+            let Person { identifier, name, .. } = Person::named(given, caller);
+            (identifier, name)
+        };
+        let own = |identifier: &str, name: &str| (identifier.to_owned(), name.to_owned());
+        assert_eq!(of("ann", &key("")), own("ann", "ann"));
+        assert_eq!(of("ann", &key("eve")), own("eve", "ann"));
+        assert_eq!(of("  ", &key("eve")), own("eve", "eve"));
+        assert_eq!(of("", &key("")), own("", ""));
+        assert_eq!(of(&"é".repeat(200), &key("")).0.len(), MAX_NAME);
+        // What is shown says whose key it was.
+        let keys = Speakers(HashSet::from(["ann".to_owned(), "eve".to_owned()]));
+        let (identifier, name) = of("ann", &key("eve"));
+        assert_eq!(keys.shown(&name, &identifier, "{}"), "ann (key eve)");
+        assert_eq!(keys.shown("", "eve", "{}"), "someone (key eve)");
+        assert_eq!([keys.shown("ann", "ann", "{}"), keys.shown("ann", "", "")], ["ann", "ann"]);
+        assert_eq!(keys.shown("ann", "second look", "{}"), "ann (second look)");
+        let by_eve = signature::sign("{}", "eve").unwrap();
+        assert_eq!(keys.shown("ann", "second look", &by_eve), "ann (second look, key eve)");
+        assert_eq!(keys.shown("ann", "ann", &by_eve), "ann (key eve)");
+        assert_eq!([keys.shown("eve", "eve", &by_eve), keys.shown("eve", "", &by_eve)], ["eve", "eve"]);
+    }
+
+    #[test]
+    fn forms_are_shown_to_those_whose_labels_are_taken() {
+        let of = |scopes: Option<&str>| {
+            let scopes = scopes.map(|scopes| KeyScopes::parse(scopes).unwrap());
+            Person::named("ann", &Caller { name: "ann".to_owned(), scopes }).may_label
+        };
+        assert_eq!(
+            [None, Some("read"), Some("read,ingest"), Some("admin")].map(of),
+            [true, false, true, true]
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Steps that a verdict on the whole trajectory speaks of. Such a verdict is about no step, and yet mostly says which are to
+//! blame: whoever looks for the guilty one is led there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gradus_core::trajectory::Trajectory;
+
+use super::address::Address;
+use super::step::StepView;
+use super::verdict::Verdict;
+use crate::evaluators::title;
+use crate::page::address::place;
+use crate::page::recorded_verdict::Given;
+use crate::settings::Reloadable;
+
+/// Steps that one verdict is read for.
+const MAX_MENTIONED_STEPS: usize = 20;
+/// Of an explanation.
+const LOOKED_AT: usize = 20_000;
+
+/// What was found wrong with the whole, by the steps it speaks of.
+#[derive(Default)]
+pub(super) struct Mentions {
+    /// By step: titles of evaluators. Steps that were found wrong themselves need no other to point at them.
+    by_step: BTreeMap<u32, Vec<String>>,
+    /// By the evaluator's title.
+    by_title: BTreeMap<String, Vec<u32>>,
+}
+
+impl Mentions {
+    pub(super) fn of(settings: &Reloadable, trajectory: &Trajectory, outcomes: &[Given]) -> Mentions {
+        let mut found = Mentions::default();
+        let own = outcomes.iter().filter(|given| given.is_wrong).filter_map(|given| given.line.step_index);
+        let own: BTreeSet<u32> = own.collect();
+        for given in outcomes.iter().filter(|given| given.is_wrong && given.line.step_index.is_none()) {
+            let line = &given.line;
+            let texts =
+                line.explanation.iter().map(String::as_str).chain(line.evidence.iter().map(|one| &**one));
+            let named: BTreeSet<u32> = texts
+                .flat_map(steps_in)
+                .filter(|step| trajectory.steps.iter().any(|known| known.index == *step))
+                .collect();
+            let title = title(settings, &line.evaluator);
+            for step in named.difference(&own).take(MAX_MENTIONED_STEPS) {
+                found.by_step.entry(*step).or_default().push(title.clone());
+            }
+            found.by_title.insert(title, named.into_iter().take(MAX_MENTIONED_STEPS).collect());
+        }
+        found
+    }
+
+    /// Says of each step which verdicts speak of it.
+    pub(super) fn mark(&self, steps: &mut [StepView]) {
+        for step in steps {
+            step.named_by = self.by_step.get(&step.number).cloned().unwrap_or_default();
+        }
+    }
+
+    /// Leads from each verdict to the steps it speaks of.
+    pub(super) fn link(&self, whole: &mut [Verdict], at: impl Fn(Option<u32>) -> Address) {
+        for verdict in whole.iter_mut().filter(|verdict| verdict.is_wrong()) {
+            let named = self.by_title.get(&verdict.title).into_iter().flatten();
+            verdict.mentions =
+                named.map(|step| (*step, at(Some(*step)).at(place(Some(*step))).to_string())).collect();
+        }
+    }
+
+    /// The steps that the verdict of an evaluator on the whole speaks of, and no other.
+    pub(super) fn only_by(&self, title: &str) -> impl Iterator<Item = u32> {
+        let is_by = move |titles: &Vec<String>| titles.first().is_some_and(|first| first == title);
+        self.by_step.iter().filter(move |(_, titles)| is_by(titles)).map(|(step, _)| *step)
+    }
+}
+
+/// The numbers behind each "step" or "steps" of a text: `step 2`, `Steps 3, 4 and 6`, `step #5`, `steps 2-4`.
+fn steps_in(text: &str) -> Vec<u32> {
+    let text = &text[..text.floor_char_boundary(LOOKED_AT)];
+    let mut found = Vec::new();
+    let mut is_listed = false;
+    let mut range_from = None;
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '–');
+    for word in words.filter(|word| !word.is_empty()) {
+        let parts: Vec<&str> = word.split(['-', '–']).filter(|part| !part.is_empty()).collect();
+        let numbers: Option<Vec<u32>> = parts.iter().map(|part| part.parse().ok()).collect();
+        match (word.to_ascii_lowercase().as_str(), numbers.as_deref()) {
+            ("step" | "steps", _) => (is_listed, range_from) = (true, None),
+            ("and" | "or", _) => {}
+            ("to", _) if is_listed && !found.is_empty() => range_from = found.last().copied(),
+            (_, Some([one])) if is_listed => {
+                let first = range_from.take().map_or(*one, |from: u32| from.saturating_add(1));
+                found.extend((first..=*one).take(MAX_MENTIONED_STEPS));
+            }
+            (_, Some([first, last])) if is_listed => found.extend((*first..=*last).take(MAX_MENTIONED_STEPS)),
+            _ => is_listed = false,
+        }
+        if found.len() >= 10 * MAX_MENTIONED_STEPS {
+            break;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read_from_what_is_said_of_them() {
+        for (text, wanted) in [
+            ("Step 2 repeats step 1.", vec![2, 1]),
+            ("Steps 3, 4 and 6 are needless; order 77 was sent.", vec![3, 4, 6]),
+            ("Needless were steps 2-4.", vec![2, 3, 4]),
+            ("from step 2 to 4, and 9 orders", vec![2, 3, 4, 9]),
+            ("(step #5)", vec![5]),
+            ("In a step by 3 people", vec![]),
+            ("the first step is right", vec![]),
+            ("steps 9-1", vec![]),
+            ("", vec![]),
+        ] {
+            assert_eq!(steps_in(text), wanted, "{text}");
+        }
+        assert!(steps_in("steps 1-4000000000").len() <= MAX_MENTIONED_STEPS);
+    }
+}

@@ -1,0 +1,32 @@
+//! A metric out of sums.
+
+use std::collections::BTreeMap;
+
+use gradus_eval::report::Metric;
+use gradus_eval::scale::Scale;
+use gradus_store::Moments;
+
+use crate::evaluators::interval;
+use crate::evaluators::{scale, title};
+use crate::settings::Reloadable;
+
+/// A metric as reports have it.
+pub(super) fn metric(settings: &Reloadable, evaluator: &str, moments: &Moments) -> Metric {
+    let positive = |number: i64| u64::try_from(number).unwrap_or(0);
+    let value = (moments.scored > 0).then(|| moments.sum / moments.scored as f64);
+    // Of a scale that is not known nothing is assumed: the same mean may be good on one and bad on another.
+    let is_share = scale(settings, evaluator).is_some_and(Scale::is_share);
+    Metric {
+        name: evaluator.to_owned(),
+        title: title(settings, evaluator),
+        judge: String::new(),
+        value,
+        interval: interval(settings, evaluator, moments),
+        is_share,
+        numerator: moments.sum,
+        denominator: positive(moments.scored),
+        failed: positive(moments.failed),
+        not_applicable: positive(moments.not_applicable),
+        labels: BTreeMap::new(),
+    }
+}

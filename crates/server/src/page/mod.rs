@@ -1,0 +1,266 @@
+//! The page people look at: rendered here, usable without a script, and asking for nothing from elsewhere.
+//!
+//! One page a file; `templates/` says where things stand, `page.css` how they look on top of the report's own style sheet,
+//! `page.js` adds keys, live lists and texts that are loaded when they are wanted. What a page shows comes from the store's
+//! queries, as the JSON API does.
+
+mod address;
+mod agreement;
+mod alerts;
+mod amounts;
+mod answer;
+mod asset;
+mod compare;
+mod failing_steps;
+mod flips;
+mod fold;
+mod form;
+mod health;
+mod label_export;
+mod labels;
+mod mentions;
+mod metric_value;
+mod opened;
+mod over_time;
+mod overview;
+mod packed;
+mod pairing;
+mod people;
+mod recorded_verdict;
+mod refusal_page;
+mod review;
+mod rubrics;
+mod run_addresses;
+mod run_trajectory;
+mod runs;
+mod search;
+mod sign_in;
+mod spans;
+mod step;
+mod tools;
+mod trace;
+mod traces;
+mod trials;
+mod verdict;
+mod window;
+mod words;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::header::{ACCEPT, HOST, ORIGIN};
+use axum::http::{HeaderMap, Uri};
+use axum::routing::{get, post};
+use serde::Deserialize;
+
+pub(super) use crate::page::refusal_page::{missing, refused};
+pub(super) use sign_in::session;
+
+use super::state::Server;
+use address::Address;
+use gradus_report::html::charts;
+use gradus_report::html::svg::Svg;
+use gradus_report::html::text;
+
+pub(super) fn routes(server: &Arc<Server>) -> Router<Arc<Server>> {
+    Router::new()
+        .route("/assets/{name}", get(asset::file))
+        .route("/sign-in", get(sign_in::page).post(sign_in::enter))
+        .route("/sign-out", post(sign_in::leave))
+        .route("/", get(overview::page))
+        .route("/traces", get(traces::page))
+        .route("/traces/rows", get(traces::rows))
+        .route("/traces/{trace}", get(trace::page))
+        .route("/traces/{trace}/text", get(fold::whole))
+        .route("/traces/{trace}/spans", get(spans::page))
+        .route("/traces/{trace}/spans/rows", get(spans::rows))
+        .route("/traces/{trace}/spans/{span}", get(spans::one))
+        .route("/traces/{trace}/spans/{span}/part", get(spans::one_part))
+        .route("/labels", post(labels::put).get(label_export::all))
+        .route("/review", get(review::page))
+        .route("/agreement", get(agreement::page))
+        .route("/runs", get(runs::page))
+        .route("/runs/{run}", get(runs::one))
+        .route("/runs/{run}/trajectories/{trajectory}", get(run_trajectory::page))
+        .route("/runs/{run}/trajectories/{trajectory}/text", get(run_trajectory::whole))
+        .route("/compare", get(compare::page))
+        .route("/rubrics", get(rubrics::page))
+        .route("/rubrics/{rubric}", get(rubrics::one).post(rubrics::try_out))
+        .route("/alerts", get(alerts::page))
+        .route("/server", get(health::page))
+        .route("/server/retry", post(health::retry))
+        .layer(axum::middleware::from_fn(crate::page::refusal_page::with_way_out))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(server), packed::packed))
+}
+
+/// What stands around every page.
+struct Frame {
+    style: &'static str,
+    script: &'static str,
+    icon: &'static str,
+    symbols: Svg,
+    /// The places that there are, with the project that is looked at.
+    places: Vec<Place>,
+    version: &'static str,
+    /// Whether there is a session to end.
+    is_signed_in: bool,
+}
+
+struct Place {
+    title: &'static str,
+    href: String,
+    is_here: bool,
+}
+
+const PLACES: [(&str, &str); 7] = [
+    ("Overview", "/"),
+    ("Traces", "/traces"),
+    ("Review", "/review"),
+    ("Runs", "/runs"),
+    ("Rubrics", "/rubrics"),
+    ("Alerts", "/alerts"),
+    ("Server", "/server"),
+];
+
+impl Frame {
+    /// Where a place is, for the project that is looked at.
+    fn href(&self, title: &str) -> &str {
+        self.places.iter().find(|place| place.title == title).map_or("/", |place| &place.href)
+    }
+
+    /// The frame of a page in one of the places, for a project if one is looked at.
+    fn of(here: &str, project: Option<&str>, headers: &HeaderMap) -> Frame {
+        let place = |(title, path): (&'static str, &str)| Place {
+            title,
+            href: Address::of(path).with("project", project).to_string(),
+            is_here: path == here,
+        };
+        Frame {
+            style: asset::style(),
+            script: asset::script(),
+            icon: asset::icon(),
+            symbols: charts::symbols(),
+            places: PLACES.into_iter().map(place).collect(),
+            version: env!("CARGO_PKG_VERSION"),
+            is_signed_in: session(headers).is_some(),
+        }
+    }
+}
+
+/// What a page that is about no project keeps for the other places: the one that is looked at.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Looked {
+    project: Option<String>,
+}
+
+impl Looked {
+    fn project(&self) -> Option<&str> {
+        self.project.as_deref().filter(|name| !name.is_empty())
+    }
+}
+
+/// A project that can be chosen.
+struct Choosable {
+    name: String,
+    /// As it is shown.
+    title: String,
+    is_chosen: bool,
+}
+
+fn choosable(projects: Vec<String>, chosen: Option<&str>) -> Vec<Choosable> {
+    const MAX_LISTED_PROJECTS: usize = 500;
+    let is_chosen = |name: &String| Some(name.as_str()) == chosen;
+    let mut all: Vec<Choosable> = projects
+        .into_iter()
+        .take(MAX_LISTED_PROJECTS)
+        .map(|name| Choosable { is_chosen: is_chosen(&name), title: text::line(&name), name })
+        .collect();
+    if let Some(name) = chosen.filter(|_| !all.iter().any(|one| one.is_chosen)) {
+        all.push(Choosable { name: name.to_owned(), title: text::line(name), is_chosen: true });
+    }
+    all
+}
+
+/// Whether a path belongs to the page, and not to programs.
+pub(super) fn is_page(path: &str) -> bool {
+    let is_for_programs =
+        ["/api/", "/v1/", "/opentelemetry."].iter().any(|beginning| path.starts_with(beginning))
+            || matches!(
+                path,
+                "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/graphql" | "/arize_phoenix_version"
+            );
+    !is_for_programs
+}
+
+/// Whether an answer is for a person's eyes.
+pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
+    let accepts = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    is_page(uri.path()) && accepts.contains("text/html")
+}
+
+/// Whether a path takes what people send from our pages.
+pub(super) fn is_form(path: &str) -> bool {
+    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/server/retry") || path.starts_with("/rubrics/")
+}
+
+/// What needs no key: it tells nothing.
+pub(super) fn is_open(path: &str) -> bool {
+    path.starts_with("/assets/") || matches!(path, "/sign-in" | "/sign-out")
+}
+
+/// Whether a browser says that the request comes from a page of this server: a page from elsewhere can send forms here,
+/// but it cannot say so.
+pub(super) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    // Browsers of today say it in so many words, on connections that they trust.
+    if let Some(site) = text("sec-fetch-site") {
+        return site == "same-origin";
+    }
+    let Some((_, origin)) = text(ORIGIN.as_str()).and_then(|origin| origin.split_once("://")) else {
+        return false;
+    };
+    let host = text(HOST.as_str()).or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
+    host.is_some_and(|host| host.eq_ignore_ascii_case(origin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_taken_from_our_own_pages_only() {
+        let own = |host: &str, origin: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, host.parse().unwrap());
+            if !origin.is_empty() {
+                headers.insert(ORIGIN, origin.parse().unwrap());
+            }
+            is_own(&Uri::from_static("/labels"), &headers)
+        };
+        assert!(own("localhost:4318", "http://localhost:4318"));
+        assert!(own("gradus.example", "https://gradus.example"));
+        for origin in
+            ["", "null", "http://localhost:8000", "http://evil.example", "http://localhost:4318.evil.example"]
+        {
+            assert!(!own("localhost:4318", origin), "{origin}");
+        }
+        let mut headers = HeaderMap::new();
+        for (site, is_ours) in
+            [("same-origin", true), ("same-site", false), ("cross-site", false), ("none", false)]
+        {
+            headers.insert("sec-fetch-site", site.parse().unwrap());
+            assert_eq!(is_own(&Uri::from_static("/labels"), &headers), is_ours, "{site}");
+        }
+    }
+
+    #[test]
+    fn what_programs_ask_is_no_page() {
+        for path in ["/", "/traces", "/traces/abc", "/nowhere"] {
+            assert!(is_page(path), "{path}");
+        }
+        for path in ["/api/v1/traces", "/v1/traces", "/metrics", "/openapi.json"] {
+            assert!(!is_page(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Two runs as they are compared: what each said of which trajectory, and which of them belong together.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+use gradus_eval::comparison::ScorePair;
+use gradus_eval::interval::Cluster;
+use gradus_eval::outcome::OutcomeKind;
+use gradus_eval::report::{JudgedHead, RunReader};
+use gradus_eval::run::RunFileError;
+use gradus_report::html::text;
+use gradus_report::{TrialMeasurement, TrialResult};
+
+/// Trajectories and verdicts of a run that are compared; those behind are left out, with a word.
+pub(super) const MAX_TRAJECTORIES: usize = 50_000;
+pub(super) const MAX_VERDICTS: usize = 500_000;
+
+/// Names and labels as numbers, the same for both runs: there are few, and each is in many verdicts.
+#[derive(Default)]
+pub(super) struct Words {
+    all: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Words {
+    pub(super) fn number(&mut self, word: &str) -> u32 {
+        if let Some(known) = self.numbers.get(word) {
+            return *known;
+        }
+        let number = self.all.len() as u32;
+        self.all.push(word.to_owned());
+        self.numbers.insert(word.to_owned(), number);
+        number
+    }
+
+    pub(super) fn word(&self, number: u32) -> &str {
+        self.all.get(number as usize).map_or("", String::as_str)
+    }
+}
+
+/// One verdict.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Given {
+    pub(super) evaluator: u32,
+    /// None for the whole trajectory.
+    pub(super) step: Option<u32>,
+    pub(super) label: u32,
+    pub(super) score: f64,
+}
+
+/// What a run said of a trajectory.
+pub(super) struct Judged {
+    pub(super) id: Box<str>,
+    /// The request's digest: what is asked in the same words is the same task.
+    task: Option<u128>,
+    /// The request on one line.
+    pub(super) query: Box<str>,
+    /// In order of evaluator and step.
+    verdicts: Box<[Given]>,
+}
+
+impl Judged {
+    pub(super) fn verdicts(&self) -> &[Given] {
+        &self.verdicts
+    }
+
+    /// The verdicts of one evaluator.
+    pub(super) fn by(&self, evaluator: u32) -> &[Given] {
+        let from = self.verdicts.partition_point(|given| given.evaluator < evaluator);
+        let to = self.verdicts.partition_point(|given| given.evaluator <= evaluator);
+        &self.verdicts[from..to]
+    }
+
+    pub(super) fn cluster(&self, evaluator: u32) -> Cluster {
+        let given = self.by(evaluator);
+        Cluster { count: given.len() as f64, sum: given.iter().map(|given| given.score).sum() }
+    }
+
+    pub(super) fn mean(&self, evaluator: u32) -> Option<f64> {
+        let Cluster { count, sum } = self.cluster(evaluator);
+        (count > 0.0).then(|| sum / count)
+    }
+}
+
+/// Trials by their trajectories.
+struct Trials<'t> {
+    by_id: HashMap<&'t str, &'t TrialMeasurement>,
+    by_session: HashMap<&'t str, &'t TrialMeasurement>,
+}
+
+impl Trials<'_> {
+    fn of(trials: &[TrialMeasurement]) -> Trials<'_> {
+        let mut found = Trials { by_id: HashMap::new(), by_session: HashMap::new() };
+        for trial in trials {
+            match &trial.trajectory_id {
+                Some(id) => found.by_id.insert(id, trial),
+                None => found.by_session.insert(&trial.session_id, trial),
+            };
+        }
+        found
+    }
+
+    fn find(&self, trajectory: &JudgedHead<'_>) -> Option<&TrialMeasurement> {
+        let by_session = || self.by_session.get(trajectory.session_id.as_deref()?);
+        self.by_id.get(&*trajectory.trajectory_id).or_else(by_session).copied()
+    }
+}
+
+/// A run, as far as it is compared.
+#[derive(Default)]
+pub(super) struct Run {
+    pub(super) judged: Vec<Judged>,
+    /// How often an evaluator could not judge.
+    pub(super) failed: BTreeMap<u32, u64>,
+    pub(super) is_cut: bool,
+}
+
+impl Run {
+    /// `trials` are those of the bench that the run is about: what was measured of them is compared, too.
+    pub(super) fn read(
+        reader: &mut RunReader,
+        trials: &[TrialMeasurement],
+        words: &mut Words,
+    ) -> Result<Run, RunFileError> {
+        let trials = Trials::of(trials);
+        let mut run = Run::default();
+        let mut verdicts = 0;
+        let evaluators: Vec<u32> =
+            reader.record.evaluators.iter().map(|evaluator| words.number(&evaluator.name)).collect();
+        reader.visit_verdicts(|trajectory, outcomes| {
+            // The caller asks again, and finds out why it ends here.
+            if gradus_store::check_query().is_err() {
+                return ControlFlow::Break(());
+            }
+            if run.judged.len() == MAX_TRAJECTORIES || verdicts + outcomes.len() > MAX_VERDICTS {
+                run.is_cut = true;
+                return ControlFlow::Break(());
+            }
+            let mut given = Vec::with_capacity(outcomes.len());
+            for verdict in outcomes {
+                let evaluator = evaluators[verdict.evaluator];
+                if verdict.outcome == OutcomeKind::Failed {
+                    *run.failed.entry(evaluator).or_default() += 1;
+                }
+                if let (Some(score), Some(label)) = (verdict.score, &verdict.label) {
+                    let label = words.number(label);
+                    given.push(Given { evaluator, step: verdict.step_index, label, score });
+                }
+            }
+            if let Some(trial) = trials.find(trajectory) {
+                for TrialResult { name, is_good, .. } in &trial.results {
+                    given.push(Given {
+                        evaluator: words.number(name),
+                        step: None,
+                        label: words.number(if *is_good { "yes" } else { "no" }),
+                        score: f64::from(u8::from(*is_good)),
+                    });
+                }
+            }
+            given.sort_unstable_by_key(|given| (given.evaluator, given.step));
+            verdicts += given.len();
+            let query = trajectory.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
+            run.judged.push(Judged {
+                id: (&*trajectory.trajectory_id).into(),
+                task: query.map(|query| gradus_core::digest(query.as_bytes())),
+                query: query.map(text::line).unwrap_or_default().into(),
+                verdicts: given.into(),
+            });
+            ControlFlow::Continue(())
+        })?;
+        Ok(run)
+    }
+
+    pub(super) fn evaluators(&self) -> BTreeSet<u32> {
+        let judged = self.judged.iter().flat_map(|one| one.verdicts.iter().map(|given| given.evaluator));
+        judged.chain(self.failed.keys().copied()).collect()
+    }
+
+    pub(super) fn clusters(&self, evaluator: u32) -> Vec<Cluster> {
+        let all = self.judged.iter().map(|one| one.cluster(evaluator));
+        all.filter(|cluster| cluster.count > 0.0).collect()
+    }
+}
+
+/// What is compared with what, by places in the runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// The same trajectory in both.
+    Same(usize, usize),
+    /// Trajectories with the same request: the trials of one task.
+    Task(Vec<usize>, Vec<usize>),
+}
+
+/// Which trajectories of the two runs belong together.
+#[derive(Default)]
+pub(super) struct Pairing {
+    pub(super) units: Vec<Unit>,
+    /// How many trajectories of each run are in one of them.
+    pub(super) covered: (usize, usize),
+    /// There are some, but not enough to stand for the runs.
+    pub(super) is_too_few: bool,
+}
+
+impl Pairing {
+    /// By id, and by request among the rest. If that leaves out more than half of the smaller run, nothing is paired.
+    pub(super) fn of(before: &[Judged], after: &[Judged]) -> Pairing {
+        let ids: HashMap<&str, usize> = before.iter().enumerate().map(|(at, one)| (&*one.id, at)).collect();
+        let mut units = Vec::new();
+        let mut is_paired = vec![false; before.len()];
+        let mut tasks: BTreeMap<u128, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
+        for (at, one) in after.iter().enumerate() {
+            match (ids.get(&*one.id), one.task) {
+                (Some(same), _) => {
+                    is_paired[*same] = true;
+                    units.push(Unit::Same(*same, at));
+                }
+                (None, Some(task)) => tasks.entry(task).or_default().1.push(at),
+                (None, None) => {}
+            }
+        }
+        for (at, one) in before.iter().enumerate().filter(|(at, _)| !is_paired[*at]) {
+            if let Some((old, _)) = one.task.and_then(|task| tasks.get_mut(&task)) {
+                old.push(at);
+            }
+        }
+        let mut tasks: Vec<(Vec<usize>, Vec<usize>)> = tasks.into_values().collect();
+        tasks.retain(|(old, _)| !old.is_empty());
+        tasks.sort_unstable();
+        units.extend(tasks.into_iter().map(|(old, new)| Unit::Task(old, new)));
+        let sizes = units.iter().map(|unit| match unit {
+            Unit::Same(..) => (1, 1),
+            Unit::Task(old, new) => (old.len(), new.len()),
+        });
+        let covered = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+        let (smaller, of_it) =
+            if before.len() <= after.len() { (before.len(), covered.0) } else { (after.len(), covered.1) };
+        let is_too_few = of_it * 2 < smaller;
+        if is_too_few {
+            units.clear();
+        }
+        Pairing { units, covered, is_too_few: is_too_few && of_it > 0 }
+    }
+
+    /// The scores of an evaluator, paired: the same questions of the same trajectory; of a task, the means of its trials.
+    pub(super) fn scores(&self, before: &[Judged], after: &[Judged], evaluator: u32) -> Vec<ScorePair> {
+        let mut pairs = Vec::new();
+        for (trajectory, unit) in self.units.iter().enumerate() {
+            match unit {
+                Unit::Same(old, new) => {
+                    let both = same_questions(before[*old].by(evaluator), after[*new].by(evaluator));
+                    pairs.extend(both.map(|(old, new)| ScorePair {
+                        trajectory,
+                        before: old.score,
+                        after: new.score,
+                    }));
+                }
+                Unit::Task(old, new) => {
+                    let both = mean_of(before, old, evaluator).zip(mean_of(after, new, evaluator));
+                    pairs.extend(both.map(|(before, after)| ScorePair { trajectory, before, after }));
+                }
+            }
+        }
+        pairs
+    }
+}
+
+/// The verdicts on the same step by the same evaluator.
+pub(super) fn same_questions<'g>(
+    old: &'g [Given],
+    new: &'g [Given],
+) -> impl Iterator<Item = (&'g Given, &'g Given)> {
+    let key = |given: &Given| (given.evaluator, given.step);
+    old.iter().filter_map(move |one| {
+        let at = new.binary_search_by_key(&key(one), key).ok()?;
+        Some((one, &new[at]))
+    })
+}
+
+/// The mean over trials, each of which counts once however long it is.
+pub(super) fn mean_of(all: &[Judged], trials: &[usize], evaluator: u32) -> Option<f64> {
+    let means: Vec<f64> = trials.iter().filter_map(|at| all[*at].mean(evaluator)).collect();
+    (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn judged(id: &str, query: &str, verdicts: &[(u32, u32, f64)]) -> Judged {
+        let given = |(evaluator, step, score): &(u32, u32, f64)| Given {
+            evaluator: *evaluator,
+            step: Some(*step).filter(|step| *step > 0),
+            label: 0,
+            score: *score,
+        };
+        Judged {
+            id: id.into(),
+            task: (!query.is_empty()).then(|| gradus_core::digest(query.as_bytes())),
+            query: query.into(),
+            verdicts: verdicts.iter().map(given).collect(),
+        }
+    }
+
+    fn all(of: &[(&str, &str)]) -> Vec<Judged> {
+        of.iter().map(|(id, query)| judged(id, query, &[])).collect()
+    }
+
+    #[test]
+    fn trajectories_are_paired_by_id_and_the_rest_by_request() {
+        let of = |before: &[(&str, &str)], after: &[(&str, &str)]| {
+            let pairing = Pairing::of(&all(before), &all(after));
+            (pairing.units, pairing.covered)
+        };
+        let mixed = of(&[("a", "x"), ("b", "y"), ("e", "v")], &[("b", "z"), ("c", "x")]);
+        assert_eq!(mixed, (vec![Unit::Same(1, 0), Unit::Task(vec![0], vec![1])], (2, 2)));
+        // Several trials of a task are one task, and no request is none.
+        let trials = of(&[("a", "x"), ("b", "x"), ("e", "")], &[("c", "x"), ("d", "x"), ("f", "x")]);
+        assert_eq!(trials, (vec![Unit::Task(vec![0, 1], vec![0, 1, 2])], (2, 3)));
+        assert_eq!(of(&[("e", "")], &[("f", "")]), (vec![], (0, 0)));
+        // However alike two requests begin.
+        let long = "the same beginning ".repeat(50);
+        let [one, other] = ["one", "other"].map(|end| format!("{long}{end}"));
+        assert_eq!(of(&[("a", &one)], &[("b", &other)]).0, []);
+    }
+
+    #[test]
+    fn one_trajectory_in_common_does_not_stand_for_a_thousand() {
+        let ids = |from: usize| -> Vec<Judged> {
+            (from..from + 1_000).map(|at| judged(&at.to_string(), "", &[])).collect()
+        };
+        let few = Pairing::of(&ids(0), &ids(999));
+        assert!(few.units.is_empty() && few.is_too_few && few.covered == (1, 1));
+        let half = Pairing::of(&ids(0), &ids(500));
+        assert!(half.units.len() == 500 && !half.is_too_few);
+    }
+
+    #[test]
+    fn steps_are_compared_with_themselves_and_tasks_by_the_means_of_their_trials() {
+        let before = [judged("a", "x", &[(0, 1, 1.0), (0, 2, 1.0), (1, 1, 0.0)])];
+        let after = [judged("a", "x", &[(0, 2, 0.0), (0, 3, 1.0), (1, 1, 1.0)])];
+        let pairing = Pairing::of(&before, &after);
+        let pair = |before, after| ScorePair { trajectory: 0, before, after };
+        assert_eq!(pairing.scores(&before, &after, 0), [pair(1.0, 0.0)]);
+        assert_eq!(pairing.scores(&before, &after, 1), [pair(0.0, 1.0)]);
+        assert_eq!(pairing.scores(&before, &after, 2), []);
+        let after = [
+            judged("b", "x", &[(0, 1, 0.0), (0, 2, 1.0)]),
+            judged("c", "x", &[(0, 1, 1.0)]),
+            judged("d", "x", &[]),
+        ];
+        let pairing = Pairing::of(&before, &after);
+        assert_eq!(pairing.scores(&before, &after, 0), [pair(1.0, 0.75)]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Who looks, and whose name is whose.
+
+use std::collections::HashSet;
+
+use axum::http::HeaderMap;
+use gradus_report::html::text;
+use gradus_store::{Store, StoreError};
+use percent_encoding::percent_decode_str;
+
+use super::sign_in::cookie;
+use crate::caller::{Caller, RequiredScope};
+use crate::signature;
+
+/// Who looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Person {
+    /// Whose labels are whose: the key's name, which nobody else can give himself; without keys, the name that was given.
+    pub(super) identifier: String,
+    /// As it is shown.
+    pub(super) name: String,
+    /// Whether labels are taken from this person.
+    pub(super) may_label: bool,
+}
+
+/// The names of keys, for telling whose key somebody used under another name.
+pub(super) struct Speakers(pub(super) HashSet<String>);
+
+impl Speakers {
+    pub(super) fn of(store: &Store) -> Result<Speakers, StoreError> {
+        Ok(Speakers(store.keys()?.into_iter().map(|key| key.name).collect()))
+    }
+
+    /// Who said something, as it is shown: the name that was given, which may be anybody's, what tells people apart where
+    /// that is another, and whose key it was, where neither says so.
+    pub(super) fn shown(&self, author: &str, identifier: &str, metadata: &str) -> String {
+        let (_, key) = signature::signed(metadata);
+        let mut more = Vec::new();
+        if !identifier.is_empty() && identifier != author {
+            let is_key = key.as_deref() == Some(identifier) || self.0.contains(identifier);
+            more.push(if is_key { format!("key {identifier}") } else { identifier.to_owned() });
+        }
+        let hidden = key.filter(|key| key != identifier && key != author);
+        more.extend(hidden.map(|key| format!("key {key}")));
+        let name = if author.is_empty() { "someone" } else { author };
+        text::line(&if more.is_empty() { name.to_owned() } else { format!("{name} ({})", more.join(", ")) })
+    }
+}
+
+impl Person {
+    /// Where nothing can be labelled.
+    pub(super) fn nobody() -> Person {
+        Person { identifier: String::new(), name: String::new(), may_label: false }
+    }
+
+    /// Who asks, by the name that was given last.
+    pub(super) fn of(headers: &HeaderMap, caller: &Caller) -> Person {
+        let given = cookie(headers, AUTHOR_COOKIE)
+            .and_then(|name| percent_decode_str(name).decode_utf8().ok().map(std::borrow::Cow::into_owned));
+        Person::named(given.as_deref().unwrap_or_default(), caller)
+    }
+
+    pub(super) fn named(given: &str, caller: &Caller) -> Person {
+        let given = given[..given.floor_char_boundary(MAX_NAME)].trim();
+        let name = if given.is_empty() { &caller.name } else { given };
+        let identifier = if caller.name.is_empty() { name } else { &caller.name };
+        let may_label = caller.may(RequiredScope::Ingest);
+        Person { identifier: identifier.to_owned(), name: name.to_owned(), may_label }
+    }
+}
+
+pub(super) const AUTHOR_COOKIE: &str = "gradus_author";
+
+pub(super) const MAX_NAME: usize = 100;

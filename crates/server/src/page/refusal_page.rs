@@ -1,0 +1,107 @@
+//! What people see who are refused, or who ask for what is not there.
+
+use super::answer::{PageError, with_status};
+use axum::extract::Request;
+use axum::http::header::REFERER;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::address::own_path;
+use super::sign_in::{MAY_NOT_LOOK, SignIn};
+
+/// Where something goes wrong, nobody knows who asks: whoever is signed in finds the way out on that page, too.
+pub(super) async fn with_way_out(request: Request, next: Next) -> Response {
+    let is_signed_in = super::session(request.headers()).is_some();
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<PageError>() {
+        Some(error) if is_signed_in => error.shown(true),
+        _ => response,
+    }
+}
+
+/// The answer to a person whom the guard does not let in; `lacks_scope` where that is for what the key may do.
+pub(crate) fn refused(
+    status: StatusCode,
+    message: &str,
+    lacks_scope: bool,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Response {
+    if status == StatusCode::UNAUTHORIZED {
+        // A session that is not known any more is told apart from none.
+        let was_in = super::session(headers).is_some();
+        let next = next(method, uri, headers);
+        return with_status(status, &SignIn::new(&next, was_in.then(|| message.to_owned())));
+    }
+    // Whoever is signed in with a key that may not look finds no page at all: here is the way to another key, and out.
+    let is_look = matches!(*method, Method::GET | Method::HEAD);
+    if status == StatusCode::FORBIDDEN && lacks_scope && is_look && super::session(headers).is_some() {
+        return with_status(status, &SignIn::again(&next(method, uri, headers), MAY_NOT_LOOK));
+    }
+    PageError::new(status, message).shown(super::session(headers).is_some())
+}
+
+/// Where somebody wants to go who has to sign in first. What was sent is not sent again, so whoever sent something goes back
+/// to where it was written.
+pub(super) fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
+    let path = |uri: &Uri| uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return path(uri);
+    }
+    let from = headers.get(REFERER).and_then(|from| from.to_str().ok()?.parse::<Uri>().ok());
+    let from = from.map(|from| path(&from)).unwrap_or_default();
+    own_path(Some(&from)).unwrap_or("/").to_owned()
+}
+
+/// The answer to a person who asks for what is not there.
+pub(crate) fn missing(headers: &HeaderMap) -> Response {
+    PageError::missing("There is no page at this address.").shown(super::session(headers).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use axum::http::header::COOKIE;
+
+    use super::*;
+
+    /// Those who signed in before such keys were refused.
+    #[tokio::test]
+    async fn whoever_is_in_with_a_key_that_may_not_look_finds_the_way_out() {
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, HeaderValue::from_static("gradus_session=x"));
+        let shown = async |method: Method, lacks_scope: bool, headers: &HeaderMap| {
+            let uri = Uri::from_static("/traces?q=x");
+            let response = refused(StatusCode::FORBIDDEN, "no", lacks_scope, &method, &uri, headers);
+            assert_eq!(response.status(), StatusCode::FORBIDDEN);
+            let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+            String::from_utf8(body.to_vec()).unwrap()
+        };
+        let page = shown(Method::GET, true, &headers).await;
+        assert!(page.contains("name=\"key\"") && page.contains(MAY_NOT_LOOK), "{page}");
+        assert!(page.contains("action=\"/sign-out\"") && page.contains("value=\"/traces?q=x\""), "{page}");
+        for (method, lacks_scope) in [(Method::POST, true), (Method::GET, false)] {
+            assert!(shown(method, lacks_scope, &headers).await.contains("<h1>Not allowed</h1>"));
+        }
+        assert!(shown(Method::GET, true, &HeaderMap::new()).await.contains("<h1>Not allowed</h1>"));
+    }
+
+    #[test]
+    fn whoever_sent_something_goes_back_to_where_it_was_written() {
+        let next = |method: Method, path: &'static str, from: &'static str| {
+            let mut headers = HeaderMap::new();
+            if !from.is_empty() {
+                headers.insert(REFERER, HeaderValue::from_static(from));
+            }
+            super::next(&method, &Uri::from_static(path), &headers)
+        };
+        assert_eq!(next(Method::GET, "/traces?q=x", "http://localhost/review"), "/traces?q=x");
+        let review = "http://localhost:4318/review?project=shop";
+        assert_eq!(next(Method::POST, "/labels", review), "/review?project=shop");
+        for from in ["", "nonsense", "http://localhost:4318//evil.example"] {
+            assert_eq!(next(Method::POST, "/labels", from), "/", "{from}");
+        }
+    }
+}

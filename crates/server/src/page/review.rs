@@ -1,0 +1,259 @@
+//! Verdicts one after another, for people to say whether they are right: a key for each, and the next one comes by itself.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use gradus_core::trajectory::Trajectory;
+use gradus_store::{ReviewFilter, ReviewItem, ReviewPlace};
+use serde::Deserialize;
+
+use super::address::Address;
+use super::agreement::{self, Dimension};
+use super::answer::{self, Asked, PageError};
+use super::fold::{Folded, Shelf};
+use super::opened::{self, Opened};
+use super::step::{Judged, StepView};
+use super::verdict::Verdict;
+use super::{Choosable, Frame, choosable};
+use crate::caller::Caller;
+use crate::evaluators::title;
+use crate::http_error::ApiError;
+use crate::page::people::Person;
+use crate::state::Server;
+use gradus_report::html::number::count;
+use gradus_report::html::text;
+
+/// Steps that are listed where the whole trajectory is judged.
+const MAX_LISTED: usize = 40;
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice {
+    project: Option<String>,
+    evaluator: Option<String>,
+    /// `all`, `wrong`, or what could not be judged: `failed`.
+    which: Which,
+    after: Option<String>,
+}
+
+/// Which verdicts come. All of them, as they were given, unless something else is chosen: whoever sees only one of the
+/// judge's labels cannot tell by them how good it is.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Which {
+    #[default]
+    #[serde(alias = "")]
+    All,
+    Wrong,
+    Failed,
+}
+
+impl Choice {
+    fn address(&self) -> Address {
+        let which = match self.which {
+            Which::All => None,
+            Which::Wrong => Some("wrong"),
+            Which::Failed => Some("failed"),
+        };
+        Address::of("/review")
+            .with("project", self.project.as_deref())
+            .with("evaluator", self.evaluator.as_deref())
+            .with("which", which)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "review.html")]
+struct Page {
+    frame: Frame,
+    projects: Vec<Choosable>,
+    evaluators: Vec<Choosable>,
+    which: Which,
+    item: Option<Item>,
+    /// Where to look further when nothing was found so far.
+    further: Option<String>,
+    author: Person,
+    dimensions: Vec<Dimension>,
+    /// Where only so many of the latest labels count.
+    of_latest: Option<String>,
+    agreement: String,
+}
+
+struct Item {
+    verdict: Verdict,
+    /// Labels of others are not shown before this person has decided: agreement among people would be worth nothing.
+    others_said: usize,
+    query: Option<Folded>,
+    answer: Option<Folded>,
+    /// None where the whole trajectory is judged.
+    step: Option<StepView>,
+    steps: Vec<Line>,
+    /// How many steps there are, where not all are listed.
+    of_steps: Option<String>,
+    trace: String,
+    what: String,
+    skip: String,
+}
+
+/// A step on one line.
+struct Line {
+    number: u32,
+    tool: String,
+    arguments: String,
+    observation: String,
+    is_error: bool,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    Asked(choice): Asked<Choice>,
+) -> Result<Response, PageError> {
+    let blank = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let choice = Choice {
+        project: blank(choice.project),
+        evaluator: blank(choice.evaluator),
+        which: choice.which,
+        after: blank(choice.after),
+    };
+    let person = Person::of(&headers, &caller);
+    let frame = Frame::of("/review", choice.project.as_deref(), &headers);
+    // The trace that it is about may be large.
+    answer::of_large(&server, move |server| made(server, &choice, frame, person)).await
+}
+
+fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Result<Page, ApiError> {
+    let settings = server.reloadable();
+    let after = match &choice.after {
+        Some(text) => Some(text.parse().map_err(|()| ApiError::bad("after: this is no place in the list"))?),
+        None => None,
+    };
+    let filter = ReviewFilter {
+        project: choice.project.clone(),
+        evaluator: choice.evaluator.clone(),
+        only_wrong: choice.which == Which::Wrong,
+        only_failed: choice.which == Which::Failed,
+        author: author.identifier.clone(),
+    };
+    let (item, further) = next(server, choice, &filter, after)?;
+    let labels = server.store.labels(choice.project.as_deref(), agreement::FEW)?;
+    let of_latest = (labels.len() == agreement::FEW).then(|| count(agreement::FEW as u64));
+    let dimensions = agreement::dimensions(&settings, &labels);
+    let mut names: Vec<String> = settings
+        .rules
+        .iter()
+        .flat_map(|rule| &rule.evaluators)
+        .map(|evaluator| evaluator.name.to_string())
+        .chain(choice.evaluator.clone())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let evaluator = |name: String| Choosable {
+        title: title(&settings, &name),
+        is_chosen: Some(&name) == choice.evaluator.as_ref(),
+        name,
+    };
+    Ok(Page {
+        frame,
+        projects: choosable(server.store.project_names()?, choice.project.as_deref()),
+        evaluators: names.into_iter().map(evaluator).collect(),
+        which: choice.which,
+        item,
+        further: further.map(|place| choice.address().with("after", Some(&place.to_string())).to_string()),
+        author,
+        dimensions,
+        of_latest,
+        agreement: Address::of("/agreement").with("project", choice.project.as_deref()).to_string(),
+    })
+}
+
+/// Verdicts that are passed over because their trace changes at this moment.
+const MAX_PASSED: usize = 20;
+
+/// The next verdict that can be shown, or where to look further.
+fn next(
+    server: &Server,
+    choice: &Choice,
+    filter: &ReviewFilter,
+    mut after: Option<ReviewPlace>,
+) -> Result<(Option<Item>, Option<ReviewPlace>), ApiError> {
+    for _ in 0..MAX_PASSED {
+        let (found, further) = server.store.next_verdict(filter, after.as_ref())?;
+        let Some(found) = found else { return Ok((None, further)) };
+        match Item::of(server, choice, &found) {
+            Ok(Some(item)) => return Ok((Some(item), None)),
+            Ok(None) => {}
+            Err(error) if error.status() == StatusCode::NOT_FOUND => {}
+            Err(error) => return Err(error),
+        }
+        after = Some(found.place);
+    }
+    Ok((None, after))
+}
+
+impl Item {
+    /// None when the verdict went away while it was looked for.
+    fn of(server: &Server, choice: &Choice, found: &ReviewItem) -> Result<Option<Item>, ApiError> {
+        let trace = format!("{:032x}", found.trace_id);
+        let opened = opened::open(server, &trace, Some(&found.trajectory_id))?;
+        let settings = server.reloadable();
+        let step = Some(found.place.step).filter(|step| *step > 0);
+        let Some(trajectory) = &opened.trajectory else { return Ok(None) };
+        let is_asked = |line: &gradus_eval::outcome::OutcomeLine| {
+            line.step_index == step && *line.evaluator == *found.place.evaluator
+        };
+        let Some(given) = opened.outcomes.iter().find(|given| is_asked(&given.line)) else {
+            return Ok(None);
+        };
+        // What was labelled is passed over the next time, so a label brings back to the same address.
+        let here = choice.address().with("after", choice.after.as_deref());
+        let mut verdict = Verdict::of(&settings, given, &opened.said, &here);
+        if let Some(form) = &mut verdict.labelling {
+            form.back = here.to_string();
+        }
+        let shelf = Shelf::Trace { trace: &trace, trajectory: &found.trajectory_id };
+        let fold = |given: &Option<String>, part: &str| shelf.folded(given.as_deref(), None, part);
+        Ok(Some(Item {
+            what: step.map_or_else(|| "Whole trajectory".to_owned(), |step| format!("Step {step}")),
+            query: fold(&trajectory.query, "query"),
+            answer: fold(&trajectory.final_answer, "answer"),
+            step: step.and_then(|number| shown_step(&opened, trajectory, number, &here, server)),
+            steps: if step.is_none() { lines(trajectory) } else { Vec::new() },
+            of_steps: (step.is_none() && trajectory.steps.len() > MAX_LISTED)
+                .then(|| count(trajectory.steps.len() as u64)),
+            trace: opened::step_address(&trace, Some(&found.trajectory_id), step),
+            skip: choice.address().with("after", Some(&found.place.to_string())).to_string(),
+            others_said: verdict.said.len(),
+            verdict,
+        }))
+    }
+}
+
+fn shown_step(
+    opened: &Opened,
+    trajectory: &Trajectory,
+    number: u32,
+    here: &Address,
+    server: &Server,
+) -> Option<StepView> {
+    let step = trajectory.steps.iter().find(|step| step.index == number)?;
+    let trace = opened.row.trace_id.to_string();
+    let shelf = Shelf::Trace { trace: &trace, trajectory: &trajectory.trajectory_id };
+    let judged = Judged { shelf, outcomes: &opened.outcomes, said: &opened.said };
+    Some(StepView::of(&server.reloadable(), &judged, step, here))
+}
+
+fn lines(trajectory: &Trajectory) -> Vec<Line> {
+    let line = |step: &gradus_core::trajectory::Step| Line {
+        number: step.index,
+        tool: text::line(&step.tool),
+        arguments: text::line(step.arguments_text().as_deref().unwrap_or_default()),
+        observation: text::line(step.observation.as_deref().unwrap_or_default()),
+        is_error: step.is_error,
+    };
+    trajectory.steps.iter().take(MAX_LISTED).map(line).collect()
+}

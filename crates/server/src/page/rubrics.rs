@@ -1,0 +1,283 @@
+//! Rubrics: what is asked, and what the answers are worth. Each can be tried on a step, as it is or changed: the prompt is
+//! shown as a judge would get it, and, when asked to, the judge of the project answers. Nothing of a trial is kept for good;
+//! whoever wants to keep a changed rubric loads it down as a file.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gradus_eval::rubric::{Origin, Rubric, Subject};
+use serde::Deserialize;
+
+use super::address::Address;
+use super::answer::{self, Asked, PageError};
+use super::trials::{AskedOf, Shown, Subjected, Who};
+use super::{Frame, Looked, form};
+use crate::caller::{Caller, RequiredScope};
+use crate::grading_rule::GradingRule;
+use crate::http_error::ApiError;
+use crate::rubric_trials::{Answer, Trial};
+use crate::settings::Reloadable;
+use crate::state::Server;
+use gradus_report::html::number;
+use gradus_report::html::text::{self, Block};
+
+#[derive(Template)]
+#[template(path = "rubrics.html")]
+struct Page {
+    frame: Frame,
+    rubrics: Vec<Row>,
+}
+
+struct Row {
+    name: String,
+    href: String,
+    title: String,
+    about: Block,
+    subject: &'static str,
+    labels: Vec<(String, String)>,
+    origin: String,
+    rules: String,
+}
+
+#[derive(Template)]
+#[template(path = "rubric.html")]
+struct RubricPage {
+    frame: Frame,
+    project: String,
+    rubric: Row,
+    hash: String,
+    /// The rubric's file, or what was made of it.
+    source: String,
+    is_changed: bool,
+    trajectory: String,
+    step: String,
+    of_steps: bool,
+    /// Whether trials are taken from whoever looks.
+    may_try: bool,
+    /// Who would be asked.
+    judge: Option<String>,
+    /// Why nobody can be.
+    nobody: &'static str,
+    shown: Option<Shown>,
+    answer: Option<Answer>,
+    wrong: Option<String>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice {
+    trajectory: Option<String>,
+    step: Option<String>,
+    /// A trial that was made.
+    trial: Option<String>,
+    /// Rubrics belong to no project: it is kept for the other places.
+    project: Option<String>,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Asked(looked): Asked<Looked>,
+) -> Response {
+    let settings = server.reloadable();
+    let project = looked.project();
+    let rubrics = settings.library.iter().map(|rubric| Row::of(&settings, rubric, project)).collect();
+    answer::page(&Page { frame: Frame::of("/rubrics", project, &headers), rubrics })
+}
+
+impl Row {
+    fn of(settings: &Reloadable, rubric: &Rubric, project: Option<&str>) -> Row {
+        let uses = |rule: &&GradingRule| rule.evaluators.iter().any(|one| *one.name == *rubric.name);
+        let rules: Vec<&str> = settings.rules.iter().filter(uses).map(|rule| rule.name.as_str()).collect();
+        Row {
+            name: text::line(&rubric.name),
+            href: address(&rubric.name).with("project", project).to_string(),
+            title: text::line(&rubric.title),
+            about: text::block(&rubric.about),
+            subject: match rubric.subject {
+                Subject::Step => "each step",
+                Subject::Trajectory => "the whole trajectory",
+            },
+            labels: rubric
+                .labels
+                .iter()
+                .map(|(label, score)| (text::line(label), number::score(score)))
+                .collect(),
+            origin: match &rubric.origin {
+                Origin::BuiltIn => "built in".to_owned(),
+                Origin::File(path) => text::line(&path.display().to_string()),
+            },
+            rules: if rules.is_empty() { "no rule".to_owned() } else { text::line(&rules.join(", ")) },
+        }
+    }
+}
+
+pub(super) fn address(name: &str) -> Address {
+    let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
+    Address::of(format!("/rubrics/{name}"))
+}
+
+/// One rubric, with the prompt for a step if one is named. That costs nothing.
+pub(super) async fn one(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    Asked(choice): Asked<Choice>,
+) -> Result<Response, PageError> {
+    let settings = server.reloadable();
+    let rubric = find(&settings, &name)?;
+    let project = choice.project.as_deref().filter(|name| !name.is_empty());
+    let trial = choice.trial.as_deref().filter(|name| !name.is_empty());
+    let kept = trial.map(|name| server.trials.get(name).ok_or(()));
+    let is_gone = matches!(kept, Some(Err(())));
+    let Trial { text, answer, wrong } = kept.and_then(Result::ok).unwrap_or_default();
+    let changed = text.as_deref().map(|text| Rubric::parse(text, Origin::BuiltIn));
+    let tried = changed.as_ref().and_then(|changed| changed.as_ref().ok()).unwrap_or(rubric);
+    let of_steps = tried.subject == Subject::Step;
+    let trajectory = choice.trajectory.as_deref().map(str::trim).unwrap_or_default().to_owned();
+    let step = choice.step.as_deref().map(str::trim).filter(|step| !step.is_empty() && of_steps);
+    let mut page = RubricPage {
+        frame: Frame::of("/rubrics", project, &headers),
+        rubric: Row::of(&settings, rubric, project),
+        project: project.unwrap_or_default().to_owned(),
+        hash: text::line(&rubric.hash),
+        source: text.clone().unwrap_or_else(|| rubric.source.to_string()),
+        is_changed: text.is_some(),
+        step: step.unwrap_or(if of_steps { "1" } else { "" }).to_owned(),
+        trajectory,
+        of_steps,
+        may_try: caller.may(RequiredScope::Admin),
+        judge: None,
+        nobody: "",
+        shown: None,
+        answer,
+        wrong: wrong
+            .or_else(|| is_gone.then(|| "This trial is not kept any more; make it again.".to_owned())),
+    };
+    if !page.trajectory.is_empty() {
+        let is_changed = text.is_some();
+        let prompt = move |subject: Subjected, rubric: &Rubric, settings: &Reloadable| {
+            let who = subject.who(settings, rubric, is_changed);
+            let nobody = if let Who::Nobody(reason) = who { reason } else { "" };
+            (who.name(), nobody, subject.prompt(rubric, &who))
+        };
+        match Subjected::open(&server, tried, &page.trajectory, page.step.parse().ok(), prompt).await {
+            Ok((judge, nobody, prompt)) => {
+                page.judge = judge;
+                page.nobody = nobody;
+                match prompt {
+                    Ok(shown) => page.shown = Some(shown),
+                    Err(reason) => page.wrong = page.wrong.or(Some(reason)),
+                }
+            }
+            Err(error) => page.wrong = page.wrong.or_else(|| Some(error.message().to_owned())),
+        }
+    }
+    Ok(answer::page(&page))
+}
+
+fn find<'r>(settings: &'r Reloadable, name: &str) -> Result<&'r Rubric, ApiError> {
+    settings.library.find(name).ok_or_else(|| ApiError::missing("There is no rubric of this name."))
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    trajectory: String,
+    #[serde(default)]
+    step: String,
+    #[serde(default)]
+    project: String,
+    /// The rubric's text, as somebody made it.
+    text: Option<String>,
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    Show,
+    Ask,
+    Load,
+}
+
+/// Tries a rubric, and goes to where the trial can be looked at, again and again: what cost money is not asked twice.
+pub(super) async fn try_out(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Response, PageError> {
+    let wanted: Wanted = form::read(&server, &headers, body).await?;
+    let settings = server.reloadable();
+    let rubric = find(&settings, &name)?;
+    // Forms end their lines in their own way.
+    let text = wanted.text.map(|text| text.replace("\r\n", "\n"));
+    let text = text.filter(|text| text.trim() != rubric.source.trim());
+    let changed = text.as_deref().map(|text| Rubric::parse(text, Origin::BuiltIn)).transpose();
+    let mut trial = Trial { text, ..Trial::default() };
+    match changed {
+        Err(error) => trial.wrong = Some(text::line(&format!("This is no rubric: {error}"))),
+        Ok(_) if wanted.what == What::Load => {
+            return Ok(file(&name, trial.text.as_deref().unwrap_or(&rubric.source)));
+        }
+        Ok(changed) if wanted.what == What::Ask => {
+            let tried = changed.as_ref().unwrap_or(rubric);
+            let step = wanted.step.trim().parse().ok();
+            let is_changed = changed.is_some();
+            let ask = move |subject: Subjected, rubric: &Rubric, settings: &Reloadable| {
+                let who = subject.who(settings, rubric, is_changed);
+                subject.ask(rubric, &who)
+            };
+            let asked = match Subjected::open(&server, tried, wanted.trajectory.trim(), step, ask).await {
+                Ok(Ok(AskedOf::Rules(answer))) => Ok(answer),
+                Ok(Ok(AskedOf::Model(question))) => {
+                    // What it costs is written down even if whoever asked goes away meanwhile.
+                    let (server, tried) = (Arc::clone(&server), tried.clone());
+                    let asked = tokio::spawn(async move { question.ask(&server, &tried).await }).await;
+                    asked.unwrap_or_else(|_| {
+                        Err("The judge could not be asked; see the server's log.".to_owned())
+                    })
+                }
+                Ok(Err(reason)) => Err(reason),
+                Err(error) => Err(error.message().to_owned()),
+            };
+            match asked {
+                Ok(answer) => trial.answer = Some(answer),
+                Err(reason) => trial.wrong = Some(reason),
+            }
+        }
+        Ok(_) => {}
+    }
+    let to = address(&name)
+        .with("trajectory", Some(wanted.trajectory.trim()))
+        .with("step", Some(wanted.step.trim()))
+        .with("trial", Some(&server.trials.put(trial)))
+        .with("project", Some(&wanted.project))
+        .at("h-try");
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    if let Ok(to) = HeaderValue::from_str(&to.to_string()) {
+        response.headers_mut().insert(LOCATION, to);
+    }
+    Ok(response)
+}
+
+/// The rubric as a file, for whoever wants to keep it.
+fn file(name: &str, text: &str) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8")),
+        (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
+    ];
+    let mut response = (headers, text.to_owned()).into_response();
+    // A rubric's name is of plain letters.
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={name}.md")) {
+        response.headers_mut().insert(CONTENT_DISPOSITION, value);
+    }
+    response
+}

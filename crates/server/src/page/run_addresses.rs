@@ -1,0 +1,42 @@
+//! Where runs and their trajectories are looked at.
+
+use super::address::{Address, segment};
+use super::opened;
+use crate::http_error::ApiError;
+use crate::page::address::place;
+use crate::state::Server;
+
+/// Where a run is looked at.
+pub(super) fn run_address(id: &str, project: Option<&str>) -> String {
+    Address::of(format!("/runs/{id}")).with("project", project).to_string()
+}
+
+/// Where a trajectory of a run can be looked at; none if its trace was never sent here.
+pub(super) fn trajectory_address(
+    server: &Server,
+    id: &str,
+    step: Option<u32>,
+) -> Result<Option<String>, ApiError> {
+    let trace = server.store.trace_of_trajectory(id)?;
+    Ok(trace.map(|trace| opened::step_address(&trace.to_string(), Some(id), step)))
+}
+
+/// Where a trajectory of a run is looked at, or one of its steps.
+pub(super) fn run_trajectory_address(
+    run: &str,
+    trajectory: &str,
+    step: Option<u32>,
+    project: Option<&str>,
+) -> Address {
+    let page = step.filter(|step| *step as usize > opened::STEPS_OF_A_PAGE).map(|step| step.to_string());
+    trajectory_path(run, trajectory).with("step", page.as_deref()).with("project", project).at(place(step))
+}
+
+fn trajectory_path(run: &str, trajectory: &str) -> Address {
+    Address::of(format!("/runs/{run}/trajectories/{}", segment(trajectory)))
+}
+
+/// Where a text of it is.
+pub(super) fn run_text_address(run: &str, trajectory: &str) -> String {
+    format!("{}/text", trajectory_path(run, trajectory))
+}

@@ -1,0 +1,158 @@
+//! Runs of `gradus eval`: the list, and one run's report as `--html` writes it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gradus_eval::run::{RunFolder, RunState, StateFolder};
+use gradus_report::html::number::minute;
+use gradus_report::html::text;
+use gradus_report::html::view::{Report, tables};
+use serde::Deserialize;
+
+use super::address::Address;
+use super::answer::{self, Asked, PageError};
+use super::run_addresses::{run_address, run_trajectory_address};
+use super::words::{LiveRule, joined};
+use super::{Frame, Looked};
+use crate::run_lookup::failed;
+use crate::state::Server;
+use crate::summaries::{Brief, Gates};
+
+/// Runs of one page.
+const MAX_RUNS_PER_PAGE: usize = 100;
+/// How long one request sums up runs for the list: what is left comes with the next.
+const SUMS_FOR: Duration = Duration::from_millis(250);
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice {
+    /// Those that began before this one.
+    before: Option<String>,
+    /// Runs belong to no project: it is kept for the other places.
+    project: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "runs.html")]
+struct Page {
+    frame: Frame,
+    runs: Vec<Row>,
+    live: Vec<LiveRule>,
+    is_first: bool,
+    latest: String,
+    older: Option<String>,
+    project: String,
+}
+
+struct Row {
+    id: String,
+    href: String,
+    state: &'static str,
+    started: String,
+    judge: String,
+    /// Empty where it is not known.
+    trajectories: String,
+    scores: String,
+    gates: Option<Gates>,
+    evaluators: String,
+    sources: String,
+}
+
+#[derive(Template)]
+#[template(path = "run.html")]
+struct RunPage {
+    frame: Frame,
+    report: Report,
+    /// Of the bench that the run is about.
+    tables: Vec<tables::Shown>,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Asked(choice): Asked<Choice>,
+) -> Result<Response, PageError> {
+    // Sums of runs may have to be made.
+    answer::of_large(&server, move |server| {
+        let started = Instant::now();
+        let folder = StateFolder::at(&server.settings.data);
+        let project = choice.project.filter(|name| !name.is_empty());
+        let list = Address::of("/runs").with("project", project.as_deref());
+        let before = choice.before.filter(|id| !id.is_empty());
+        // The latest come first.
+        let mut ids = folder.runs();
+        ids.retain(|id| before.as_ref().is_none_or(|before| id < before));
+        let has_more = ids.len() > MAX_RUNS_PER_PAGE;
+        ids.truncate(MAX_RUNS_PER_PAGE);
+        let last = ids.last().filter(|_| has_more);
+        let settings = server.reloadable();
+        Ok(Page {
+            frame: Frame::of("/runs", project.as_deref(), &headers),
+            is_first: before.is_none(),
+            older: last.map(|id| list.but("before", Some(id)).to_string()),
+            latest: list.to_string(),
+            project: project.clone().unwrap_or_default(),
+            runs: ids
+                .iter()
+                .filter_map(|id| folder.read_run(id).ok())
+                .map(|run| {
+                    let brief = server.summaries.brief(&run, started.elapsed() < SUMS_FOR);
+                    Row::of(&run, brief, project.as_deref())
+                })
+                .collect(),
+            live: settings.rules.iter().map(LiveRule::of).collect(),
+        })
+    })
+    .await
+}
+
+impl Row {
+    fn of(run: &RunFolder, brief: Option<Brief>, project: Option<&str>) -> Row {
+        let record = &run.record;
+        let brief = brief.unwrap_or_default();
+        Row {
+            id: text::line(&record.run_id),
+            href: run_address(&record.run_id, project),
+            state: match record.state {
+                RunState::Running => "running, or killed",
+                RunState::Stopped => "stopped early",
+                RunState::Finished => "complete",
+            },
+            started: minute(&record.started),
+            judge: text::line(&record.judge),
+            trajectories: brief.trajectories,
+            scores: brief.scores,
+            gates: brief.gates,
+            evaluators: joined(record.evaluators.iter().map(|one| one.title.as_str())),
+            sources: joined(record.sources.iter().map(String::as_str)),
+        }
+    }
+}
+
+pub(super) async fn one(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    Asked(looked): Asked<Looked>,
+) -> Result<Response, PageError> {
+    // A run may be large.
+    answer::of_large(&server, move |server| {
+        let run = crate::run_lookup::find(server, &id)?;
+        let whole = server.summaries.of(&run).map_err(failed)?;
+        let mut report = Report::of(&whole.summary, &whole.gates);
+        report.is_running = run.record.state == RunState::Running;
+        for (shown, found) in report.findings.all.iter_mut().zip(&whole.summary.findings) {
+            let project = looked.project();
+            let at =
+                run_trajectory_address(&run.record.run_id, &found.trajectory_id, found.step_index, project);
+            shown.href = Some(at.to_string());
+        }
+        let tables = whole.tables.iter().map(tables::Shown::of).collect();
+        Ok(RunPage { frame: Frame::of("/runs", looked.project(), &headers), report, tables })
+    })
+    .await
+}

@@ -1,0 +1,131 @@
+//! Where a text stands in the steps of a trajectory.
+
+use gradus_core::trajectory::Trajectory;
+
+use super::address::Address;
+use gradus_report::html::text;
+
+/// Places that are told.
+const MAX_HITS: usize = 50;
+
+/// A place in which a text was found.
+pub(super) struct Hit {
+    pub(super) href: String,
+    pub(super) place: String,
+    pub(super) before: String,
+    pub(super) found: String,
+    pub(super) after: String,
+}
+
+/// Where a text stands in what was thought, called and seen, in whatever case it is written.
+pub(super) fn find(
+    trajectory: &Trajectory,
+    wanted: &str,
+    at: impl Fn(Option<u32>) -> Address,
+) -> (Vec<Hit>, bool) {
+    // Letter by letter, as what it is sought in: a word has another last letter in Greek.
+    let low: String = wanted.chars().flat_map(char::to_lowercase).collect();
+    let mut hits = Vec::new();
+    for step in &trajectory.steps {
+        let arguments = step.arguments_text();
+        let parts = [
+            ("thought", step.thought.as_deref()),
+            ("call", arguments.as_deref()),
+            ("observation", step.observation.as_deref()),
+        ];
+        for (part, given) in parts {
+            let Some(found) = given.and_then(|given| first_place(given, &low)) else { continue };
+            if hits.len() == MAX_HITS {
+                return (hits, true);
+            }
+            let given = given.unwrap_or_default();
+            let from = given.floor_char_boundary(found.start.saturating_sub(60));
+            let to = given.ceil_char_boundary((found.end + 60).min(given.len()));
+            hits.push(Hit {
+                // The page there goes on with the search, which may have found something that is folded.
+                href: at(Some(step.index))
+                    .with("q", Some(wanted))
+                    .at(format!("step-{}-{part}", step.index))
+                    .to_string(),
+                place: format!("Step {}, {part}", step.index),
+                before: beside(&given[from..found.start]),
+                found: text::line(&given[found.clone()]),
+                after: beside(&given[found.end..to]),
+            });
+        }
+    }
+    (hits, false)
+}
+
+/// What stands beside something that was found, with the space between the two.
+fn beside(given: &str) -> String {
+    let space = |has: bool| if has { " " } else { "" };
+    let shown = text::line(given);
+    let (first, last) = (given.starts_with(char::is_whitespace), given.ends_with(char::is_whitespace));
+    format!("{}{shown}{}", space(first), space(last && !shown.is_empty()))
+}
+
+/// A letter may have another length in lower case: places are those of the text as it is.
+fn first_place(given: &str, low: &str) -> Option<std::ops::Range<usize>> {
+    let mut lower = String::with_capacity(given.len());
+    let mut places: Vec<(usize, usize)> = Vec::new();
+    for (at, c) in given.char_indices() {
+        // Only where the two come apart has it to be known how far.
+        let before = lower.len();
+        lower.extend(c.to_lowercase());
+        if lower.len() - before != c.len_utf8() || places.is_empty() {
+            places.push((lower.len(), at + c.len_utf8()));
+        }
+    }
+    let start = lower.find(low)?;
+    let own = |place: usize| {
+        let known = places.partition_point(|(low, _)| *low <= place);
+        let (low_end, end) = known.checked_sub(1).map_or((0, 0), |at| places[at]);
+        (end + (place - low_end)).min(given.len())
+    };
+    let (from, to) =
+        (given.floor_char_boundary(own(start)), given.ceil_char_boundary(own(start + low.len())));
+    Some(from..to.max(from))
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_core::trajectory::Step;
+
+    use super::super::opened;
+    use super::super::trace::tests::long;
+    use super::*;
+
+    fn at(step: Option<u32>) -> Address {
+        opened::address("t", None, step)
+    }
+
+    #[test]
+    fn a_text_is_found_in_every_step_and_marked_where_it_stands() {
+        let trajectory = long(300);
+        let (hits, _) = find(&trajectory, "lamp 7", at);
+        let seen: Vec<_> = hits.iter().map(|hit| (hit.href.as_str(), hit.found.as_str())).collect();
+        assert_eq!(seen[0], ("/traces/t?q=lamp%207#step-7-observation", "lamp 7"));
+        assert_eq!(seen.len(), 11);
+        let (hits, more) = find(&trajectory, "i\u{307}stanbul LAMP 250", at);
+        assert_eq!((hits.len(), more), (1, false));
+        assert_eq!(
+            (hits[0].found.as_str(), hits[0].place.as_str()),
+            ("İSTANBUL lamp 250", "Step 250, observation")
+        );
+        assert!(hits[0].href.starts_with("/traces/t?step=250&q="));
+        assert!(hits[0].href.ends_with("#step-250-observation"));
+        assert_eq!(find(&trajectory, "the", at).0.len(), MAX_HITS);
+        assert!(find(&trajectory, "the", at).1 && find(&trajectory, "nowhere", at).0.is_empty());
+        for given in ["ẞ", "aİb", "ΑΣ ΟΔΟΣ", "ὈΔΥΣΣΕΎΣ"] {
+            let step = Step { index: 1, thought: Some(format!("x {given} y")), ..Step::default() };
+            let trajectory = Trajectory { steps: vec![step], ..Trajectory::default() };
+            let (hits, _) = find(&trajectory, given, at);
+            assert_eq!(hits.iter().map(|hit| hit.found.as_str()).collect::<Vec<_>>(), [given]);
+            for wanted in ["", "ß", "a", "b", "i", "\u{307}", "σ", "ς"] {
+                let found = first_place(given, wanted).unwrap_or(0..0);
+                assert!(given.get(found).is_some(), "{wanted} in {given}");
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Which tools are called, and how often it is the right one and called as it can be.
+
+use std::collections::BTreeMap;
+
+use gradus_eval::evaluator::{CALL_VALIDITY, THOUGHT_TO_TOOL};
+use gradus_eval::scale::Scale;
+use gradus_store::{MetricFilter, Moments, Store, StoreError};
+
+use super::address::Address;
+use crate::evaluators::{is_wrong, scale};
+use crate::page::metric_value::metric;
+use crate::settings::Reloadable;
+use gradus_report::html::charts::{Axis, Bar, Chart, Fill, Part, bars};
+use gradus_report::html::number::{self, count};
+use gradus_report::html::text;
+
+const MAX_TOOLS: usize = 12;
+
+pub(super) struct Tools {
+    pub(super) rows: Vec<Tool>,
+    pub(super) chart: Chart,
+    /// There are more than are shown, or more than were looked at.
+    pub(super) more: Option<String>,
+}
+
+pub(super) struct Tool {
+    pub(super) name: String,
+    pub(super) href: String,
+    pub(super) calls: String,
+    pub(super) choice: Option<Share>,
+    pub(super) valid: Option<Share>,
+    pub(super) unjudged: String,
+}
+
+pub(super) struct Share {
+    pub(super) value: String,
+    pub(super) interval: Option<String>,
+    /// Where the traces are in which one of its calls was found wrong, if there are any.
+    pub(super) wrong: Option<String>,
+}
+
+/// What is known of a tool.
+#[derive(Default)]
+struct Use {
+    name: String,
+    choice: Moments,
+    valid: Moments,
+}
+
+impl Tools {
+    #[cfg(test)]
+    pub(super) fn none() -> Tools {
+        Tools { rows: Vec::new(), chart: chart(&Reloadable::plain(), &[]), more: None }
+    }
+
+    /// `traces` is the list of what is looked at.
+    pub(super) fn of(
+        store: &Store,
+        settings: &Reloadable,
+        filter: &MetricFilter,
+        traces: &Address,
+    ) -> Result<Tools, StoreError> {
+        let mut by_name: BTreeMap<String, Use> = BTreeMap::new();
+        let mut is_cut = false;
+        for evaluator in [THOUGHT_TO_TOOL, CALL_VALIDITY] {
+            let filter = MetricFilter { evaluator: Some(evaluator.to_owned()), ..filter.clone() };
+            let sums = store.tool_sums(&filter)?;
+            is_cut |= sums.is_cut;
+            for (name, moments) in sums.tools {
+                let known = by_name.entry(name).or_default();
+                let sum = if evaluator == CALL_VALIDITY { &mut known.valid } else { &mut known.choice };
+                *sum += moments;
+            }
+        }
+        let mut all: Vec<Use> = by_name.into_iter().map(|(name, known)| Use { name, ..known }).collect();
+        // Those of which most is wrong first, as far as that is sure: one bad call says little.
+        all.sort_by_cached_key(|known| {
+            let wrong = known.surely_wrong(settings);
+            (std::cmp::Reverse((wrong * 1e9) as u64), std::cmp::Reverse(known.calls()), known.name.clone())
+        });
+        let left = all.len().saturating_sub(MAX_TOOLS) as u64;
+        all.truncate(MAX_TOOLS);
+        let more = match (left, is_cut) {
+            (0, false) => None,
+            (_, true) => Some("There are more tools or calls than were looked at.".to_owned()),
+            (left, false) => Some(format!("And {}.", number::counted(left, "more tool", "more tools"))),
+        };
+        Ok(Tools {
+            chart: chart(settings, &all),
+            rows: all.iter().map(|tool| tool.shown(settings, traces)).collect(),
+            more,
+        })
+    }
+}
+
+impl Use {
+    /// The share of its calls that are the wrong choice or cannot be taken, whichever is more: the lower end of its interval.
+    fn surely_wrong(&self, settings: &Reloadable) -> f64 {
+        let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
+            let known = metric(settings, name, one);
+            let right = known.interval.map(|interval| interval.high).or(known.value);
+            let Scale { worst, best } = scale(settings, name).unwrap_or(Scale::SHARE);
+            right.map_or(0.0, |right| ((best - right) / (best - worst)).clamp(0.0, 1.0))
+        });
+        wrong[0].max(wrong[1])
+    }
+
+    fn calls(&self) -> i64 {
+        [self.choice, self.valid]
+            .map(|one| one.scored + one.failed + one.not_applicable)
+            .into_iter()
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn shown(&self, settings: &Reloadable, traces: &Address) -> Tool {
+        let calls = traces.clone().with("tool", Some(&self.name));
+        let share = |evaluator: &str, one: &Moments| {
+            let known = metric(settings, evaluator, one);
+            let value = known.value?;
+            Some(Share {
+                value: number::mean(value, known.is_share),
+                interval: known.interval.map(|interval| number::means(interval, known.is_share)),
+                wrong: is_wrong(settings, evaluator, value)
+                    .then(|| calls.clone().with("wrong", Some(evaluator)).to_string()),
+            })
+        };
+        Tool {
+            name: named(&self.name),
+            href: calls.to_string(),
+            calls: count(u64::try_from(self.calls()).unwrap_or(0)),
+            choice: share(THOUGHT_TO_TOOL, &self.choice),
+            valid: share(CALL_VALIDITY, &self.valid),
+            unjudged: count(u64::try_from(self.calls() - self.choice.scored).unwrap_or(0)),
+        }
+    }
+}
+
+/// A name that is nothing to the eye cannot be pressed.
+fn named(name: &str) -> String {
+    let shown = text::line(name);
+    if shown.trim().is_empty() { "(blank)".to_owned() } else { shown }
+}
+
+fn chart(settings: &Reloadable, tools: &[Use]) -> Chart {
+    // What a mean counts for, on whatever scale.
+    let right = |name: &str, one: &Moments| {
+        let Scale { worst, best } = scale(settings, name).unwrap_or(Scale::SHARE);
+        (one.sum - worst * one.scored as f64) / (best - worst)
+    };
+    let rows: Vec<Bar> = tools
+        .iter()
+        .map(|tool| {
+            let (choice, valid) = (right(THOUGHT_TO_TOOL, &tool.choice), right(CALL_VALIDITY, &tool.valid));
+            let part = |fill, value| Part { fill, value };
+            Bar {
+                label: named(&tool.name),
+                parts: vec![
+                    part(Fill::Right, choice),
+                    part(Fill::Wrong, (tool.choice.scored as f64 - choice).max(0.0)),
+                    part(Fill::Unjudged, (tool.calls() - tool.choice.scored).max(0) as f64),
+                ],
+                below: Some(part(Fill::Error, (tool.valid.scored as f64 - valid).max(0.0))),
+                note: count(u64::try_from(tool.calls()).unwrap_or(0)),
+                nothing: None,
+            }
+        })
+        .collect();
+    let axis = Axis { title: "calls", whole: true, format: |value| count(value as u64) };
+    bars(
+        &rows,
+        axis,
+        "Calls of each tool, by whether the choice was right; below, calls that the tool cannot take. The table has the same numbers.",
+    )
+}

@@ -1,0 +1,279 @@
+//! One trajectory: a timeline of thought, call and observation, with what was found of each step.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Extension, Path, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::OutcomeKind;
+use gradus_report::html::{number, text};
+use serde::Deserialize;
+
+use super::Frame;
+use super::address::Address;
+use super::answer::{self, Asked, PageError};
+use super::fold::{Folded, Shelf};
+use super::mentions::Mentions;
+use super::opened::{self, Opened, STEPS_OF_A_PAGE};
+use super::search::{Hit, find};
+use super::step::{Judged, StepView};
+use super::verdict::Verdict;
+use super::window::Window;
+use super::words::{duration, second, whole};
+use crate::caller::Caller;
+use crate::page::failing_steps::{Failing, failing, first_shown, window};
+use crate::page::people::Person;
+use crate::page::recorded_verdict::Given;
+use crate::settings::Reloadable;
+use crate::state::Server;
+
+const MAX_DEFECTS: usize = 50;
+const MAX_OTHERS: usize = 50;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice {
+    trajectory: Option<String>,
+    /// The page of steps that has this one is shown.
+    step: Option<u32>,
+    /// What is sought in all steps.
+    q: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "trace.html")]
+struct Page {
+    frame: Frame,
+    trace_id: String,
+    query: Option<Folded>,
+    /// On one line, for the title.
+    title: String,
+    facts: Vec<(&'static str, String)>,
+    errors: Option<String>,
+    is_open: bool,
+    quarantine_reason: Option<String>,
+    others: Vec<Tab>,
+    parent: Option<String>,
+    whole: Vec<Verdict>,
+    failing: Vec<Failing>,
+    more_failing: Option<String>,
+    /// Trajectories of the same trace that fail, where this one does not.
+    failing_others: Vec<Tab>,
+    steps: Vec<StepView>,
+    window: Option<Window>,
+    sought: Option<String>,
+    hits: Vec<Hit>,
+    more_hits: bool,
+    here_trajectory: String,
+    answer: Option<Folded>,
+    defects: Vec<Defect>,
+    spans: String,
+    spans_page: String,
+    project_traces: String,
+    author: Person,
+    is_judged: bool,
+    /// How many questions got no answer.
+    unjudged: Option<String>,
+    /// A model has still to judge it.
+    waits: bool,
+}
+
+struct Tab {
+    href: String,
+    title: String,
+    steps: String,
+    is_here: bool,
+    is_failing: bool,
+}
+
+struct Defect {
+    kind: String,
+    detail: String,
+    span: Option<String>,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    Asked(choice): Asked<Choice>,
+) -> Result<Response, PageError> {
+    // A trace may be large.
+    let author = Person::of(&headers, &caller);
+    answer::of_large(&server, move |server| {
+        let opened = opened::open(server, &id, choice.trajectory.as_deref())?;
+        Ok(Page::of(&server.reloadable(), &opened, &choice, author, &headers))
+    })
+    .await
+}
+
+impl Page {
+    fn of(
+        settings: &Reloadable,
+        opened: &Opened,
+        choice: &Choice,
+        author: Person,
+        headers: &HeaderMap,
+    ) -> Page {
+        let row = &opened.row;
+        let trace_id = row.trace_id.to_string();
+        let empty = Trajectory::default();
+        let trajectory = opened.trajectory.as_ref().unwrap_or(&empty);
+        let id = &trajectory.trajectory_id;
+        let is_first = opened.others.first().is_none_or(|first| first.id == *id);
+        let own_id = Some(id.as_str()).filter(|_| !is_first);
+        let at = |step: Option<u32>| opened::address(&trace_id, own_id, step);
+        let first = first_shown(trajectory, choice.step);
+        let shelf = Shelf::Trace { trace: &trace_id, trajectory: id };
+        let judged = Judged { shelf, outcomes: &opened.outcomes, said: &opened.said };
+        let fold = |given: &Option<String>, part: &str| shelf.folded(given.as_deref(), None, part);
+        let mentions = Mentions::of(settings, trajectory, &opened.outcomes);
+        let shown = trajectory.steps.iter().skip(first).take(STEPS_OF_A_PAGE);
+        let mut steps: Vec<StepView> =
+            shown.map(|step| StepView::of(settings, &judged, step, &at(Some(step.index)))).collect();
+        mentions.mark(&mut steps);
+        let whole = opened.outcomes.iter().filter(|given| given.line.step_index.is_none());
+        let mut whole: Vec<Verdict> =
+            whole.map(|given| Verdict::of(settings, given, &opened.said, &at(None))).collect();
+        mentions.link(&mut whole, at);
+        let (failing, more_failing) = failing(settings, &opened.outcomes, &mentions, at);
+        let (hits, more_hits) = match choice.q.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+            Some(text) => find(trajectory, text, at),
+            None => (Vec::new(), false),
+        };
+        let others = tabs(opened, &trace_id, id);
+        let failing_others = tabs(opened, &trace_id, id)
+            .into_iter()
+            .filter(|tab| tab.is_failing && !tab.is_here && failing.is_empty())
+            .collect();
+        Page {
+            frame: Frame::of("/traces", Some(&row.project), headers),
+            title: trajectory.query.as_deref().map_or_else(|| text::line(&row.name), text::line),
+            query: fold(&trajectory.query, "query"),
+            facts: facts(opened, trajectory),
+            errors: (row.errors > 0)
+                .then(|| number::counted(row.errors as u64, "span with an error", "spans with errors")),
+            is_open: opened.is_open,
+            quarantine_reason: opened.quarantine_reason.as_deref().map(text::line),
+            others,
+            failing_others,
+            parent: trajectory
+                .parent_trajectory_id
+                .as_ref()
+                .map(|parent| opened::step_address(&trace_id, Some(parent), trajectory.parent_step_index)),
+            whole,
+            failing,
+            more_failing,
+            window: window(trajectory, first, at),
+            steps,
+            sought: choice.q.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned),
+            hits,
+            more_hits,
+            here_trajectory: own_id.unwrap_or_default().to_owned(),
+            answer: fold(&trajectory.final_answer, "answer"),
+            defects: trajectory
+                .defects
+                .iter()
+                .take(MAX_DEFECTS)
+                .map(|defect| Defect {
+                    kind: defect.kind.name().replace('_', " "),
+                    detail: text::line(&defect.detail),
+                    span: defect.span_id.as_deref().map(text::line),
+                })
+                .collect(),
+            spans: format!("/traces/{trace_id}/spans/rows"),
+            spans_page: format!("/traces/{trace_id}/spans"),
+            project_traces: Address::of("/traces").with("project", Some(&row.project)).to_string(),
+            trace_id,
+            author,
+            is_judged: opened.outcomes.iter().any(|given| given.line.outcome == OutcomeKind::Scored),
+            unjudged: unjudged(&opened.outcomes),
+            waits: opened.waits,
+        }
+    }
+}
+
+fn unjudged(outcomes: &[Given]) -> Option<String> {
+    let count = outcomes.iter().filter(|given| given.line.outcome == OutcomeKind::Failed).count() as u64;
+    (count > 0).then(|| number::counted(count, "question", "questions"))
+}
+
+fn facts(opened: &Opened, trajectory: &Trajectory) -> Vec<(&'static str, String)> {
+    let row = &opened.row;
+    let mut facts = vec![("Project", text::line(&row.project))];
+    let named = [
+        ("Agent", &trajectory.agent),
+        ("Version", &trajectory.agent_version),
+        ("Model", &trajectory.model),
+        ("Session", &trajectory.session_id),
+    ];
+    facts.extend(named.into_iter().filter_map(|(name, value)| Some((name, text::line(value.as_deref()?)))));
+    facts.push(("Began", second(row.start_ns)));
+    facts.push(("Took", duration(row.end_ns.saturating_sub(row.start_ns))));
+    facts.push(("Steps", number::count(trajectory.steps.len() as u64)));
+    facts.push(("Spans", whole(row.spans)));
+    let tokens = trajectory.tokens;
+    if tokens.total() > 0 {
+        facts.push((
+            "Tokens",
+            format!("{} in, {} out", number::count(tokens.prompt), number::count(tokens.completion)),
+        ));
+    }
+    facts.extend(trajectory.cost_usd.map(|cost| ("Cost", number::usd(cost))));
+    facts
+}
+
+fn tabs(opened: &Opened, trace_id: &str, chosen: &str) -> Vec<Tab> {
+    if opened.others.len() < 2 {
+        return Vec::new();
+    }
+    let tab = |(at, other): (usize, &opened::Other)| Tab {
+        href: Address::of(format!("/traces/{trace_id}"))
+            .with("trajectory", Some(other.id.as_str()).filter(|_| at > 0))
+            .to_string(),
+        title: text::line(other.agent.as_deref().or(other.query.as_deref()).unwrap_or("trajectory")),
+        steps: number::counted(other.steps as u64, "step", "steps"),
+        is_here: other.id == chosen,
+        is_failing: other.is_failing,
+    };
+    opened.others.iter().enumerate().take(MAX_OTHERS).map(tab).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use gradus_core::trajectory::Step;
+
+    use super::*;
+
+    pub(in super::super) fn long(steps: u32) -> Trajectory {
+        let step = |index| Step {
+            index,
+            tool: "look".to_owned(),
+            observation: Some(format!("{} the İSTANBUL lamp {index}", "İ".repeat(500))),
+            ..Step::default()
+        };
+        Trajectory { steps: (1..=steps).map(step).collect(), ..Trajectory::default() }
+    }
+
+    fn at(step: Option<u32>) -> Address {
+        opened::address("t", None, step)
+    }
+
+    #[test]
+    fn every_step_is_on_a_page() {
+        let trajectory = long(450);
+        assert!(window(&long(200), 0, at).is_none());
+        assert_eq!(
+            [None, Some(200), Some(201), Some(450), Some(9_999)].map(|step| first_shown(&trajectory, step)),
+            [0, 0, 200, 400, 0]
+        );
+        let middle = window(&trajectory, 200, at).unwrap();
+        assert_eq!(middle.text, "Steps 201 to 400 of 450");
+        assert_eq!(middle.earlier.as_deref(), Some("/traces/t#step-1"));
+        assert_eq!(middle.later.as_deref(), Some("/traces/t?step=401#step-401"));
+        assert_eq!(window(&trajectory, 400, at).unwrap().later, None);
+    }
+}

@@ -1,0 +1,556 @@
+//! The list of traces: newest first, narrowed by what stands in the address, and kept up to date while traces arrive.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gradus_eval::scale::Scale;
+use gradus_phoenix::filter::Filter;
+use gradus_store::{Cursor, ScoreRow, TraceFilter, TraceRow};
+use serde::Deserialize;
+
+use super::address::Address;
+use super::answer::{self, Asked, PageError};
+use super::opened;
+use super::words::{duration, second, whole};
+use super::{Choosable, Frame, choosable};
+use crate::evaluators;
+use crate::evaluators::title;
+use crate::http_error::{ApiError, blocking, blocking_large};
+use crate::page::address::place;
+use crate::phoenix;
+use crate::score_bound::score_bound;
+use crate::settings::Reloadable;
+use crate::state::Server;
+use crate::time_text::read as read_time;
+use gradus_report::html::number;
+use gradus_report::html::text;
+
+/// Rows of one page.
+const ROWS: usize = 50;
+/// Traces that are tried together when spans have to be read for it.
+const TRIED_AT_ONCE: usize = 10;
+/// Traces that one request tries, and how long it goes on: then the page is short, and the next one goes on from there.
+const MAX_TRIED: usize = 1_000;
+const TRIES_FOR: Duration = Duration::from_millis(50);
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// What stands in the address. What is empty was left so in the form.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice {
+    project: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    agent: Option<String>,
+    version: Option<String>,
+    model: Option<String>,
+    tool: Option<String>,
+    /// An evaluator that found something below its best.
+    wrong: Option<String>,
+    label: Option<String>,
+    score: Option<String>,
+    error: Option<String>,
+    q: Option<String>,
+    /// A condition that one of the trace's spans must meet.
+    #[serde(rename = "where")]
+    condition: Option<String>,
+    cursor: Option<String>,
+}
+
+impl Choice {
+    fn address(&self, path: &str) -> Address {
+        let mut address = Address::of(path);
+        for (name, value) in self.named() {
+            address = address.with(name, value.as_deref());
+        }
+        address
+    }
+
+    fn named(&self) -> [(&'static str, &Option<String>); 13] {
+        [
+            ("project", &self.project),
+            ("from", &self.from),
+            ("to", &self.to),
+            ("agent", &self.agent),
+            ("version", &self.version),
+            ("model", &self.model),
+            ("tool", &self.tool),
+            ("wrong", &self.wrong),
+            ("label", &self.label),
+            ("score", &self.score),
+            ("error", &self.error),
+            ("q", &self.q),
+            ("where", &self.condition),
+        ]
+    }
+
+    fn without_blanks(mut self) -> Choice {
+        for value in [
+            &mut self.project,
+            &mut self.from,
+            &mut self.to,
+            &mut self.agent,
+            &mut self.version,
+            &mut self.model,
+            &mut self.tool,
+            &mut self.wrong,
+            &mut self.label,
+            &mut self.score,
+            &mut self.error,
+            &mut self.q,
+            &mut self.condition,
+            &mut self.cursor,
+        ] {
+            *value = value.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        }
+        self
+    }
+
+    /// Whether something else than all is asked for.
+    fn is_narrowed(&self) -> bool {
+        self.named().iter().any(|(_, value)| value.is_some())
+    }
+
+    fn filter(&self) -> Result<TraceFilter, ApiError> {
+        let error = match self.error.as_deref() {
+            None => None,
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            Some(other) => return Err(ApiError::bad(format!("error={other}: true or false"))),
+        };
+        Ok(TraceFilter {
+            project: self.project.clone(),
+            from_ns: moment("from", self.from.as_deref(), 0)?,
+            to_ns: moment("to", self.to.as_deref(), DAY_NS)?,
+            agent: self.agent.clone(),
+            version: self.version.clone(),
+            model: self.model.clone(),
+            tool: self.tool.clone(),
+            wrong: self.wrong.clone(),
+            label: self.label.clone(),
+            score: self.score.as_deref().map(score_bound).transpose()?,
+            error,
+            text: self.q.clone(),
+        })
+    }
+
+    /// A bound of time as a field for it takes it.
+    fn field(bound: Option<&String>) -> String {
+        let ns = moment("", bound.map(String::as_str), 0).ok().flatten();
+        ns.map(|ns| second(ns).replace(' ', "T")).unwrap_or_default()
+    }
+
+    /// The evaluator whose verdicts are looked for.
+    fn evaluator(&self) -> Option<&str> {
+        let of_label = || self.label.as_deref()?.split_once('=').map(|(evaluator, _)| evaluator);
+        self.wrong.as_deref().or_else(of_label)
+    }
+}
+
+/// A point of time: as programs write it, as a field for it does, or a day, with what is added to one.
+fn moment(name: &str, text: Option<&str>, of_a_day_ns: i64) -> Result<Option<i64>, ApiError> {
+    let Some(given) = text else { return Ok(None) };
+    let ns = |time: jiff::civil::DateTime| {
+        let zoned = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        i64::try_from(zoned.timestamp().as_nanosecond()).ok()
+    };
+    let is_bare =
+        !given.ends_with(['Z', 'z']) && !given.get(10..).is_some_and(|rest| rest.contains(['+', '-']));
+    if let Some(day) = given.parse::<jiff::civil::Date>().ok().filter(|_| given.len() == 10) {
+        return Ok(ns(day.at(0, 0, 0, 0)).map(|ns| ns.saturating_add(of_a_day_ns)));
+    }
+    match given.parse::<jiff::civil::DateTime>() {
+        Ok(time) if is_bare => Ok(ns(time)),
+        _ => read_time(name, text),
+    }
+}
+
+struct Rows {
+    columns: Vec<String>,
+    rows: Vec<Row>,
+    next: Option<String>,
+    /// The page ended before it was full: more was to be looked at than one request may.
+    is_short: bool,
+    /// Something else than all is asked for.
+    is_narrowed: bool,
+}
+
+struct Row {
+    href: String,
+    id: String,
+    /// When it began, for whoever asks which of them are newer.
+    at: i64,
+    query: Option<String>,
+    name: String,
+    project: String,
+    agent: String,
+    model: String,
+    start: String,
+    duration: String,
+    steps: String,
+    spans: String,
+    errors: Option<String>,
+    /// One for each column.
+    cells: Vec<Cell>,
+    cost: Option<String>,
+    is_open: bool,
+}
+
+/// What an evaluator came to in a trace.
+struct Cell {
+    class: &'static str,
+    text: String,
+    about: String,
+    /// How many could not be judged beside those that have a score.
+    unjudged: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "traces.html")]
+struct Page {
+    frame: Frame,
+    choice: Choice,
+    wrong: Option<String>,
+    chips: Vec<Chip>,
+    shortcuts: Vec<Shortcut>,
+    projects: Vec<Choosable>,
+    rows: Rows,
+    /// Where the rows are asked for again; none on later pages, which do not change.
+    live: Option<String>,
+    /// With a condition, only so many are looked at, at a time: what was found stays, and new ones come on top.
+    is_growing: bool,
+    from: String,
+    to: String,
+    is_first: bool,
+    first: String,
+}
+
+struct Chip {
+    name: &'static str,
+    value: String,
+    /// The same list without it.
+    without: String,
+}
+
+struct Shortcut {
+    text: String,
+    href: String,
+}
+
+#[derive(Template)]
+#[template(path = "trace_rows.html")]
+struct RowsPart {
+    rows: Rows,
+}
+
+pub(super) async fn page(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Asked(choice): Asked<Choice>,
+) -> Result<Response, PageError> {
+    let choice = choice.without_blanks();
+    in_its_turn(&server, choice.condition.is_some(), move |server| {
+        // What is wrong with a condition is told beside it, where it can be mended.
+        let (rows, wrong) = match list(server, &choice) {
+            Ok(rows) => (rows, None),
+            Err(error) if error.status().is_client_error() => {
+                (Rows::none(), Some(error.message().to_owned()))
+            }
+            Err(error) => return Err(error),
+        };
+        let address = choice.address("/traces");
+        let is_first = choice.cursor.is_none();
+        Ok(answer::page(&Page {
+            frame: Frame::of("/traces", choice.project.as_deref(), &headers),
+            chips: chips(&address),
+            shortcuts: shortcuts(&server.reloadable(), &address),
+            projects: choosable(server.store.project_names()?, choice.project.as_deref()),
+            is_growing: choice.condition.is_some(),
+            from: Choice::field(choice.from.as_ref()),
+            to: Choice::field(choice.to.as_ref()),
+            live: (is_first && wrong.is_none()).then(|| choice.address("/traces/rows").to_string()),
+            is_first,
+            first: address.to_string(),
+            rows,
+            wrong,
+            choice,
+        }))
+    })
+    .await
+}
+
+/// The rows alone, for a list that is kept up to date.
+pub(super) async fn rows(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Asked(choice): Asked<Choice>,
+) -> Result<Response, PageError> {
+    let choice = choice.without_blanks();
+    in_its_turn(&server, choice.condition.is_some(), move |server| {
+        Ok(answer::part(&RowsPart { rows: list(server, &choice)? }, &headers))
+    })
+    .await
+}
+
+/// Whoever looks for a condition reads whole traces: a few at a time.
+async fn in_its_turn(
+    server: &Arc<Server>,
+    has_condition: bool,
+    make: impl FnOnce(&Server) -> Result<Response, ApiError> + Send + 'static,
+) -> Result<Response, PageError> {
+    Ok(match has_condition {
+        true => blocking_large(server, make).await?,
+        false => blocking(server, make).await?,
+    })
+}
+
+fn chips(address: &Address) -> Vec<Chip> {
+    let chip = |(name, value): &(&'static str, String)| Chip {
+        name,
+        value: text::line(value),
+        without: address.but(name, None).to_string(),
+    };
+    address.pairs().iter().map(chip).collect()
+}
+
+/// What people look for most: what was found wrong, and what failed.
+fn shortcuts(settings: &Reloadable, address: &Address) -> Vec<Shortcut> {
+    let mut names: Vec<String> = settings
+        .rules
+        .iter()
+        .flat_map(|rule| &rule.evaluators)
+        .map(|evaluator| evaluator.name.to_string())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let wrong = names.into_iter().filter_map(|name| {
+        let labels = evaluators::labels(settings, &name);
+        Some(Shortcut {
+            text: format!("{}: {}", title(settings, &name), wrong_words(&labels)?),
+            href: address.but("label", None).but("wrong", Some(&name)).to_string(),
+        })
+    });
+    let errors =
+        Shortcut { text: "with errors".to_owned(), href: address.but("error", Some("true")).to_string() };
+    wrong.chain([errors]).collect()
+}
+
+/// What the traces have in common that an evaluator found something wrong with: one label where there is but one besides the
+/// best, and none of many.
+fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
+    match labels {
+        [] => None,
+        [.., (worst, _)] if labels.len() <= 2 => Some(text::line(worst)),
+        _ => Some("found wrong".to_owned()),
+    }
+}
+
+fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
+    let filter = choice.filter()?;
+    let cursor: Option<Cursor> = match &choice.cursor {
+        Some(text) => Some(text.parse().map_err(|()| ApiError::bad("cursor: this is no place in the list"))?),
+        None => None,
+    };
+    let (found, next) = match &choice.condition {
+        None => {
+            let page = server.store.traces(&filter, cursor, ROWS)?;
+            (page.traces, page.next)
+        }
+        Some(text) => {
+            let condition = Filter::parse(text).map_err(|error| ApiError::bad(format!("where: {error}")))?;
+            list_where(server, &filter, &condition, cursor)?
+        }
+    };
+    let settings = server.reloadable();
+    let mut evaluators: Vec<&str> = found
+        .iter()
+        .flat_map(|trace| &trace.trajectories)
+        .flat_map(|trajectory| &trajectory.scores)
+        .map(|score| score.evaluator.as_str())
+        .collect();
+    evaluators.sort_unstable();
+    evaluators.dedup();
+    let mut rows = Vec::with_capacity(found.len());
+    for trace in &found {
+        let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.story)?;
+        let guilty = guilty(server, trace, choice)?;
+        rows.push(Row::of(&settings, trace, &evaluators, &guilty, is_open));
+    }
+    Ok(Rows {
+        columns: evaluators.iter().map(|name| title(&settings, name)).collect(),
+        is_short: next.is_some() && rows.len() < ROWS,
+        is_narrowed: choice.is_narrowed(),
+        next: next
+            .map(|cursor| choice.address("/traces").with("cursor", Some(&cursor.to_string())).to_string()),
+        rows,
+    })
+}
+
+/// Those with a span that the condition is true of. Spans are not indexed by what they hold: they are read, and only so
+/// many of them for one page.
+fn list_where(
+    server: &Server,
+    filter: &TraceFilter,
+    condition: &Filter,
+    mut cursor: Option<Cursor>,
+) -> Result<(Vec<TraceRow>, Option<Cursor>), ApiError> {
+    let started = Instant::now();
+    let (mut found, mut tried) = (Vec::new(), 0);
+    loop {
+        let page = server.store.traces(filter, cursor, TRIED_AT_ONCE)?;
+        let last = page.traces.len();
+        for (at, trace) in page.traces.into_iter().enumerate() {
+            tried += 1;
+            let place = Cursor::Time { start_ns: trace.start_ns, trace: trace.no };
+            if phoenix::holds(server, &trace.project, trace.trace_id, condition)? {
+                found.push(trace);
+            }
+            // One trace can be large: the time is looked at behind each. Words are found in an order of their own, in
+            // which a trace is no place to go on from.
+            let is_enough = found.len() >= ROWS || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
+            if is_enough && filter.text.is_none() && at + 1 < last {
+                return Ok((found, Some(place)));
+            }
+        }
+        let is_enough = found.len() >= ROWS || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
+        if page.next.is_none() || is_enough {
+            return Ok((found, page.next));
+        }
+        cursor = page.next;
+    }
+}
+
+impl Rows {
+    fn none() -> Rows {
+        Rows { columns: Vec::new(), rows: Vec::new(), next: None, is_short: false, is_narrowed: true }
+    }
+}
+
+impl Row {
+    /// `guilty` is where it opens.
+    fn of(
+        settings: &Reloadable,
+        trace: &TraceRow,
+        evaluators: &[&str],
+        guilty: &Address,
+        is_open: bool,
+    ) -> Row {
+        let first = trace.trajectories.first();
+        let name = |text: Option<&String>| text.map(|text| text::line(text)).unwrap_or_default();
+        let cost: Vec<f64> = trace.trajectories.iter().filter_map(|trajectory| trajectory.cost_usd).collect();
+        Row {
+            href: guilty.to_string(),
+            at: trace.start_ns,
+            id: trace.trace_id.to_string(),
+            query: first.map(|trajectory| text::line(&trajectory.query)).filter(|query| !query.is_empty()),
+            name: text::line(&trace.name),
+            project: text::line(&trace.project),
+            agent: name(first.map(|trajectory| &trajectory.agent)),
+            model: name(first.map(|trajectory| &trajectory.model)),
+            start: second(trace.start_ns),
+            duration: duration(trace.end_ns.saturating_sub(trace.start_ns)),
+            steps: whole(trace.trajectories.iter().map(|trajectory| trajectory.steps).sum()),
+            spans: number::counted(u64::try_from(trace.spans).unwrap_or(0), "span", "spans"),
+            errors: (trace.errors > 0 || trace.trajectories.iter().any(|trajectory| trajectory.is_error))
+                .then(|| number::counted(trace.errors.max(1) as u64, "error", "errors")),
+            cells: evaluators.iter().map(|name| Cell::of(settings, trace, name)).collect(),
+            cost: (!cost.is_empty()).then(|| number::usd(cost.iter().sum())),
+            is_open,
+        }
+    }
+}
+
+/// Where the first thing is that was found wrong, by the evaluator and with the tool that are looked for, if there are; else
+/// the trace.
+fn guilty(server: &Server, trace: &TraceRow, choice: &Choice) -> Result<Address, ApiError> {
+    if let Some((trajectory, step)) = server.store.wrong_step(trace.no, &choice.filter()?)? {
+        let is_first = trace.trajectories.first().is_some_and(|first| first.trajectory_id == trajectory);
+        let trajectory = Some(trajectory.as_str()).filter(|_| !is_first);
+        let step = Some(step).filter(|step| *step > 0);
+        return Ok(opened::address(&trace.trace_id.to_string(), trajectory, step).at(place(step)));
+    }
+    Ok(first_wrong(trace, choice.evaluator()))
+}
+
+fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> Address {
+    let id = trace.trace_id.to_string();
+    let fits = |score: &&ScoreRow| wanted.is_none_or(|wanted| wanted == score.evaluator);
+    let first = trace.trajectories.iter().enumerate().find_map(|(at, trajectory)| {
+        let wrong = trajectory.scores.iter().filter(fits).filter_map(|score| score.first_wrong);
+        // A step before the whole, and the first of them.
+        let step = wrong.min_by_key(|step| (*step == 0, *step))?;
+        Some((at, trajectory, step))
+    });
+    match first {
+        Some((at, trajectory, step)) => {
+            let trajectory = Some(trajectory.trajectory_id.as_str()).filter(|_| at > 0);
+            let step = Some(step).filter(|step| *step > 0);
+            opened::address(&id, trajectory, step).at(place(step))
+        }
+        None => opened::address(&id, None, None),
+    }
+}
+
+impl Cell {
+    fn of(settings: &Reloadable, trace: &TraceRow, evaluator: &str) -> Cell {
+        let (mut scored, mut sum, mut failed, mut wrong, mut asked) = (0, 0.0, 0, 0, false);
+        let all = trace.trajectories.iter().flat_map(|trajectory| &trajectory.scores);
+        for score in all.filter(|score| score.evaluator == evaluator) {
+            asked = true;
+            scored += score.scored;
+            sum += score.sum;
+            failed += score.failed;
+            wrong += score.wrong;
+        }
+        if scored == 0 {
+            let (class, text, about) = match (failed > 0, asked) {
+                (true, _) => ("unjudged", "?", format!("{failed} could not be judged")),
+                (false, true) => ("none", "–", "the question does not arise".to_owned()),
+                (false, false) => ("none", "", "not judged".to_owned()),
+            };
+            return Cell { class, text: text.to_owned(), about, unjudged: None };
+        }
+        let mean = sum / scored as f64;
+        let is_share = evaluators::scale(settings, evaluator).is_some_and(Scale::is_share);
+        Cell {
+            class: if wrong == 0 { "right" } else { "wrong" },
+            text: if is_share { format!("{:.0}\u{a0}%", 100.0 * mean) } else { number::score(mean) },
+            about: format!("mean of {scored} judged"),
+            unjudged: (failed > 0).then(|| format!("{failed}\u{a0}unjudged")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortcut_says_what_it_leads_to() {
+        let labels = |names: &[&str]| -> Vec<(String, f64)> {
+            names.iter().map(|name| ((*name).to_owned(), 0.0)).collect()
+        };
+        assert_eq!(wrong_words(&[]), None);
+        assert_eq!(wrong_words(&labels(&["correct", "incorrect"])).as_deref(), Some("incorrect"));
+        assert_eq!(wrong_words(&labels(&["good", "fair", "bad"])).as_deref(), Some("found wrong"));
+    }
+
+    #[test]
+    fn times_are_read_as_fields_and_programs_write_them() {
+        let read = |text: &str, of_a_day| moment("from", Some(text), of_a_day).ok().flatten();
+        let eight = 1_794_729_600_000_000_000;
+        for text in
+            ["2026-11-15T08:00:00Z", "2026-11-15T08:00", "2026-11-15T08:00:00", "2026-11-15T10:00:00+02:00"]
+        {
+            assert_eq!(read(text, 0), Some(eight), "{text}");
+        }
+        let day = eight - 8 * 3_600_000_000_000;
+        assert_eq!((read("2026-11-15", 0), read("2026-11-15", DAY_NS)), (Some(day), Some(day + DAY_NS)));
+        assert!(moment("from", Some("soon"), 0).is_err());
+        assert_eq!(Choice::field(Some(&"2026-11-15T08:00:00Z".to_owned())), "2026-11-15T08:00:00");
+    }
+}

@@ -1,0 +1,143 @@
+//! Annotations, as Phoenix's clients read them back: by what they are about, by their identifier, or both.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use gradus_core::span::{SpanId, TraceId};
+use gradus_phoenix::span_view::iso_time;
+use gradus_store::{Annotation, AnnotationQuery};
+use serde_json::{Value, json};
+
+use super::error::{PhoenixError, blocking};
+use super::request::{self, Params};
+use super::{ids, verdicts};
+use crate::phoenix::annotation_subject::Subject;
+use crate::signature;
+use crate::state::Server;
+
+/// Ids and identifiers in one request.
+const MAX_IDS: usize = 1000;
+
+pub(super) async fn of_spans(
+    server: State<Arc<Server>>,
+    project: Path<String>,
+    params: Params,
+) -> Result<Json<Value>, PhoenixError> {
+    list(Subject::Span, "span_id", &server, &project, &params).await
+}
+
+pub(super) async fn of_traces(
+    server: State<Arc<Server>>,
+    project: Path<String>,
+    params: Params,
+) -> Result<Json<Value>, PhoenixError> {
+    list(Subject::Trace, "trace_id", &server, &project, &params).await
+}
+
+pub(super) async fn of_sessions(
+    server: State<Arc<Server>>,
+    project: Path<String>,
+    params: Params,
+) -> Result<Json<Value>, PhoenixError> {
+    list(Subject::Session, "session_id", &server, &project, &params).await
+}
+
+async fn list(
+    subject: Subject,
+    field: &'static str,
+    server: &Arc<Server>,
+    project: &str,
+    params: &Params,
+) -> Result<Json<Value>, PhoenixError> {
+    let distinct = |name: &str| {
+        let values: HashSet<String> =
+            params.all(name).into_iter().filter(|value| !value.is_empty()).collect();
+        match values.len() {
+            0..=MAX_IDS => Ok(values.into_iter().collect::<Vec<String>>()),
+            many => Err(PhoenixError::invalid(format!("Too many {name} supplied: {many} (max {MAX_IDS})"))),
+        }
+    };
+    let (wanted, identifiers) = (distinct(&format!("{field}s"))?, distinct("identifier")?);
+    if wanted.is_empty() && identifiers.is_empty() {
+        return Err(PhoenixError::invalid(format!(
+            "At least one of {field}s or identifier must be supplied"
+        )));
+    }
+    let limit = params.limit(10, 10_000)?;
+    let up_to = match params.one("cursor") {
+        Some(cursor) => Some(
+            ids::decode_number(subject.node(), cursor)
+                .ok_or_else(|| PhoenixError::invalid("Invalid cursor value"))?,
+        ),
+        None => None,
+    };
+    let project = request::project(server, project).await?.no;
+    let query = AnnotationQuery {
+        project,
+        kind: subject.prefix(),
+        targets: wanted.iter().map(|id| subject.target(id)).collect(),
+        identifiers,
+        names: params.all("include_annotation_names"),
+        other_names: params.all("exclude_annotation_names"),
+        up_to,
+        limit: limit + 1,
+    };
+    blocking(server, move |server| {
+        let mut rows = server.store.annotations_about(&query)?;
+        let next = rows.get(limit).map(|row| ids::encode(subject.node(), row.no));
+        rows.truncate(limit);
+        let mut data: Vec<Value> = rows.iter().map(|row| shown(row, subject, field)).collect();
+        if next.is_none() {
+            // Ours are no rows: they end the last page.
+            data.extend(verdicts::named(server, subject, &query)?);
+        }
+        if data.is_empty() && query.identifiers.is_empty() && !any_known(server, subject, project, &wanted)? {
+            return Err(PhoenixError::missing(format!(
+                "None of the supplied {field}s exist in this project"
+            )));
+        }
+        Ok(Json(json!({"data": data, "next_cursor": next})))
+    })
+    .await
+}
+
+fn any_known(
+    server: &Server,
+    subject: Subject,
+    project: i64,
+    wanted: &[String],
+) -> Result<bool, PhoenixError> {
+    for id in wanted {
+        let trace = match subject {
+            Subject::Trace => Some(TraceId::parse(id)),
+            Subject::Session => crate::phoenix::session_lookup::first_trace(server, id)?,
+            Subject::Span | Subject::Document => server.store.trace_of_span(SpanId::parse(id))?,
+        };
+        if let Some(trace) = trace
+            && server.store.trace_position(project, trace)?.is_some()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn shown(row: &Annotation, subject: Subject, field: &str) -> Value {
+    let time = |ns: i64| iso_time(ns / 1000);
+    let mut shown = json!({
+        "id": ids::encode(subject.node(), row.no),
+        "created_at": time(row.created_ns),
+        "updated_at": time(row.updated_ns),
+        "source": "API",
+        "user_id": null,
+        "name": row.name,
+        "annotator_kind": row.annotator,
+        "result": {"label": row.label, "score": row.score, "explanation": row.explanation},
+        "metadata": signature::signed(&row.metadata).0,
+        "identifier": row.identifier,
+    });
+    shown[field] = Value::from(row.target.strip_prefix(subject.prefix()).unwrap_or(&row.target));
+    shown
+}

@@ -1,0 +1,367 @@
+//! Annotations and notes, as Phoenix's clients log them. The same name and identifier on the same target is one
+//! annotation: the later one takes the place of the earlier, whole.
+//!
+//! All of a request is stored before it is answered, also when the client does not ask for that (`sync=false`). What is
+//! about a span that has not come yet waits for it in the store: spans often come a few seconds after what is said of them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode};
+use gradus_core::span::{SpanId, TraceId};
+use gradus_store::NewAnnotation;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::data_list::visit_data_list;
+use super::error::{PhoenixError, blocking_sender};
+use super::ids;
+use super::request::{self, Params};
+use crate::annotation_limits::check_annotation_size;
+use crate::caller::Caller;
+use crate::phoenix::annotation_subject::Subject;
+use crate::receive::{Refusal, parse_body};
+use crate::state::Server;
+
+/// Annotations that may wait for their targets, all together.
+const MAX_WAITING: u64 = 100_000;
+
+/// Annotations in one request.
+pub(super) const MAX_ROWS: usize = 100_000;
+
+/// What one annotation takes in memory beside its texts, about.
+pub(super) const ROW_BYTES: usize = 500;
+
+/// The name of notes, which have routes of their own.
+pub(super) const NOTE: &str = "note";
+
+#[derive(Deserialize)]
+struct Data<T> {
+    data: T,
+}
+
+#[derive(Default, Deserialize)]
+struct ResultData {
+    label: Option<String>,
+    score: Option<f64>,
+    explanation: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum AnnotatorKind {
+    #[serde(rename = "LLM")]
+    Llm,
+    #[serde(rename = "CODE")]
+    Code,
+    #[serde(rename = "HUMAN")]
+    Human,
+}
+
+#[derive(Deserialize)]
+struct AnnotationData<'a> {
+    name: String,
+    annotator_kind: AnnotatorKind,
+    result: Option<ResultData>,
+    /// Kept as it was written.
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    identifier: Option<String>,
+    span_id: Option<String>,
+    trace_id: Option<String>,
+    session_id: Option<String>,
+    document_position: Option<u32>,
+}
+
+/// One annotation, and the id as the client wrote it.
+pub(super) struct Said {
+    pub(super) id: String,
+    pub(super) annotation: NewAnnotation,
+}
+
+pub(super) async fn of_spans(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    annotate(Subject::Span, &server, &caller, &params, &headers, body).await
+}
+
+pub(super) async fn of_traces(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    annotate(Subject::Trace, &server, &caller, &params, &headers, body).await
+}
+
+pub(super) async fn of_sessions(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    annotate(Subject::Session, &server, &caller, &params, &headers, body).await
+}
+
+pub(super) async fn of_documents(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    annotate(Subject::Document, &server, &caller, &params, &headers, body).await
+}
+
+async fn annotate(
+    subject: Subject,
+    server: &Arc<Server>,
+    caller: &Caller,
+    params: &Params,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    let is_sync = params.flag("sync")?.unwrap_or(false);
+    let by = caller.clone();
+    let (said, _lease) = parse_body(server, headers, body, move |text, lease| {
+        let mut said = Vec::new();
+        visit_data_list(&text, MAX_ROWS, &mut |index, item| {
+            // Texts are copied out of it.
+            lease.grow(ROW_BYTES + item.get().len()).map_err(Refusal::from)?;
+            let one: AnnotationData<'_> = serde_json::from_str(item.get()).map_err(|error| {
+                PhoenixError::invalid_body(
+                    &["data".into(), index.into()],
+                    &format!("it cannot be read: {error}"),
+                )
+            })?;
+            said.push(one.said(subject, index, &by)?);
+            Ok(())
+        })?;
+        Ok::<_, PhoenixError>(said)
+    })
+    .await?;
+    let numbers = put(server, subject, said, caller, is_sync).await?;
+    let data: Vec<Value> = match is_sync {
+        true => numbers.iter().map(|no| json!({"id": ids::encode(subject.node(), no)})).collect(),
+        false => Vec::new(),
+    };
+    Ok(Json(json!({"data": data})))
+}
+
+impl AnnotationData<'_> {
+    fn said(self, subject: Subject, index: usize, caller: &Caller) -> Result<Said, PhoenixError> {
+        let wrong = |field: &str, message: &str| {
+            PhoenixError::invalid_body(&["data".into(), index.into(), field.into()], message)
+        };
+        if self.name == NOTE && subject != Subject::Document {
+            let route = match subject {
+                Subject::Trace => "/v1/trace_notes",
+                Subject::Session => "/v1/session_notes",
+                Subject::Span | Subject::Document => "/v1/span_notes",
+            };
+            return Err(PhoenixError::bad(format!(
+                "The name 'note' is reserved for trace and span notes. Use POST {route} instead."
+            )));
+        }
+        let (field, id) = match subject {
+            Subject::Span | Subject::Document => ("span_id", self.span_id),
+            Subject::Trace => ("trace_id", self.trace_id),
+            Subject::Session => ("session_id", self.session_id),
+        };
+        let id = id.filter(|id| !id.trim().is_empty()).ok_or_else(|| wrong(field, "Field required"))?;
+        let mut target = subject.target(&id);
+        let identifier = self.identifier.unwrap_or_default();
+        if subject == Subject::Document {
+            if !identifier.trim().is_empty() {
+                return Err(PhoenixError::invalid(format!(
+                    "Non-empty identifier '{identifier}' is not supported"
+                )));
+            }
+            let position =
+                self.document_position.ok_or_else(|| wrong("document_position", "Field required"))?;
+            target = format!("{target}#{position}");
+        }
+        let metadata = self.metadata.map_or("{}", RawValue::get);
+        if !metadata.starts_with('{') {
+            return Err(wrong("metadata", "Input should be a valid dictionary"));
+        }
+        let result = self.result.unwrap_or_default();
+        Ok(Said {
+            id,
+            annotation: NewAnnotation {
+                target,
+                trace_id: None,
+                name: self.name,
+                identifier,
+                annotator: match self.annotator_kind {
+                    AnnotatorKind::Llm => "LLM",
+                    AnnotatorKind::Code => "CODE",
+                    AnnotatorKind::Human => "HUMAN",
+                }
+                .to_owned(),
+                label: result.label,
+                score: result.score,
+                explanation: result.explanation,
+                metadata: metadata.to_owned(),
+                author: caller.name.clone(),
+            },
+        })
+    }
+}
+
+/// Stores annotations: all of them, or none. Their numbers come back.
+pub(super) async fn put(
+    server: &Arc<Server>,
+    subject: Subject,
+    said: Vec<Said>,
+    caller: &Caller,
+    must_be_known: bool,
+) -> Result<Vec<i64>, PhoenixError> {
+    if said.is_empty() {
+        return Ok(Vec::new());
+    }
+    let caller = caller.clone();
+    let signed = blocking_sender(server, move |server| {
+        said.iter()
+            .try_for_each(|one| check_annotation_size(&one.annotation))
+            .map_err(|reason| PhoenixError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
+        if let Some(reason) = server.find_borrowed_name(&caller, said.iter().map(|one| &one.annotation))? {
+            return Err(PhoenixError::new(StatusCode::FORBIDDEN, reason));
+        }
+        let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
+        for one in &said {
+            if !homes.contains_key(&one.id) {
+                homes.insert(one.id.clone(), home(server, subject, &one.id)?);
+            }
+        }
+        let missing = missing(&said, &homes);
+        if must_be_known && !missing.is_empty() {
+            return Err(PhoenixError::missing(format!(
+                "{} with IDs {} do not exist.",
+                subject.plural(),
+                missing.join(", ")
+            )));
+        }
+        let is_missing = |one: &&Said| homes.get(&one.id).is_some_and(Option::is_none);
+        let more = said.iter().filter(is_missing).count() as u64;
+        if more > 0 && server.store.waiting_annotations()? + more > MAX_WAITING {
+            return Err(PhoenixError::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                format!(
+                    "at most {MAX_WAITING} annotations wait for spans that have not come; send the spans first"
+                ),
+            ));
+        }
+        let annotations = said.into_iter().map(|one| {
+            let trace_id = homes.get(&one.id).copied().flatten().map(|id| id.0);
+            NewAnnotation { trace_id, ..one.annotation }
+        });
+        let annotations: Vec<NewAnnotation> = annotations.collect();
+        Ok(server.sign_annotations(annotations, &caller))
+    })
+    .await?;
+    Ok(server.annotate(signed).await?)
+}
+
+/// The ids that are not there, each once, in the order they were named.
+fn missing<'s>(said: &'s [Said], homes: &HashMap<String, Option<TraceId>>) -> Vec<&'s str> {
+    let mut seen = HashSet::new();
+    let ids = said.iter().map(|one| one.id.as_str());
+    ids.filter(|id| homes.get(*id).is_some_and(Option::is_none) && seen.insert(*id)).collect()
+}
+
+/// The trace that holds what is annotated.
+fn home(server: &Server, subject: Subject, id: &str) -> Result<Option<TraceId>, PhoenixError> {
+    Ok(match subject {
+        Subject::Span | Subject::Document => server.store.trace_of_span(SpanId::parse(id.trim()))?,
+        Subject::Trace => server.store.trace(TraceId::parse(id.trim()))?.map(|row| row.trace_id),
+        // A session is kept under its name as it is after redaction.
+        Subject::Session => {
+            let name = crate::phoenix::session_lookup::plain(id);
+            let kept = server.reloadable().redaction.apply(&name);
+            crate::phoenix::session_lookup::first_trace(server, kept.as_deref().unwrap_or(id))?
+        }
+    })
+}
+
+#[derive(Deserialize)]
+struct NoteData {
+    span_id: Option<String>,
+    trace_id: Option<String>,
+    session_id: Option<String>,
+    note: String,
+    identifier: Option<String>,
+}
+
+pub(super) async fn note_of_span(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    note(Subject::Span, &server, &caller, &headers, body).await
+}
+
+pub(super) async fn note_of_trace(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    note(Subject::Trace, &server, &caller, &headers, body).await
+}
+
+pub(super) async fn note_of_session(
+    server: State<Arc<Server>>,
+    caller: Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    note(Subject::Session, &server, &caller, &headers, body).await
+}
+
+/// Notes add up, unless the client names them.
+async fn note(
+    subject: Subject,
+    server: &Arc<Server>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    let (Data { data }, _lease): (Data<NoteData>, _) = request::json(server, headers, body).await?;
+    let (field, kind, id) = match subject {
+        Subject::Trace => ("trace_id", "trace", data.trace_id),
+        Subject::Session => ("session_id", "session", data.session_id),
+        Subject::Span | Subject::Document => ("span_id", "span", data.span_id),
+    };
+    let wrong =
+        |field: &str| PhoenixError::invalid_body(&["data".into(), field.into()], "it is missing, or empty");
+    let id = id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).ok_or_else(|| wrong(field))?;
+    let text = data.note.trim().to_owned();
+    if text.is_empty() {
+        return Err(wrong("note"));
+    }
+    let identifier = data.identifier.filter(|identifier| !identifier.is_empty());
+    let annotation = NewAnnotation {
+        target: subject.target(&id),
+        name: NOTE.to_owned(),
+        identifier: identifier.unwrap_or_else(|| format!("px-{kind}-note:{}", ids::random())),
+        annotator: "HUMAN".to_owned(),
+        explanation: Some(text),
+        metadata: "{}".to_owned(),
+        author: caller.name.clone(),
+        ..NewAnnotation::default()
+    };
+    let numbers = put(server, subject, vec![Said { id, annotation }], caller, true).await?;
+    let id = numbers.first().map(|no| ids::encode(subject.node(), no));
+    Ok(Json(json!({"data": {"id": id}})))
+}

@@ -1,0 +1,232 @@
+//! Arrow's stream format, as older clients of Phoenix speak it: tables go out in it, evaluations come in. Written by hand,
+//! because it is little and because what comes in is not to be trusted (`docs/adr/0011-arrow-by-hand.md`).
+
+mod flat;
+mod read;
+mod spool;
+mod types;
+mod write;
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::ControlFlow;
+
+use gradus_store::StoreError;
+use serde_json::json;
+
+pub(super) use read::{Columns, Values, read};
+
+use super::frame::Cell;
+use super::frame_json::{declared, named};
+use super::query::SpanQuery;
+use super::rows::{self, Bounds};
+use crate::state::Server;
+use crate::stream::Sink;
+use spool::{Spool, SpooledRow};
+use types::Type;
+
+/// Rows of one batch, and about how many bytes.
+const BATCH_ROWS: usize = 1000;
+const BATCH_BYTES: usize = 4 << 20;
+/// Rows times columns: an empty cell takes room, too, and spans can have any number of attributes.
+const BATCH_CELLS: usize = 1 << 18;
+/// What clients send and get tables as.
+pub(super) const CONTENT_KIND: &str = "application/x-pandas-arrow";
+
+/// A table's columns and their types.
+struct Shape {
+    index: Vec<(String, Type)>,
+    columns: Vec<(String, Type)>,
+    by_name: HashMap<String, usize>,
+    rows: usize,
+}
+
+/// Writes the answer to a query as a stream that pandas reads. The types of columns stand at its beginning, so all rows are
+/// found first, and kept on disk meanwhile.
+pub(super) fn write_frame(
+    server: &Server,
+    query: &SpanQuery,
+    bounds: &Bounds,
+    sink: &mut Sink,
+) -> Result<(), StoreError> {
+    let folder = &server.settings.data;
+    let failed =
+        |error: io::Error| StoreError::NotWritable { path: folder.clone(), reason: error.to_string() };
+    let mut shape = Shape::new(query);
+    let mut spool = Spool::new(folder).map_err(failed)?;
+    let mut spooled = Ok(());
+    rows::answer(server, query, bounds, &mut |(index, cells)| {
+        let row = shape.see(index, cells);
+        spooled = spool.add(&row);
+        if spooled.is_err() || sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    spooled.map_err(failed)?;
+    if sink.is_gone() {
+        return Ok(());
+    }
+    if shape.rows == 0 {
+        named(query).iter().for_each(|name| {
+            shape.number(name);
+        });
+    }
+    let fields = shape.fields();
+    sink.write(&write::schema(&fields, &[("pandas", shape.pandas(&fields))]));
+    let mut batch = Batch::default();
+    let read = spool.read(|row| {
+        batch.add(row);
+        if batch.is_full(&shape) {
+            sink.write(&batch.take(&shape));
+        }
+        !sink.is_gone()
+    });
+    read.map_err(failed)?;
+    if !batch.rows.is_empty() {
+        sink.write(&batch.take(&shape));
+    }
+    sink.write(&write::END);
+    Ok(())
+}
+
+impl Shape {
+    fn new(query: &SpanQuery) -> Shape {
+        let with_type = |name: String| (name, Type::default());
+        let index = query.index_names().into_iter().map(with_type).collect();
+        let mut shape = Shape { index, columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
+        declared(query).iter().for_each(|name| {
+            shape.number(name);
+        });
+        shape
+    }
+
+    fn number(&mut self, name: &str) -> usize {
+        if let Some(number) = self.by_name.get(name) {
+            return *number;
+        }
+        self.columns.push((name.to_owned(), Type::default()));
+        self.by_name.insert(name.to_owned(), self.columns.len() - 1);
+        self.columns.len() - 1
+    }
+
+    /// Takes a row into account; its columns have numbers then.
+    fn see(&mut self, index: Vec<Cell>, cells: Vec<(String, Cell)>) -> SpooledRow {
+        self.rows += 1;
+        for ((_, kind), cell) in self.index.iter_mut().zip(&index) {
+            kind.widen(cell);
+        }
+        let mut numbered = Vec::with_capacity(cells.len());
+        for (name, cell) in cells {
+            let number = self.number(&name);
+            self.columns[number].1.widen(&cell);
+            numbered.push((number, cell));
+        }
+        SpooledRow { index, cells: numbered }
+    }
+
+    /// All columns as they are written, those that rows are counted by last.
+    fn fields(&self) -> Vec<(String, Type)> {
+        let is_taken = |name: &String| self.by_name.contains_key(name);
+        let index = self.index.iter().enumerate().map(|(number, (name, kind))| {
+            let name = if is_taken(name) { format!("__index_level_{number}__") } else { name.clone() };
+            (name, kind.clone())
+        });
+        self.columns.iter().cloned().chain(index).collect()
+    }
+
+    /// What pandas has to know to make the same table again.
+    fn pandas(&self, fields: &[(String, Type)]) -> String {
+        let names = self.columns.iter().chain(&self.index).map(|(name, _)| name);
+        let columns: Vec<serde_json::Value> = names
+            .zip(fields)
+            .map(|(name, (field, kind))| {
+                let (pandas_type, numpy_type) = kind.names();
+                let metadata = if *kind == Type::Time { json!({"timezone": "UTC"}) } else { json!(null) };
+                json!({"name": name, "field_name": field, "pandas_type": pandas_type, "numpy_type": numpy_type,
+                       "metadata": metadata})
+            })
+            .collect();
+        let index: Vec<&String> = fields[self.columns.len()..].iter().map(|(field, _)| field).collect();
+        let names = json!([{"name": null, "field_name": null, "pandas_type": "unicode", "numpy_type": "object",
+                            "metadata": {"encoding": "UTF-8"}}]);
+        json!({"index_columns": index, "column_indexes": names, "columns": columns,
+               "creator": {"library": "gradus", "version": env!("CARGO_PKG_VERSION")}, "pandas_version": "2.2.0"})
+        .to_string()
+    }
+}
+
+/// Rows that are written together.
+#[derive(Default)]
+struct Batch {
+    rows: Vec<SpooledRow>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn add(&mut self, row: SpooledRow) {
+        let cells = row.index.iter().chain(row.cells.iter().map(|(_, cell)| cell));
+        self.bytes += cells.map(size).sum::<usize>();
+        self.rows.push(row);
+    }
+
+    fn is_full(&self, shape: &Shape) -> bool {
+        let rows = self.rows.len();
+        rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES || rows * shape.columns.len() >= BATCH_CELLS
+    }
+
+    fn take(&mut self, shape: &Shape) -> Vec<u8> {
+        let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
+        let mut columns: Vec<(&Type, Vec<Option<&Cell>>)> = shape
+            .columns
+            .iter()
+            .chain(&shape.index)
+            .map(|(_, kind)| (kind, vec![None; rows.len()]))
+            .collect();
+        for (place, row) in rows.iter().enumerate() {
+            for (number, cell) in row.index.iter().enumerate() {
+                columns[shape.columns.len() + number].1[place] = Some(cell);
+            }
+            for (number, cell) in &row.cells {
+                columns[*number].1[place] = Some(cell);
+            }
+        }
+        write::batch(&columns, rows.len())
+    }
+}
+
+/// What a cell takes, about.
+fn size(cell: &Cell) -> usize {
+    fn of(value: &serde_json::Value) -> usize {
+        16 + match value {
+            serde_json::Value::String(text) => text.len(),
+            serde_json::Value::Array(items) => items.iter().map(of).sum(),
+            serde_json::Value::Object(entries) => {
+                entries.iter().map(|(key, value)| key.len() + of(value)).sum()
+            }
+            _ => 0,
+        }
+    }
+    match cell {
+        Cell::Json(value) => of(value),
+        Cell::Time(_) => 16,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_small_however_many_columns_there_are() {
+        let mut shape = Shape { index: Vec::new(), columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
+        let mut batch = Batch::default();
+        let many = (0..100_000).map(|number| (format!("c{number}"), Cell::Json(json!(null)))).collect();
+        batch.add(shape.see(Vec::new(), many));
+        let mut rows = 1;
+        while !batch.is_full(&shape) {
+            batch.add(shape.see(Vec::new(), vec![("c1".to_owned(), Cell::Json(json!(1)))]));
+            rows += 1;
+        }
+        assert_eq!(rows, 3);
+        assert!(batch.take(&shape).len() < 32 << 20 && !batch.is_full(&shape));
+    }
+}

@@ -1,0 +1,365 @@
+//! Reads the few columns of an Arrow stream that evaluations are made of. It comes from the network: lengths, offsets and
+//! counts are believed only as far as the bytes that are there.
+
+use super::flat::Table;
+
+/// Why a stream cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::phoenix) enum ArrowError {
+    #[error("this is no Arrow stream: {0}")]
+    Broken(&'static str),
+    #[error(
+        "the Arrow stream has {0}, which cannot be read here; send columns of texts and numbers, uncompressed"
+    )]
+    Unsupported(&'static str),
+    #[error("more than {limit} rows in one request; send fewer at once")]
+    TooMany { limit: usize },
+}
+
+/// One column: only texts and numbers are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::phoenix) enum Values {
+    Texts(Vec<Option<String>>),
+    Numbers(Vec<Option<f64>>),
+    /// Nothing but nulls.
+    Nulls,
+    /// Something else, which nobody asked for.
+    Others,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::phoenix) struct Columns {
+    pub(in crate::phoenix) metadata: Vec<(String, String)>,
+    pub(in crate::phoenix) columns: Vec<(String, Values)>,
+    pub(in crate::phoenix) rows: usize,
+}
+
+impl Columns {
+    pub(in crate::phoenix) fn text(&self, name: &str, row: usize) -> Option<&str> {
+        match self.column(name)? {
+            Values::Texts(texts) => texts.get(row)?.as_deref(),
+            _ => None,
+        }
+    }
+
+    pub(in crate::phoenix) fn number(&self, name: &str, row: usize) -> Option<f64> {
+        match self.column(name)? {
+            Values::Numbers(numbers) => *numbers.get(row)?,
+            _ => None,
+        }
+    }
+
+    pub(in crate::phoenix) fn column(&self, name: &str) -> Option<&Values> {
+        self.columns.iter().find(|(known, _)| known == name).map(|(_, values)| values)
+    }
+}
+
+/// The types that are told apart; the rest is only passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Null,
+    Int {
+        bits: i32,
+        is_signed: bool,
+    },
+    Float {
+        precision: i16,
+    },
+    Bool,
+    Text {
+        is_large: bool,
+    },
+    /// Passed over: so many buffers of its own.
+    Other {
+        buffers: usize,
+    },
+}
+
+struct Field {
+    name: String,
+    kind: Kind,
+    children: Vec<Field>,
+}
+
+const MAX_DEPTH: usize = 16;
+/// An evaluation has three columns and an index; a bit a row becomes sixteen bytes.
+const MAX_FIELDS: usize = 100;
+const MAX_NAME: usize = 4096;
+const SCHEMA: u8 = 1;
+const BATCH: u8 = 3;
+
+/// Reads a whole stream, up to so many rows.
+pub(in crate::phoenix) fn read(mut bytes: &[u8], most_rows: usize) -> Result<Columns, ArrowError> {
+    let mut fields: Option<Vec<Field>> = None;
+    let mut found = Columns::default();
+    while let Some((message, body)) = next_message(&mut bytes)? {
+        let header = message.table(2).ok_or(ArrowError::Broken("a message without content"))?;
+        match (message.u8(1), &fields) {
+            (SCHEMA, None) => {
+                let read = schema(&header)?;
+                found.metadata = metadata(&header);
+                let empty = |field: &Field| (field.name.clone(), empty(field.kind));
+                found.columns = read.iter().map(empty).collect();
+                fields = Some(read);
+            }
+            (BATCH, Some(fields)) => batch(&header, body, fields, most_rows, &mut found)?,
+            (2, _) => return Err(ArrowError::Unsupported("categories")),
+            _ => return Err(ArrowError::Broken("messages in a wrong order")),
+        }
+    }
+    if fields.is_none() {
+        return Err(ArrowError::Broken("it has no schema"));
+    }
+    Ok(found)
+}
+
+/// The next message and what belongs to it; `None` at the end.
+fn next_message<'b>(bytes: &mut &'b [u8]) -> Result<Option<(Table<'b>, &'b [u8])>, ArrowError> {
+    const CONTINUES: u32 = u32::MAX;
+    let number = |bytes: &mut &'b [u8]| {
+        let (four, rest) = bytes.split_first_chunk::<4>()?;
+        *bytes = rest;
+        Some(u32::from_le_bytes(*four))
+    };
+    let Some(mut length) = number(bytes) else { return Ok(None) };
+    if length == CONTINUES {
+        length = number(bytes).ok_or(ArrowError::Broken("it breaks off"))?;
+    }
+    if length == 0 {
+        return Ok(None);
+    }
+    let (head, rest) = bytes.split_at_checked(length as usize).ok_or(ArrowError::Broken("it breaks off"))?;
+    let message = Table::root(head).ok_or(ArrowError::Broken("a message cannot be read"))?;
+    let body = usize::try_from(message.i64(3)).map_err(|_| ArrowError::Broken("a length below zero"))?;
+    let (body, rest) = rest.split_at_checked(body).ok_or(ArrowError::Broken("it breaks off"))?;
+    *bytes = rest;
+    Ok(Some((message, body)))
+}
+
+fn schema(header: &Table<'_>) -> Result<Vec<Field>, ArrowError> {
+    if header.i16(0) != 0 {
+        return Err(ArrowError::Unsupported("numbers with their bytes turned round"));
+    }
+    let mut left = MAX_FIELDS;
+    fields(header, 1, 0, &mut left)
+}
+
+fn fields(
+    table: &Table<'_>,
+    number: usize,
+    depth: usize,
+    left: &mut usize,
+) -> Result<Vec<Field>, ArrowError> {
+    let tables = table.tables(number).ok_or(ArrowError::Broken("columns cannot be read"))?;
+    *left = left.checked_sub(tables.len()).ok_or(ArrowError::Unsupported("too many columns"))?;
+    if depth > MAX_DEPTH {
+        return Err(ArrowError::Unsupported("columns that are nested too deep"));
+    }
+    let mut read = Vec::with_capacity(tables.len());
+    for field in tables {
+        if field.has(4) {
+            return Err(ArrowError::Unsupported("categories"));
+        }
+        let kind = kind(&field)?;
+        let children = fields(&field, 5, depth + 1, left)?;
+        let name = field.text(0).unwrap_or_default();
+        if name.len() > MAX_NAME {
+            return Err(ArrowError::Broken("a column's name is too long"));
+        }
+        read.push(Field { name: name.to_owned(), kind, children });
+    }
+    Ok(read)
+}
+
+fn kind(field: &Table<'_>) -> Result<Kind, ArrowError> {
+    let details = field.table(3);
+    let number = |place: usize| details.as_ref().map_or(0, |table| table.i32(place));
+    Ok(match field.u8(2) {
+        1 => Kind::Null,
+        2 => Kind::Int { bits: number(0), is_signed: details.is_some_and(|table| table.u8(1) != 0) },
+        3 => Kind::Float { precision: details.map_or(0, |table| table.i16(0)) },
+        5 => Kind::Text { is_large: false },
+        20 => Kind::Text { is_large: true },
+        6 => Kind::Bool,
+        4 | 19 => Kind::Other { buffers: 3 },
+        7..=12 | 15 | 17 | 18 | 21 => Kind::Other { buffers: 2 },
+        13 | 16 => Kind::Other { buffers: 1 },
+        _ => return Err(ArrowError::Unsupported("a type of columns that is not known")),
+    })
+}
+
+fn empty(kind: Kind) -> Values {
+    match kind {
+        Kind::Null => Values::Nulls,
+        Kind::Int { .. } | Kind::Float { .. } | Kind::Bool => Values::Numbers(Vec::new()),
+        Kind::Text { .. } => Values::Texts(Vec::new()),
+        Kind::Other { .. } => Values::Others,
+    }
+}
+
+fn metadata(header: &Table<'_>) -> Vec<(String, String)> {
+    const MAX_METADATA_ENTRIES: usize = 100;
+    const MAX_METADATA_BYTES: usize = 64 << 10;
+    let pairs = header.tables(2).unwrap_or_default();
+    let texts = |pair: &Table<'_>| {
+        let (key, value) = (pair.text(0).unwrap_or_default(), pair.text(1).unwrap_or_default());
+        // What describes a wide frame to pandas is long, and not looked at here.
+        (key.len().max(value.len()) <= MAX_METADATA_BYTES).then(|| (key.to_owned(), value.to_owned()))
+    };
+    pairs.iter().take(MAX_METADATA_ENTRIES).filter_map(texts).collect()
+}
+
+/// The parts of a batch, taken one behind the other.
+struct Parts<'b> {
+    body: &'b [u8],
+    nodes: std::vec::IntoIter<(i64, i64)>,
+    buffers: std::vec::IntoIter<(i64, i64)>,
+    /// Where the last buffer ended.
+    used: usize,
+}
+
+impl<'b> Parts<'b> {
+    /// How many values a column has.
+    fn length(&mut self) -> Result<usize, ArrowError> {
+        let (length, _) = self.nodes.next().ok_or(ArrowError::Broken("a column is missing"))?;
+        usize::try_from(length).map_err(|_| ArrowError::Broken("a length below zero"))
+    }
+
+    fn buffer(&mut self) -> Result<&'b [u8], ArrowError> {
+        let outside = || ArrowError::Broken("a column lies outside");
+        let (offset, length) = self.buffers.next().ok_or(ArrowError::Broken("a column is missing"))?;
+        let offset = usize::try_from(offset).map_err(|_| outside())?;
+        let end = usize::try_from(length).ok().and_then(|length| offset.checked_add(length));
+        let end = end.ok_or_else(outside)?;
+        let buffer = self.body.get(offset..end).ok_or_else(outside)?;
+        // One behind the other, as writers put them: bytes that many columns share would be copied for each.
+        if !buffer.is_empty() {
+            if offset < self.used {
+                return Err(ArrowError::Broken("columns lie over each other"));
+            }
+            self.used = end;
+        }
+        Ok(buffer)
+    }
+
+    fn pass_over(&mut self, field: &Field) -> Result<(), ArrowError> {
+        self.length()?;
+        let own = match field.kind {
+            Kind::Null => 0,
+            Kind::Text { .. } => 3,
+            Kind::Int { .. } | Kind::Float { .. } | Kind::Bool => 2,
+            Kind::Other { buffers } => buffers,
+        };
+        for _ in 0..own {
+            self.buffer()?;
+        }
+        field.children.iter().try_for_each(|child| self.pass_over(child))
+    }
+}
+
+fn batch(
+    header: &Table<'_>,
+    body: &[u8],
+    fields: &[Field],
+    most_rows: usize,
+    found: &mut Columns,
+) -> Result<(), ArrowError> {
+    if header.has(3) {
+        return Err(ArrowError::Unsupported("compressed columns"));
+    }
+    let rows = usize::try_from(header.i64(0)).map_err(|_| ArrowError::Broken("a length below zero"))?;
+    let after = found.rows.checked_add(rows).filter(|after| *after <= most_rows);
+    found.rows = after.ok_or(ArrowError::TooMany { limit: most_rows })?;
+    let pairs = |number| header.pairs(number).ok_or(ArrowError::Broken("a batch cannot be read"));
+    let mut parts = Parts { body, nodes: pairs(1)?.into_iter(), buffers: pairs(2)?.into_iter(), used: 0 };
+    for (field, (_, values)) in fields.iter().zip(&mut found.columns) {
+        match (field.kind, values) {
+            (Kind::Text { is_large }, Values::Texts(texts)) => {
+                texts.extend(read_texts(&mut parts, is_large, rows)?);
+            }
+            (kind @ (Kind::Int { .. } | Kind::Float { .. } | Kind::Bool), Values::Numbers(numbers)) => {
+                numbers.extend(read_numbers(&mut parts, kind, rows)?);
+            }
+            _ => parts.pass_over(field)?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether a row has a value. Without a map every row has one.
+fn is_there(validity: &[u8], row: usize) -> Result<bool, ArrowError> {
+    if validity.is_empty() {
+        return Ok(true);
+    }
+    let byte = validity.get(row / 8).ok_or(ArrowError::Broken("a column is too short"))?;
+    Ok(byte >> (row % 8) & 1 == 1)
+}
+
+fn read_texts(parts: &mut Parts<'_>, is_large: bool, rows: usize) -> Result<Vec<Option<String>>, ArrowError> {
+    const SHORT: ArrowError = ArrowError::Broken("a column is too short");
+    if parts.length()? != rows {
+        return Err(ArrowError::Broken("a column has another length than its batch"));
+    }
+    let (validity, offsets, data) = (parts.buffer()?, parts.buffer()?, parts.buffer()?);
+    let offset = |row: usize| -> Result<usize, ArrowError> {
+        let number = if is_large {
+            let bytes = offsets.get(row * 8..row * 8 + 8).and_then(|bytes| bytes.try_into().ok());
+            i64::from_le_bytes(bytes.ok_or(SHORT)?)
+        } else {
+            let bytes = offsets.get(row * 4..row * 4 + 4).and_then(|bytes| bytes.try_into().ok());
+            i64::from(i32::from_le_bytes(bytes.ok_or(SHORT)?))
+        };
+        usize::try_from(number).map_err(|_| ArrowError::Broken("a text lies outside"))
+    };
+    let mut texts = Vec::new();
+    for row in 0..rows {
+        let range = offset(row)?..offset(row + 1)?;
+        let bytes = data.get(range).ok_or(ArrowError::Broken("a text lies outside"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| ArrowError::Broken("a text is no UTF-8"))?;
+        texts.push(is_there(validity, row)?.then(|| text.to_owned()));
+    }
+    Ok(texts)
+}
+
+fn read_numbers(parts: &mut Parts<'_>, kind: Kind, rows: usize) -> Result<Vec<Option<f64>>, ArrowError> {
+    if parts.length()? != rows {
+        return Err(ArrowError::Broken("a column has another length than its batch"));
+    }
+    let (validity, data) = (parts.buffer()?, parts.buffer()?);
+    let mut numbers = Vec::new();
+    for row in 0..rows {
+        let number = number(data, kind, row)?;
+        // NaN is how pandas says that there is none.
+        let is_there = is_there(validity, row)? && !number.is_nan();
+        numbers.push(is_there.then_some(number));
+    }
+    Ok(numbers)
+}
+
+fn number(data: &[u8], kind: Kind, row: usize) -> Result<f64, ArrowError> {
+    fn at<const N: usize>(data: &[u8], row: usize) -> Result<[u8; N], ArrowError> {
+        let bytes = data.get(row * N..row * N + N).and_then(|bytes| bytes.try_into().ok());
+        bytes.ok_or(ArrowError::Broken("a column is too short"))
+    }
+    Ok(match kind {
+        Kind::Float { precision: 2 } => f64::from_le_bytes(at(data, row)?),
+        Kind::Float { precision: 1 } => f64::from(f32::from_le_bytes(at(data, row)?)),
+        Kind::Int { bits: 64, is_signed: true } => i64::from_le_bytes(at(data, row)?) as f64,
+        Kind::Int { bits: 64, is_signed: false } => u64::from_le_bytes(at(data, row)?) as f64,
+        Kind::Int { bits: 32, is_signed: true } => f64::from(i32::from_le_bytes(at(data, row)?)),
+        Kind::Int { bits: 32, is_signed: false } => f64::from(u32::from_le_bytes(at(data, row)?)),
+        Kind::Int { bits: 16, is_signed: true } => f64::from(i16::from_le_bytes(at(data, row)?)),
+        Kind::Int { bits: 16, is_signed: false } => f64::from(u16::from_le_bytes(at(data, row)?)),
+        Kind::Int { bits: 8, is_signed: true } => f64::from(i8::from_le_bytes(at(data, row)?)),
+        Kind::Int { bits: 8, is_signed: false } => f64::from(u8::from_le_bytes(at(data, row)?)),
+        Kind::Bool => {
+            let byte = data.get(row / 8).ok_or(ArrowError::Broken("a column is too short"))?;
+            f64::from(byte >> (row % 8) & 1)
+        }
+        _ => return Err(ArrowError::Unsupported("numbers of half the usual size")),
+    })
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

@@ -1,0 +1,215 @@
+//! Writes Arrow streams: a schema, batches of rows, an end.
+
+use serde_json::Value;
+
+use super::flat::{self, Node, Slot};
+use super::types::Type;
+use crate::phoenix::frame::Cell;
+
+/// The fifth version of the format's metadata.
+const VERSION: i16 = 4;
+const SCHEMA: u8 = 1;
+const BATCH: u8 = 3;
+/// Where a stream ends.
+pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+/// The message that a stream begins with.
+pub(super) fn schema(columns: &[(String, Type)], metadata: &[(&str, String)]) -> Vec<u8> {
+    let fields = columns.iter().map(|(name, kind)| field(name, kind)).collect();
+    let pairs = metadata.iter().map(|(key, value)| {
+        Node::Table(vec![Slot::Node(Node::Text((*key).to_owned())), Slot::Node(Node::Text(value.clone()))])
+    });
+    let header = Node::Table(vec![
+        Slot::I16(0),
+        Slot::Node(Node::List(fields)),
+        Slot::Node(Node::List(pairs.collect())),
+    ]);
+    message(SCHEMA, header, &[])
+}
+
+fn field(name: &str, kind: &Type) -> Node {
+    let int = |bits: i32| Node::Table(vec![Slot::I32(bits), Slot::U8(1)]);
+    let nothing = || Node::Table(Vec::new());
+    let (number, details, children) = match kind {
+        Type::Null => (1, nothing(), Vec::new()),
+        Type::Bool => (6, nothing(), Vec::new()),
+        Type::Int => (2, int(64), Vec::new()),
+        Type::Float => (3, Node::Table(vec![Slot::I16(2)]), Vec::new()),
+        Type::Text | Type::Mixed => (5, nothing(), Vec::new()),
+        Type::Time => {
+            (10, Node::Table(vec![Slot::I16(3), Slot::Node(Node::Text("UTC".to_owned()))]), Vec::new())
+        }
+        Type::List(item) => (12, nothing(), vec![field("item", item)]),
+        Type::Struct(fields) => {
+            (13, nothing(), fields.iter().map(|(name, kind)| field(name, kind)).collect())
+        }
+    };
+    Node::Table(vec![
+        Slot::Node(Node::Text(name.to_owned())),
+        Slot::U8(1),
+        Slot::U8(number),
+        Slot::Node(details),
+        Slot::Empty,
+        Slot::Node(Node::List(children)),
+    ])
+}
+
+/// A message with rows; each column has as many cells, and a cell that is left out is null.
+pub(super) fn batch(columns: &[(&Type, Vec<Option<&Cell>>)], rows: usize) -> Vec<u8> {
+    let mut arrays = Arrays::default();
+    for (kind, cells) in columns {
+        match kind {
+            Type::Time => arrays.times(cells),
+            kind => {
+                let values: Vec<Option<&Value>> = cells.iter().map(|cell| json(*cell)).collect();
+                arrays.column(kind, &values);
+            }
+        }
+    }
+    let header = Node::Table(vec![
+        Slot::I64(rows as i64),
+        Slot::Node(Node::Pairs(arrays.nodes)),
+        Slot::Node(Node::Pairs(arrays.buffers)),
+    ]);
+    message(BATCH, header, &arrays.body)
+}
+
+fn json(cell: Option<&Cell>) -> Option<&Value> {
+    match cell {
+        Some(Cell::Json(value)) if !value.is_null() => Some(value),
+        _ => None,
+    }
+}
+
+fn message(kind: u8, header: Node, body: &[u8]) -> Vec<u8> {
+    let root = Node::Table(vec![
+        Slot::I16(VERSION),
+        Slot::U8(kind),
+        Slot::Node(header),
+        Slot::I64(body.len() as i64),
+    ]);
+    let mut head = flat::write(&root);
+    while !head.len().is_multiple_of(8) {
+        head.push(0);
+    }
+    let mut out = vec![0xff; 4];
+    out.extend((head.len() as u32).to_le_bytes());
+    out.extend(head);
+    out.extend(body);
+    out
+}
+
+/// The columns of a batch, one behind the other.
+#[derive(Default)]
+struct Arrays {
+    nodes: Vec<(i64, i64)>,
+    buffers: Vec<(i64, i64)>,
+    body: Vec<u8>,
+}
+
+impl Arrays {
+    fn buffer(&mut self, bytes: &[u8]) {
+        self.buffers.push((self.body.len() as i64, bytes.len() as i64));
+        self.body.extend(bytes);
+        while !self.body.len().is_multiple_of(8) {
+            self.body.push(0);
+        }
+    }
+
+    /// Begins a column: how many values it has, and which of them are there.
+    fn node(&mut self, is_there: &[bool]) {
+        let nulls = is_there.iter().filter(|is_there| !**is_there).count();
+        self.nodes.push((is_there.len() as i64, nulls as i64));
+        self.buffer(&if nulls == 0 { Vec::new() } else { bits(is_there) });
+    }
+
+    fn times(&mut self, cells: &[Option<&Cell>]) {
+        let times: Vec<Option<i64>> = cells
+            .iter()
+            .map(|cell| match cell {
+                Some(Cell::Time(us)) => Some(us.saturating_mul(1000)),
+                _ => None,
+            })
+            .collect();
+        self.node(&times.iter().map(Option::is_some).collect::<Vec<bool>>());
+        self.buffer(&times.iter().flat_map(|ns| ns.unwrap_or(0).to_le_bytes()).collect::<Vec<u8>>());
+    }
+
+    fn column(&mut self, kind: &Type, values: &[Option<&Value>]) {
+        if *kind == Type::Null {
+            self.nodes.push((values.len() as i64, values.len() as i64));
+            return;
+        }
+        self.node(&values.iter().map(Option::is_some).collect::<Vec<bool>>());
+        match kind {
+            Type::Null | Type::Time => {}
+            Type::Bool => {
+                let is_true = |value: &Option<&Value>| value.and_then(Value::as_bool).unwrap_or(false);
+                self.buffer(&bits(&values.iter().map(is_true).collect::<Vec<bool>>()));
+            }
+            Type::Int => {
+                let number =
+                    |value: &Option<&Value>| value.and_then(Value::as_i64).unwrap_or(0).to_le_bytes();
+                self.buffer(&values.iter().flat_map(number).collect::<Vec<u8>>());
+            }
+            Type::Float => {
+                let number =
+                    |value: &Option<&Value>| value.and_then(Value::as_f64).unwrap_or(0.0).to_le_bytes();
+                self.buffer(&values.iter().flat_map(number).collect::<Vec<u8>>());
+            }
+            Type::Text | Type::Mixed => self.texts(values),
+            Type::List(item) => {
+                let lists =
+                    values.iter().map(|value| value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice));
+                self.offsets(lists.clone().map(<[Value]>::len));
+                let items: Vec<Option<&Value>> =
+                    lists.flatten().map(|item| Some(item).filter(|item| !item.is_null())).collect();
+                self.column(item, &items);
+            }
+            Type::Struct(fields) => {
+                for (name, kind) in fields {
+                    let below: Vec<Option<&Value>> = values
+                        .iter()
+                        .map(|value| value.and_then(|value| value.get(name)).filter(|value| !value.is_null()))
+                        .collect();
+                    self.column(kind, &below);
+                }
+            }
+        }
+    }
+
+    fn texts(&mut self, values: &[Option<&Value>]) {
+        let mut data = Vec::new();
+        let mut lengths = Vec::with_capacity(values.len());
+        for value in values {
+            let before = data.len();
+            match value {
+                Some(Value::String(text)) => data.extend(text.as_bytes()),
+                Some(other) => data.extend(other.to_string().as_bytes()),
+                None => {}
+            }
+            lengths.push(data.len() - before);
+        }
+        self.offsets(lengths.into_iter());
+        self.buffer(&data);
+    }
+
+    fn offsets(&mut self, lengths: impl Iterator<Item = usize>) {
+        let mut at = 0_i32;
+        let mut offsets = at.to_le_bytes().to_vec();
+        for length in lengths {
+            // A batch is a few megabytes: this holds.
+            at = at.saturating_add(i32::try_from(length).unwrap_or(i32::MAX));
+            offsets.extend(at.to_le_bytes());
+        }
+        self.buffer(&offsets);
+    }
+}
+
+fn bits(flags: &[bool]) -> Vec<u8> {
+    let mut bytes = vec![0; flags.len().div_ceil(8)];
+    for (index, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
+        bytes[index / 8] |= 1 << (index % 8);
+    }
+    bytes
+}

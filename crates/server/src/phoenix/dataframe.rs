@@ -1,0 +1,112 @@
+//! `POST /v1/spans`: what `get_spans_dataframe` and `query_spans` ask. The answer is written while it is found, so that a
+//! large one takes no more memory than a small one, and other requests do not wait for it.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+
+use super::error::{PhoenixError, blocking};
+use super::query::{QueryBody, SpanQuery};
+use super::request::{DEFAULT_PROJECT, Params, read_time};
+use super::rows::{Bounds, Roots};
+use super::{arrow, frame_json, ids};
+use crate::memory::MemoryLease;
+use crate::queries::QueryKind;
+use crate::receive::{Refusal, parse_body, parse_json};
+use crate::state::Server;
+use crate::stream;
+
+const DEFAULT_LIMIT: i64 = 1000;
+/// Queries in one request.
+const MAX_QUERIES: usize = 100;
+/// Text of them.
+const MAX_QUERY_BYTES: usize = 1 << 20;
+
+pub(super) async fn query(
+    State(server): State<Arc<Server>>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, PhoenixError> {
+    let ((body, queries), _lease) =
+        parse_body(&server, &headers, body, |text, lease| read_queries(&text, lease)).await?;
+    let bounds = bounds(&server, &params, &headers, &body).await?;
+    let permit = server.queries.admit(QueryKind::Download).await?;
+    let (pool, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
+    if headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes() == b"application/json") {
+        let boundary = ids::random();
+        let kind = format!("multipart/mixed; boundary={boundary}");
+        let body = stream::body(&pool, permit, stall_timeout, move |sink| {
+            for query in &queries {
+                sink.write(format!("--{boundary}\r\nContent-Type: application/json\r\n\r\n").as_bytes());
+                frame_json::write(&server, query, &bounds, sink)?;
+                sink.write(b"\r\n");
+            }
+            sink.write(format!("--{boundary}--\r\n").as_bytes());
+            Ok(())
+        });
+        return Ok(([(CONTENT_TYPE, kind)], body).into_response());
+    }
+    let body = stream::body(&pool, permit, stall_timeout, move |sink| {
+        queries.iter().try_for_each(|query| arrow::write_frame(&server, query, &bounds, sink))
+    });
+    Ok(([(CONTENT_TYPE, arrow::CONTENT_KIND)], body).into_response())
+}
+
+/// Reads a request and its queries, which is work for a thread of its own.
+fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<SpanQuery>), PhoenixError> {
+    if text.len() > MAX_QUERY_BYTES {
+        return Err(Refusal::BodyTooLarge { limit: MAX_QUERY_BYTES }.into());
+    }
+    let body: QueryBody = parse_json(text, lease)?;
+    if body.queries.len() > MAX_QUERIES {
+        return Err(PhoenixError::invalid(format!("at most {MAX_QUERIES} queries at once")));
+    }
+    let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, String>>();
+    let queries = queries.map_err(|reason| PhoenixError::invalid(format!("Invalid query: {reason}")))?;
+    if queries.is_empty() {
+        return Err(PhoenixError::missing("there is no query in this request"));
+    }
+    Ok((body, queries))
+}
+
+async fn bounds(
+    server: &Arc<Server>,
+    params: &Params,
+    headers: &HeaderMap,
+    body: &QueryBody,
+) -> Result<Bounds, PhoenixError> {
+    // Where clients of different ages say which project they mean.
+    let header = headers.get("project-name").and_then(|name| name.to_str().ok());
+    let names =
+        [params.one("project_name"), params.one("project-name"), header, body.project_name.as_deref()];
+    let name =
+        names.into_iter().flatten().find(|name| !name.is_empty()).unwrap_or(DEFAULT_PROJECT).to_owned();
+    let project = blocking(server, move |server| Ok(server.store.project_named(&name)?)).await?;
+    let time = |name: &str, text: Option<&String>| match text {
+        Some(text) => read_time(text).map(Some).ok_or_else(|| {
+            PhoenixError::invalid_body(
+                &[name.into()],
+                &format!("{text:?}: write it as 2026-11-15T08:00:00+00:00"),
+            )
+        }),
+        None => Ok(None),
+    };
+    let end_time = time("end_time", body.end_time.as_ref())?;
+    Ok(Bounds {
+        project: project.map(|project| project.no),
+        from_us: time("start_time", body.start_time.as_ref())?,
+        to_us: end_time.or(time("stop_time", body.stop_time.as_ref())?),
+        // As in SQL, less than nothing is everything.
+        limit: usize::try_from(body.limit.unwrap_or(DEFAULT_LIMIT)).ok(),
+        roots: match (body.root_spans_only, body.orphan_span_as_root_span) {
+            (Some(true), Some(false)) => Roots::WithoutParent,
+            (Some(true), _) => Roots::WithOrphans,
+            _ => Roots::All,
+        },
+    })
+}

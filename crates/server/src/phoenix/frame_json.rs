@@ -1,0 +1,115 @@
+//! A table as pandas reads it from JSON, written while its rows come. The schema stands behind the rows, which is where it
+//! is known; readers look for it by name.
+
+use std::ops::ControlFlow;
+
+use gradus_store::StoreError;
+use serde_json::{Value, json};
+
+use super::frame::{Cell, Columns, Row};
+use super::query::SpanQuery;
+use super::rows::{self, BASE, Bounds};
+use crate::state::Server;
+use crate::stream::Sink;
+
+/// Writes the answer to a query.
+pub(super) fn write(
+    server: &Server,
+    query: &SpanQuery,
+    bounds: &Bounds,
+    sink: &mut Sink,
+) -> Result<(), StoreError> {
+    let index = query.index_names();
+    let mut columns = Columns::new(&index);
+    for name in declared(query) {
+        columns.number(&name);
+    }
+    sink.write(b"{\"data\":[");
+    let mut line = Vec::new();
+    rows::answer(server, query, bounds, &mut |row| {
+        line.clear();
+        line.extend_from_slice(if columns.rows == 0 { b"" } else { b"," });
+        columns.see(&row);
+        write_row(&row, &mut columns, &mut line);
+        sink.write(&line);
+        if sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if columns.rows == 0 {
+        for name in named(query) {
+            columns.number(&name);
+        }
+    }
+    let keys: Vec<String> =
+        index.iter().enumerate().map(|(number, name)| format!("{number}_{name}")).collect();
+    let mut fields: Vec<Value> = Vec::new();
+    for (column, key) in columns.index.iter().zip(&keys) {
+        fields.push(column.schema(key, columns.rows));
+    }
+    for (number, column) in columns.columns.iter().enumerate() {
+        fields.push(column.schema(&field(index.len() + number, &column.name), columns.rows));
+    }
+    let schema = json!({"fields": fields, "primaryKey": keys, "pandas_version": "1.4.0"});
+    sink.write(format!("],\"schema\":{schema}}}").as_bytes());
+    Ok(())
+}
+
+/// The columns that are there whatever is found.
+pub(super) fn declared(query: &SpanQuery) -> Vec<String> {
+    if query.wants_all() {
+        return BASE.iter().map(|name| (*name).to_owned()).collect();
+    }
+    let selected = query.select.iter().filter(|(name, _)| *name != query.index.key);
+    selected.map(|(name, _)| query.shown(name).to_owned()).collect()
+}
+
+/// The columns that a query names beside those; of an answer without rows, all that is known.
+pub(super) fn named(query: &SpanQuery) -> Vec<String> {
+    let lists = [&query.explode, &query.concat].into_iter().flatten();
+    lists.flat_map(|lists| &lists.columns).map(|(name, _)| query.shown(name).to_owned()).collect()
+}
+
+fn field(number: usize, name: &str) -> String {
+    format!("{number}_{name}")
+}
+
+fn write_row(row: &Row, columns: &mut Columns, out: &mut Vec<u8>) {
+    out.push(b'{');
+    let count = columns.index.len();
+    for (number, cell) in row.0.iter().enumerate() {
+        out.extend_from_slice(if number == 0 { b"" } else { b"," });
+        write_pair(&field(number, &columns.index[number].name), cell, out);
+    }
+    for (name, cell) in &row.1 {
+        out.push(b',');
+        write_pair(&field(count + columns.number(name), name), cell, out);
+    }
+    out.push(b'}');
+}
+
+fn write_pair(name: &str, cell: &Cell, out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let _ = serde_json::to_writer(&mut *out, name);
+    out.push(b':');
+    let _ = match cell {
+        Cell::Json(value) => serde_json::to_writer(&mut *out, value),
+        Cell::Time(us) => serde_json::to_writer(&mut *out, &nanoseconds(*us)),
+    };
+}
+
+/// A time as pandas writes it, with nine digits.
+fn nanoseconds(us: i64) -> Option<String> {
+    let time = jiff::Timestamp::from_microsecond(us).ok()?;
+    Some(format!("{time:.9}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_nine_digits() {
+        assert_eq!(nanoseconds(1_767_268_800_500_000).as_deref(), Some("2026-01-01T12:00:00.500000000Z"));
+        assert_eq!(nanoseconds(0).as_deref(), Some("1970-01-01T00:00:00.000000000Z"));
+        assert_eq!(nanoseconds(i64::MAX), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! What Phoenix's own clients ask, answered as Phoenix answers it: projects, spans, data frames, annotations, sessions, and
+//! the forms that its older clients speak. One family of requests a file. What is kept is kept as everywhere else here; only
+//! the words are Phoenix's.
+
+mod annotation_lists;
+mod annotation_subject;
+mod annotations;
+mod arrow;
+mod create;
+mod data_list;
+mod dataframe;
+mod error;
+mod evaluations;
+mod frame;
+mod frame_json;
+mod holds;
+mod ids;
+mod otlp;
+mod projection;
+mod projects;
+mod query;
+mod request;
+mod rows;
+mod scan;
+mod session_lookup;
+mod sessions;
+mod span_filters;
+mod spans;
+mod surroundings;
+mod trace_order;
+mod trace_totals;
+mod traces;
+mod verdicts;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+
+use super::state::Server;
+use error::PhoenixError;
+pub(super) use holds::holds;
+
+/// The Phoenix that is spoken here. Clients ask before they use what came with a version.
+const VERSION: &str = "20.26.1";
+const VERSION_HEADER: HeaderName = HeaderName::from_static("x-phoenix-server-version");
+
+/// The path that tells the version, to anybody.
+pub(super) const VERSION_PATH: &str = "/arize_phoenix_version";
+
+pub(super) fn routes() -> Router<Arc<Server>> {
+    Router::new()
+        .route(VERSION_PATH, get(async || VERSION))
+        .route("/v1/projects", get(projects::list).post(projects::add))
+        .route("/v1/projects/{project}", get(projects::one).put(projects::update).delete(projects::remove))
+        .route("/v1/projects/{project}/spans", get(spans::list).post(create::add))
+        .route("/v1/projects/{project}/spans/otlpv1", get(spans::list_otlp))
+        .route("/v1/projects/{project}/traces", get(traces::list))
+        .route("/v1/projects/{project}/sessions", get(sessions::list))
+        .route("/v1/projects/{project}/span_annotations", get(annotation_lists::of_spans))
+        .route("/v1/projects/{project}/trace_annotations", get(annotation_lists::of_traces))
+        .route("/v1/projects/{project}/session_annotations", get(annotation_lists::of_sessions))
+        .route("/v1/sessions/{session}", get(sessions::one))
+        .route("/v1/spans", post(dataframe::query).get(dataframe::query))
+        .route("/v1/traces/{trace}", delete(traces::remove))
+        .route("/v1/span_annotations", post(annotations::of_spans))
+        .route("/v1/trace_annotations", post(annotations::of_traces))
+        .route("/v1/session_annotations", post(annotations::of_sessions))
+        .route("/v1/document_annotations", post(annotations::of_documents))
+        .route("/v1/span_notes", post(annotations::note_of_span))
+        .route("/v1/trace_notes", post(annotations::note_of_trace))
+        .route("/v1/session_notes", post(annotations::note_of_session))
+        .route("/v1/evaluations", post(evaluations::log))
+        .layer(from_fn(with_version))
+}
+
+async fn with_version(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
+    response
+}
+
+/// What Phoenix has beside traces, and this server has not; `None` for any other path.
+pub(super) fn not_here(path: &str) -> Option<Response> {
+    let name = path.strip_prefix("/v1/")?.split('/').next()?;
+    let is_known = matches!(
+        name,
+        "datasets"
+            | "experiments"
+            | "experiment_evaluations"
+            | "prompts"
+            | "prompt_versions"
+            | "annotation_configs"
+    );
+    is_known.then(|| {
+        let message = format!("{name} are Phoenix's; Gradus keeps traces, annotations and what was graded");
+        PhoenixError::new(StatusCode::NOT_IMPLEMENTED, message).into_response()
+    })
+}
+
+/// Whether a path has requests with a body whatever their method is: older clients send a query with GET.
+pub(super) fn takes_body(path: &str) -> bool {
+    path == "/v1/spans"
+}
+
+/// Whether a path is one of Phoenix's, and not one of OTLP's.
+pub(super) fn is_phoenix(path: &str) -> bool {
+    path.starts_with("/v1/") && !matches!(path, "/v1/traces" | "/v1/logs")
+}
+
+/// How Phoenix refuses whoever shows no key, or a wrong one.
+pub(super) fn invalid_token() -> Response {
+    PhoenixError::new(StatusCode::UNAUTHORIZED, "Invalid token").into_response()
+}

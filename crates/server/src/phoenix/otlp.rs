@@ -1,0 +1,79 @@
+//! A span in Phoenix's JSON form of OTLP: every field there, attributes flat, whatever was recorded in lists and objects.
+
+use gradus_core::span::StatusCode;
+use gradus_phoenix::span_view::{PhoenixSpan, micros};
+use serde_json::{Map, Value, json};
+
+pub(super) fn shown(span: &PhoenixSpan<'_>) -> Value {
+    let recorded = span.span();
+    let mut attributes = vec![pair("openinference.span.kind", &Value::from(span.listed_kind()))];
+    attributes.extend(span.flat_attributes().iter().map(|(key, value)| pair(key, value)));
+    let events = recorded.events.iter().filter(|event| event.body.is_none()).zip(span.events());
+    let events: Vec<Value> = events
+        .map(|(event, listed)| {
+            let attributes = listed["attributes"].as_object().map(pairs).unwrap_or_default();
+            json!({
+                "attributes": attributes,
+                "dropped_attributes_count": null,
+                "name": event.name,
+                "time_unix_nano": nanos(event.time_ns),
+            })
+        })
+        .collect();
+    let code = match recorded.status.code {
+        StatusCode::Unset => 0,
+        StatusCode::Ok => 1,
+        StatusCode::Error => 2,
+    };
+    let message = Some(&recorded.status.message).filter(|message| !message.is_empty());
+    json!({
+        "attributes": attributes,
+        "dropped_attributes_count": null,
+        "dropped_events_count": null,
+        "dropped_links_count": null,
+        "end_time_unix_nano": nanos(recorded.end_ns),
+        "events": if events.is_empty() { Value::Null } else { Value::from(events) },
+        "flags": null,
+        "kind": "SPAN_KIND_INTERNAL",
+        "links": null,
+        "name": recorded.name,
+        "parent_span_id": recorded.parent_id.map(|id| id.to_string()),
+        "span_id": recorded.span_id.to_string(),
+        "start_time_unix_nano": nanos(recorded.start_ns),
+        "status": {"code": code, "message": message},
+        "trace_id": recorded.trace_id.to_string(),
+        "trace_state": null,
+    })
+}
+
+/// Microseconds are all that Phoenix keeps. It multiplies in floating point, which would only blur them further.
+fn nanos(ns: u64) -> i64 {
+    micros(ns).saturating_mul(1000)
+}
+
+fn pairs(attributes: &Map<String, Value>) -> Vec<Value> {
+    attributes.iter().map(|(key, value)| pair(key, value)).collect()
+}
+
+fn pair(key: &str, value: &Value) -> Value {
+    json!({"key": key, "value": any_value(value)})
+}
+
+fn any_value(value: &Value) -> Value {
+    let mut any = json!({
+        "array_value": null, "bool_value": null, "bytes_value": null, "double_value": null, "int_value": null,
+        "kvlist_value": null, "string_value": null,
+    });
+    match value {
+        Value::Null | Value::Object(_) => {}
+        Value::Bool(_) => any["bool_value"] = value.clone(),
+        Value::Number(number) if number.is_f64() => any["double_value"] = value.clone(),
+        Value::Number(_) => any["int_value"] = value.clone(),
+        Value::String(_) => any["string_value"] = value.clone(),
+        Value::Array(items) => {
+            let items: Vec<Value> = items.iter().map(any_value).collect();
+            any["array_value"] = json!({"values": items});
+        }
+    }
+    any
+}

@@ -1,0 +1,129 @@
+//! Projects, as Phoenix's clients list, make, describe and remove them.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use gradus_store::ProjectInfo;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::{PhoenixError, blocking};
+use super::ids;
+use super::request::{self, DEFAULT_PROJECT, Params};
+use crate::clock::now_ns;
+use crate::state::Server;
+
+const MAX_NAME_BYTES: usize = 300;
+
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    params: Params,
+) -> Result<Json<Value>, PhoenixError> {
+    let limit = params.limit(100, 10_000)?;
+    let up_to = match params.one("cursor") {
+        Some(cursor) => ids::decode_number("Project", cursor)
+            .ok_or_else(|| PhoenixError::invalid(format!("Invalid cursor format: {cursor}")))?,
+        None => i64::MAX,
+    };
+    let part = params.one("name_contains").map(str::to_owned);
+    let mut found = blocking(&server, move |server| {
+        let mut found = server.store.project_list(up_to, part.as_deref(), limit + 1)?;
+        found.extend(request::listed_default_project(server, up_to, part.as_deref())?);
+        Ok(found)
+    })
+    .await?;
+    let next = found.get(limit).map(|next| ids::encode("Project", next.no));
+    found.truncate(limit);
+    let found: Vec<Value> = found.iter().map(shown).collect();
+    Ok(Json(json!({"data": found, "next_cursor": next})))
+}
+
+pub(super) async fn one(
+    State(server): State<Arc<Server>>,
+    Path(identifier): Path<String>,
+) -> Result<Json<Value>, PhoenixError> {
+    let project = request::project(&server, &identifier).await?;
+    Ok(Json(json!({"data": shown(&project)})))
+}
+
+#[derive(Deserialize)]
+struct NewProject {
+    name: String,
+    description: Option<String>,
+}
+
+pub(super) async fn add(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    let (mut new, _lease): (NewProject, _) = request::json(&server, &headers, body).await?;
+    let redaction = &server.reloadable().redaction;
+    redaction.apply_to(&mut new.name);
+    new.description.iter_mut().for_each(|description| redaction.apply_to(description));
+    if new.name.trim().is_empty() || new.name.len() > MAX_NAME_BYTES {
+        let advice = format!("a project's name has from 1 to {MAX_NAME_BYTES} bytes");
+        return Err(PhoenixError::invalid_body(&["name".into()], &advice));
+    }
+    let name = new.name.clone();
+    let made = server.store.add_project(new.name, new.description, now_ns())?.done().await?;
+    let made = made.ok_or_else(|| {
+        PhoenixError::new(StatusCode::CONFLICT, format!("there is a project {name:?} already"))
+    })?;
+    Ok(Json(json!({"data": shown(&made)})))
+}
+
+#[derive(Deserialize)]
+struct Update {
+    description: Option<String>,
+}
+
+pub(super) async fn update(
+    State(server): State<Arc<Server>>,
+    Path(identifier): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, PhoenixError> {
+    let (update, _lease): (Update, _) = request::json(&server, &headers, body).await?;
+    let mut project = request::stored_project(&server, &identifier).await?;
+    if let Some(mut description) = update.description {
+        server.reloadable().redaction.apply_to(&mut description);
+        let is_there = server.store.describe_project(project.no, description.clone())?.done().await?;
+        if !is_there {
+            return Err(PhoenixError::missing(format!("Project with name {} not found", project.name)));
+        }
+        project.description = Some(description);
+    }
+    Ok(Json(json!({"data": shown(&project)})))
+}
+
+/// Removes a project and all that it holds, a little at a time, so that senders do not wait for it.
+pub(super) async fn remove(
+    State(server): State<Arc<Server>>,
+    Path(identifier): Path<String>,
+) -> Result<StatusCode, PhoenixError> {
+    let project = request::project(&server, &identifier).await?;
+    if project.name == DEFAULT_PROJECT {
+        return Err(PhoenixError::new(StatusCode::FORBIDDEN, "The default project cannot be deleted"));
+    }
+    // It goes on when the client does not wait for it: half a project is of no use to anybody.
+    let removing = tokio::spawn(async move {
+        while server.store.remove_project_step(project.no)?.done().await?.has_more {}
+        Ok::<(), gradus_store::StoreError>(())
+    });
+    removing.await.map_err(|_| {
+        PhoenixError::new(StatusCode::INTERNAL_SERVER_ERROR, "the project could not be removed")
+    })??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn shown(project: &ProjectInfo) -> Value {
+    json!({
+        "id": ids::encode("Project", project.no),
+        "name": project.name,
+        "description": project.description,
+    })
+}

@@ -1,0 +1,124 @@
+//! The queries behind data frames: what is selected, opened up, joined, renamed and counted by. Only read here; `rows`
+//! answers them.
+
+use std::collections::HashMap;
+
+use gradus_phoenix::filter::Filter;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::projection::Projection;
+
+/// A request, as clients of all versions write it.
+#[derive(Deserialize)]
+pub(super) struct QueryBody {
+    pub(super) queries: Vec<RawQuery>,
+    pub(super) start_time: Option<String>,
+    pub(super) end_time: Option<String>,
+    /// The earlier name of `end_time`.
+    pub(super) stop_time: Option<String>,
+    pub(super) limit: Option<i64>,
+    pub(super) root_spans_only: Option<bool>,
+    pub(super) orphan_span_as_root_span: Option<bool>,
+    pub(super) project_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct RawQuery {
+    select: Option<Map<String, Value>>,
+    filter: Option<Map<String, Value>>,
+    explode: Option<Map<String, Value>>,
+    concat: Option<Map<String, Value>>,
+    rename: Option<Map<String, Value>>,
+    index: Option<Map<String, Value>>,
+}
+
+pub(super) struct SpanQuery {
+    /// Names of columns, and what is in them.
+    pub(super) select: Vec<(String, Projection)>,
+    pub(super) filter: Option<Filter>,
+    pub(super) explode: Option<Lists>,
+    pub(super) concat: Option<Lists>,
+    pub(super) rename: HashMap<String, String>,
+    pub(super) index: Projection,
+}
+
+/// A list in each span, and what is taken out of its items.
+pub(super) struct Lists {
+    pub(super) list: Projection,
+    /// Names of columns and paths inside an item; everything without them.
+    pub(super) columns: Vec<(String, String)>,
+    /// Between the texts that are joined.
+    pub(super) separator: String,
+}
+
+const SPAN_ID: &str = "context.span_id";
+const SEPARATOR: &str = "\n\n";
+
+impl SpanQuery {
+    pub(super) fn read(raw: &RawQuery) -> Result<SpanQuery, String> {
+        let mut select = Vec::new();
+        for (name, projection) in raw.select.iter().flatten() {
+            let key = projection.get("key").and_then(Value::as_str).unwrap_or_default();
+            select.push((unalias(name).to_owned(), Projection::parse(key)?));
+        }
+        let condition =
+            raw.filter.as_ref().and_then(|filter| filter.get("condition")).and_then(Value::as_str);
+        let filter = match condition.map(str::trim).filter(|condition| !condition.is_empty()) {
+            Some(condition) => Some(Filter::parse(condition).map_err(|error| error.to_string())?),
+            None => None,
+        };
+        let key = raw.index.as_ref().and_then(|index| index.get("key")).and_then(Value::as_str);
+        let rename = raw.rename.iter().flatten();
+        Ok(SpanQuery {
+            select,
+            filter,
+            explode: lists(raw.explode.as_ref())?,
+            concat: lists(raw.concat.as_ref())?,
+            rename: rename.filter_map(|(from, to)| Some((from.clone(), to.as_str()?.to_owned()))).collect(),
+            index: Projection::parse(key.filter(|key| !key.is_empty()).unwrap_or(SPAN_ID))?,
+        })
+    }
+
+    /// Whether everything that is known of a span is wanted.
+    pub(super) fn wants_all(&self) -> bool {
+        self.select.is_empty() && self.explode.is_none() && self.concat.is_none()
+    }
+
+    /// The names of the columns that rows are counted by.
+    pub(super) fn index_names(&self) -> Vec<String> {
+        let mut names = vec![self.index.key.clone()];
+        if let Some(explode) = &self.explode {
+            let is_documents =
+                matches!(explode.list.key.as_str(), "retrieval.documents" | "attributes.retrieval.documents");
+            names.push(if is_documents { "document_position" } else { "position" }.to_owned());
+        }
+        names
+    }
+
+    /// A column's name as it is shown.
+    pub(super) fn shown<'n>(&'n self, name: &'n str) -> &'n str {
+        let name = unalias(name);
+        self.rename.get(name).map_or(name, String::as_str)
+    }
+}
+
+fn unalias(name: &str) -> &str {
+    match name {
+        "span_id" => SPAN_ID,
+        "trace_id" => "context.trace_id",
+        other => other,
+    }
+}
+
+fn lists(raw: Option<&Map<String, Value>>) -> Result<Option<Lists>, String> {
+    let Some(raw) = raw else { return Ok(None) };
+    let text = |name: &str| raw.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let Some(key) = text("key") else { return Ok(None) };
+    let columns = raw.get("kwargs").and_then(Value::as_object).into_iter().flatten();
+    Ok(Some(Lists {
+        list: Projection::parse(key)?,
+        columns: columns.filter_map(|(name, key)| Some((name.clone(), key.as_str()?.to_owned()))).collect(),
+        separator: text("separator").unwrap_or(SEPARATOR).to_owned(),
+    }))
+}

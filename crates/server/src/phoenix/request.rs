@@ -1,0 +1,228 @@
+//! What a request says: parameters, which may repeat, and bodies of JSON, within the memory budget.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Query};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use gradus_store::ProjectInfo;
+use serde::de::DeserializeOwned;
+
+use super::error::{PhoenixError, blocking};
+use super::ids;
+use crate::clock::now_ns;
+use crate::memory::MemoryLease;
+use crate::receive::{parse_body, parse_json};
+use crate::state::Server;
+
+/// Query parameters. As with Phoenix, those that are not known are passed over.
+pub(super) struct Params(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = PhoenixError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Params, PhoenixError> {
+        let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        query
+            .map(|Query(pairs)| Params(pairs))
+            .map_err(|rejection| PhoenixError::invalid(rejection.body_text()))
+    }
+}
+
+impl Params {
+    /// The last of those with this name counts; an empty one is as good as none.
+    pub(super) fn one(&self, name: &str) -> Option<&str> {
+        let last = self.0.iter().rev().find(|(key, _)| key == name);
+        last.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        let values = self.0.iter().filter(|(key, _)| key == name);
+        values.map(|(_, value)| value.clone()).collect()
+    }
+
+    pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, PhoenixError> {
+        let Some(text) = self.one(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| PhoenixError::invalid(format!("{name}={text}: give a number")))
+    }
+
+    pub(super) fn limit(&self, default: usize, most: usize) -> Result<usize, PhoenixError> {
+        let limit = self.number("limit")?.unwrap_or(default);
+        if (1..=most).contains(&limit) {
+            Ok(limit)
+        } else {
+            Err(PhoenixError::invalid(format!("limit={limit}: from 1 to {most}")))
+        }
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, PhoenixError> {
+        Ok(Some(match self.one(name).map(str::to_ascii_lowercase).as_deref() {
+            None => return Ok(None),
+            Some("true" | "1" | "on" | "t" | "y" | "yes") => true,
+            Some("false" | "0" | "off" | "f" | "n" | "no") => false,
+            Some(other) => return Err(PhoenixError::invalid(format!("{name}={other}: true or false"))),
+        }))
+    }
+
+    /// Microseconds since 1970.
+    pub(super) fn time(&self, name: &str) -> Result<Option<i64>, PhoenixError> {
+        let Some(text) = self.one(name) else { return Ok(None) };
+        let read = read_time(text);
+        read.map(Some).ok_or_else(|| {
+            PhoenixError::invalid(format!("{name}={text}: write it as 2026-11-15T08:00:00+00:00"))
+        })
+    }
+
+    /// True for the first way that is named, false for the second.
+    pub(super) fn choice(&self, name: &str, ways: [&str; 2], default: &str) -> Result<bool, PhoenixError> {
+        match self.one(name).unwrap_or(default) {
+            way if way == ways[0] => Ok(true),
+            way if way == ways[1] => Ok(false),
+            other => Err(PhoenixError::invalid(format!("{name}={other}: {} or {}", ways[0], ways[1]))),
+        }
+    }
+}
+
+/// A time in ISO 8601, in microseconds; one without an offset is UTC.
+pub(super) fn read_time(text: &str) -> Option<i64> {
+    let mut text = text.trim().to_owned();
+    // A plus sign that was not escaped in an address arrives as a space, and stands before the offset; a space between the
+    // day and the time is one.
+    const TIME_FROM: usize = "2026-01-01T".len();
+    if let Some(at) = text.rfind(' ').filter(|at| *at >= TIME_FROM) {
+        text.replace_range(at..=at, "+");
+    }
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Some(time.as_microsecond());
+    }
+    let civil: jiff::civil::DateTime = text.parse().ok()?;
+    Some(jiff::tz::Offset::UTC.to_timestamp(civil).ok()?.as_microsecond())
+}
+
+/// Reads a body of JSON, on a thread for that. What it holds in memory is released with the lease.
+pub(super) async fn json<T: DeserializeOwned + Send + 'static>(
+    server: &Arc<Server>,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(T, MemoryLease), PhoenixError> {
+    parse_body(server, headers, body, |text, lease| Ok(parse_json(&text, lease)?)).await
+}
+
+/// The project that Phoenix always has. Before something is written to it, reads find it empty.
+pub(super) const DEFAULT_PROJECT: &str = "default";
+/// The number of the default project while it is not stored; no stored project has it.
+const UNSTORED_PROJECT_NO: i64 = 0;
+
+fn unstored_default_project() -> ProjectInfo {
+    ProjectInfo {
+        no: UNSTORED_PROJECT_NO,
+        name: DEFAULT_PROJECT.to_owned(),
+        description: Some("Default project".to_owned()),
+    }
+}
+
+/// The default project, if it is not stored and belongs into a list up to `up_to` of names that contain `part`.
+pub(super) fn listed_default_project(
+    server: &Server,
+    up_to: i64,
+    part: Option<&str>,
+) -> Result<Option<ProjectInfo>, PhoenixError> {
+    let is_listed = up_to >= UNSTORED_PROJECT_NO
+        && part.is_none_or(|part| DEFAULT_PROJECT.contains(&part.to_lowercase()))
+        && server.store.project_named(DEFAULT_PROJECT)?.is_none();
+    Ok(is_listed.then(unstored_default_project))
+}
+
+/// Finds a project by its id or its name, to read. Nothing is written.
+pub(super) async fn project(server: &Arc<Server>, identifier: &str) -> Result<ProjectInfo, PhoenixError> {
+    let number = ids::decode_number("Project", identifier);
+    // An id that was handed out before the project was stored still means it.
+    let is_default = number == Some(UNSTORED_PROJECT_NO) || identifier == DEFAULT_PROJECT;
+    let name = if is_default { DEFAULT_PROJECT } else { identifier }.to_owned();
+    let found = blocking(server, move |server| {
+        Ok(match number.filter(|_| !is_default) {
+            Some(number) => server.store.project_numbered(number)?,
+            None => server.store.project_named(&name)?,
+        })
+    })
+    .await?;
+    match found {
+        Some(found) => Ok(found),
+        None if is_default => Ok(unstored_default_project()),
+        None if number.is_some() => {
+            Err(PhoenixError::missing(format!("Project with ID {identifier} not found")))
+        }
+        None => Err(PhoenixError::missing(format!("Project with name {identifier} not found"))),
+    }
+}
+
+/// The same to write to: the default project is stored if it is not.
+pub(super) async fn stored_project(
+    server: &Arc<Server>,
+    identifier: &str,
+) -> Result<ProjectInfo, PhoenixError> {
+    let found = project(server, identifier).await?;
+    if found.no != UNSTORED_PROJECT_NO {
+        return Ok(found);
+    }
+    let made = server.store.add_project(found.name, found.description, now_ns())?.done().await?;
+    match made {
+        Some(made) => Ok(made),
+        // Another request stored it meanwhile.
+        None => project(server, identifier).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_with_and_without_an_offset() {
+        assert_eq!(read_time("2026-01-01T12:00:00.5Z"), Some(1_767_268_800_500_000));
+        assert_eq!(read_time("2026-01-01T13:00:00.5+01:00"), Some(1_767_268_800_500_000));
+        assert_eq!(read_time("2026-01-01T13:00:00.5 01:00"), Some(1_767_268_800_500_000));
+        assert_eq!(read_time("2026-01-01T12:00:00"), Some(1_767_268_800_000_000));
+        assert_eq!(read_time("2026-01-01 12:00:00"), Some(1_767_268_800_000_000));
+        assert_eq!(read_time("2026-01-01 13:00:00.5 01:00"), Some(1_767_268_800_500_000));
+        assert_eq!(read_time("2026-01-01 13:00:00.5+01:00"), Some(1_767_268_800_500_000));
+        assert_eq!(read_time("yesterday"), None);
+        assert_eq!(read_time("ä ö ü 2026 01 01"), None);
+    }
+
+    #[test]
+    fn parameters_repeat() {
+        let params =
+            Params(vec![("a".into(), "1".into()), ("a".into(), "2".into()), ("b".into(), String::new())]);
+        assert_eq!(params.all("a"), ["1", "2"]);
+        assert_eq!((params.one("a"), params.one("b")), (Some("2"), None));
+        assert_eq!(params.limit(5, 10).ok(), Some(5));
+        assert!(params.flag("a").is_err() && params.time("a").is_err());
+    }
+
+    #[tokio::test]
+    async fn reading_the_default_project_stores_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let running = crate::RunningServer::start_private(folder.path()).await.expect("a server");
+        let server = &running.server;
+        let stored =
+            || server.store.project_named(DEFAULT_PROJECT).expect("a store").map(|project| project.no);
+        let unstored_id = ids::encode("Project", UNSTORED_PROJECT_NO);
+        for identifier in [DEFAULT_PROJECT, unstored_id.as_str()] {
+            let found = project(server, identifier).await.expect("a project");
+            assert_eq!((found.no, found.name.as_str()), (UNSTORED_PROJECT_NO, DEFAULT_PROJECT));
+        }
+        let listed = |part| listed_default_project(server, i64::MAX, part).expect("a store").is_some();
+        assert!(listed(None) && listed(Some("FAULT")) && !listed(Some("shop")));
+        assert_eq!(stored(), None);
+        // Something is written to it.
+        let written = stored_project(server, DEFAULT_PROJECT).await.expect("a project");
+        assert_eq!(stored(), Some(written.no));
+        assert!(written.no != UNSTORED_PROJECT_NO && !listed(None));
+        // An id from before still finds it.
+        assert_eq!(project(server, &unstored_id).await.expect("a project").no, written.no);
+        assert_eq!(stored_project(server, &unstored_id).await.expect("a project").no, written.no);
+        running.stop().await;
+    }
+}

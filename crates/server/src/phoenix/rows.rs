@@ -1,0 +1,285 @@
+//! Answers a query: a row for each span that fits, or for each item of a list in it.
+
+use std::ops::ControlFlow;
+
+use gradus_phoenix::filter::Bounds as FilterBounds;
+use gradus_phoenix::span_view::PhoenixSpan;
+use gradus_store::StoreError;
+use serde_json::{Map, Value};
+
+use super::frame::{Cell, Row};
+use super::query::{Lists, SpanQuery};
+use super::scan::{Scan, TraceView};
+use super::surroundings::Around;
+use crate::state::Server;
+
+/// Where a query looks, and how far.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    /// `None` when there is no such project.
+    pub(super) project: Option<i64>,
+    pub(super) from_us: Option<i64>,
+    pub(super) to_us: Option<i64>,
+    pub(super) limit: Option<usize>,
+    pub(super) roots: Roots,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Roots {
+    All,
+    /// Spans that name no parent.
+    WithoutParent,
+    /// Those, and spans whose parent is not there.
+    WithOrphans,
+}
+
+/// Columns that a table of everything always has.
+pub(super) const BASE: [&str; 10] = [
+    "name",
+    "span_kind",
+    "parent_id",
+    "start_time",
+    "end_time",
+    "status_code",
+    "status_message",
+    "events",
+    "context.span_id",
+    "context.trace_id",
+];
+
+type Take<'t> = dyn FnMut(Row) -> ControlFlow<()> + 't;
+
+/// Hands out the rows of a query, spans that began last first.
+pub(super) fn answer(
+    server: &Server,
+    query: &SpanQuery,
+    bounds: &Bounds,
+    take: &mut Take<'_>,
+) -> Result<(), StoreError> {
+    let Some(project) = bounds.project else { return Ok(()) };
+    let mut scan = Scan { from_us: bounds.from_us, to_us: bounds.to_us, ..Scan::of(project) };
+    if let Some(filter) = &query.filter {
+        narrow(server, &mut scan, &filter.needs().bounds)?;
+    }
+    let mut left = bounds.limit;
+    let mut failed = None;
+    scan.visit(server, &mut |trace, index| {
+        if left == Some(0) {
+            return ControlFlow::Break(());
+        }
+        let span = PhoenixSpan::of(&trace.spans[index]);
+        let around = Around::new(server, trace, index);
+        let is_wanted = match bounds.roots {
+            Roots::All => true,
+            Roots::WithoutParent => span.span().parent_id.is_none(),
+            Roots::WithOrphans => !around.finds_parent(),
+        };
+        let fits = is_wanted && query.filter.as_ref().is_none_or(|filter| filter.matches(&span, &around));
+        if let Some(error) = around.failed() {
+            failed = Some(error);
+            return ControlFlow::Break(());
+        }
+        if !fits {
+            return ControlFlow::Continue(());
+        }
+        let rows = rows_of(query, trace, index, &span);
+        if !rows.is_empty() {
+            left = left.map(|left| left - 1);
+        }
+        rows.into_iter().try_for_each(&mut *take)
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// Looks only where spans can be that a condition holds for.
+fn narrow(server: &Server, scan: &mut Scan, bounds: &FilterBounds) -> Result<(), StoreError> {
+    let us = |ns: u64| i64::try_from(ns / 1000).unwrap_or(i64::MAX);
+    scan.from_us = scan.from_us.max(bounds.start_from_ns.map(|ns| us(ns).saturating_sub(1)));
+    if let Some(to_us) = bounds.start_to_ns.map(|ns| us(ns).saturating_add(2)) {
+        scan.to_us = Some(scan.to_us.map_or(to_us, |known| known.min(to_us)));
+    }
+    scan.traces = bounds.trace_ids.clone();
+    match &bounds.span_ids {
+        Some(spans) => scan.narrow_to_spans(server, spans),
+        None => Ok(()),
+    }
+}
+
+fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Vec<Row> {
+    let key = query.index.of(trace, index, span);
+    if query.wants_all() {
+        return vec![(vec![key], everything(span))];
+    }
+    let exploded = query.explode.as_ref().and_then(|explode| explode.list.list(span));
+    let joined = query.concat.as_ref().and_then(|concat| Some((concat, concat.list.list(span)?)));
+    // Spans without the list are not wanted.
+    if (query.explode.is_some() || query.concat.is_some()) && exploded.is_none() && joined.is_none() {
+        return Vec::new();
+    }
+    let mut cells: Vec<(String, Cell)> = Vec::new();
+    for (name, projection) in &query.select {
+        // What rows are counted by is no column beside that.
+        if *name != query.index.key {
+            cells.push((query.shown(name).to_owned(), projection.of(trace, index, span)));
+        }
+    }
+    if let Some((concat, items)) = joined {
+        for (name, text) in concatenated(concat, items) {
+            cells.push((query.shown(&name).to_owned(), Cell::Json(text.into())));
+        }
+    }
+    let Some(explode) = &query.explode else { return vec![(vec![key], cells)] };
+    let items = exploded.into_iter().flatten().enumerate();
+    let rows: Vec<Row> = items
+        .filter_map(|(position, item)| {
+            let mut cells = cells.clone();
+            for (name, value) in opened(explode, item.as_object()?) {
+                let name = query.shown(&name).to_owned();
+                match cells.iter_mut().find(|(known, _)| *known == name) {
+                    // What a span says itself stands before what one of its items says.
+                    Some((_, cell)) if *cell == Cell::Json(Value::Null) => *cell = Cell::Json(value),
+                    Some(_) => {}
+                    None => cells.push((name, Cell::Json(value))),
+                }
+            }
+            Some((vec![key.clone(), Cell::Json(position.into())], cells))
+        })
+        .collect();
+    if rows.is_empty() {
+        return vec![(vec![key, Cell::Json(Value::Null)], cells)];
+    }
+    rows
+}
+
+fn everything(span: &PhoenixSpan<'_>) -> Vec<(String, Cell)> {
+    let recorded = span.span();
+    let values = [
+        Cell::Json(recorded.name.as_ref().into()),
+        Cell::Json(span.kind().as_str().into()),
+        Cell::Json(recorded.parent_id.map(|id| id.to_string()).into()),
+        Cell::Time(span.start_us()),
+        Cell::Time(span.end_us()),
+        Cell::Json(span.status_code().into()),
+        Cell::Json(recorded.status.message.as_ref().into()),
+        Cell::Json(span.events().into()),
+        Cell::Json(recorded.span_id.to_string().into()),
+        Cell::Json(recorded.trace_id.to_string().into()),
+    ];
+    let mut cells: Vec<(String, Cell)> = BASE.iter().map(|name| (*name).to_owned()).zip(values).collect();
+    let attributes = span.frame_attributes().into_iter();
+    cells.extend(attributes.map(|(name, value)| (format!("attributes.{name}"), Cell::Json(value))));
+    cells
+}
+
+/// An item's values by the names of their columns.
+fn opened(explode: &Lists, item: &Map<String, Value>) -> Vec<(String, Value)> {
+    if explode.columns.is_empty() {
+        let mut flat = Vec::new();
+        flatten("", item, &mut flat);
+        return flat;
+    }
+    let columns = explode.columns.iter();
+    columns.filter_map(|(name, path)| Some((name.clone(), inside(item, path)?.clone()))).collect()
+}
+
+fn flatten(prefix: &str, object: &Map<String, Value>, out: &mut Vec<(String, Value)>) {
+    for (key, value) in object {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match value {
+            Value::Object(below) => flatten(&path, below, out),
+            Value::Null => {}
+            other => out.push((path, other.clone())),
+        }
+    }
+}
+
+/// The texts of a list's items, joined.
+fn concatenated(concat: &Lists, items: &[Value]) -> Vec<(String, String)> {
+    if concat.columns.is_empty() {
+        let texts: Vec<String> = items.iter().map(python_text).collect();
+        return vec![(concat.list.key.clone(), texts.join(&concat.separator))];
+    }
+    let mut columns = Vec::new();
+    for (name, path) in &concat.columns {
+        let found = items.iter().filter_map(|item| inside(item.as_object()?, path));
+        let texts: Vec<String> = found.map(python_text).collect();
+        if !texts.is_empty() {
+            columns.push((name.clone(), texts.join(&concat.separator)));
+        }
+    }
+    columns
+}
+
+fn inside<'v>(item: &'v Map<String, Value>, path: &str) -> Option<&'v Value> {
+    gradus_phoenix::span_view::lookup(item, path).filter(|value| !value.is_null())
+}
+
+/// `str(value)`, as Python has it.
+fn python_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => {
+            let mut out = String::new();
+            write_repr(other, &mut out);
+            out
+        }
+    }
+}
+
+fn write_repr(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("None"),
+        Value::Bool(true) => out.push_str("True"),
+        Value::Bool(false) => out.push_str("False"),
+        Value::Number(number) => out.push_str(&number.to_string()),
+        Value::String(text) => {
+            let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+            out.push(quote);
+            for c in text.chars() {
+                match c {
+                    '\\' => out.push_str("\\\\"),
+                    '\n' => out.push_str("\\n"),
+                    '\r' => out.push_str("\\r"),
+                    '\t' => out.push_str("\\t"),
+                    c if c == quote => out.extend(['\\', c]),
+                    c => out.push(c),
+                }
+            }
+            out.push(quote);
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { ", " });
+                write_repr(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(entries) => {
+            out.push('{');
+            for (index, (key, value)) in entries.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { ", " });
+                write_repr(&Value::from(key.as_str()), out);
+                out.push_str(": ");
+                write_repr(value, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_as_python_writes_them() {
+        assert_eq!(python_text(&json!("it's")), "it's");
+        assert_eq!(
+            python_text(&json!({"a": [1, 2.5, null, true, "it's", "x"]})),
+            r#"{'a': [1, 2.5, None, True, "it's", 'x']}"#
+        );
+    }
+}

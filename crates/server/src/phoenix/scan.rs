@@ -1,0 +1,268 @@
+//! Spans of a project one after another, as Phoenix sees them, without holding more than a few traces in memory.
+//!
+//! Traces come in the order they began, the spans of a trace in the order they began: Phoenix orders all spans by
+//! themselves, which differs where traces overlap.
+
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use gradus_core::span::{Span, SpanId, TraceId};
+use gradus_otlp::{Limits, Regrouped, Signal, WireError, decode_span, regroup_within};
+use gradus_phoenix::span_view::{cumulative_tokens, micros};
+use gradus_store::{Block, BlockSignal, ProjectPosition, StoreError, TraceRecords, Walk, check_query};
+
+use super::verdicts::Verdict;
+use crate::state::Server;
+use crate::throttled_log::ThrottledLog;
+
+/// Where to look, and from where on.
+#[derive(Clone, Debug)]
+pub(super) struct Scan {
+    pub(super) project: i64,
+    pub(super) newest_first: bool,
+    /// Spans that began then, or later; in microseconds.
+    pub(super) from_us: Option<i64>,
+    /// Spans that began before.
+    pub(super) to_us: Option<i64>,
+    /// Only these traces; all without them.
+    pub(super) traces: Option<Vec<TraceId>>,
+    pub(super) at: Option<Place>,
+}
+
+/// A span's place in a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) trace: ProjectPosition,
+    pub(super) start_ns: u64,
+    pub(super) span: SpanId,
+}
+
+/// A trace that is being looked at.
+pub(super) struct TraceView<'t> {
+    pub(super) trace_id: TraceId,
+    pub(super) position: ProjectPosition,
+    /// In the order they began.
+    pub(super) spans: &'t [Span<'t>],
+    /// Our own verdicts on what is in it.
+    pub(super) verdicts: OnceCell<Vec<Verdict>>,
+    by_id: OnceCell<HashMap<SpanId, usize>>,
+    sums: OnceCell<Vec<(i64, i64)>>,
+}
+
+impl Place {
+    /// A trace as a whole.
+    pub(super) fn of_trace(trace: ProjectPosition) -> Place {
+        Place { trace, start_ns: 0, span: SpanId(0) }
+    }
+}
+
+/// Spans that are looked at between two checks of the query's budget.
+const SPANS_PER_CHECK: usize = 64;
+/// Attribute values of one trace that a query holds.
+const MAX_TRACE_VALUES: usize = 1_000_000;
+/// What a value takes, about.
+const VALUE_BYTES: usize = 64;
+
+type Visit<'v> = dyn FnMut(&TraceView<'_>, usize) -> ControlFlow<()> + 'v;
+type VisitTrace<'v> = dyn FnMut(&TraceView<'_>) -> ControlFlow<()> + 'v;
+
+impl Scan {
+    pub(super) fn of(project: i64) -> Scan {
+        Scan { project, newest_first: true, from_us: None, to_us: None, traces: None, at: None }
+    }
+
+    /// Looks only into the traces that hold these spans.
+    pub(super) fn narrow_to_spans(&mut self, server: &Server, spans: &[SpanId]) -> Result<(), StoreError> {
+        let mut traces = Vec::new();
+        for span in spans {
+            traces.extend(server.store.trace_of_span(*span)?);
+        }
+        if let Some(wanted) = &self.traces {
+            let wanted: HashSet<&TraceId> = wanted.iter().collect();
+            traces.retain(|trace| wanted.contains(trace));
+        }
+        self.traces = Some(traces);
+        Ok(())
+    }
+
+    /// Hands out every span in turn, as the trace it is in and its number there, until told to stop.
+    pub(super) fn visit(&self, server: &Server, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        let mut stopped = Ok(());
+        self.each_trace(server, &mut |trace| self.visit_spans(trace, &mut stopped, visit))?;
+        stopped
+    }
+
+    /// Hands out every trace in turn, until told to stop.
+    pub(super) fn each_trace(&self, server: &Server, visit: &mut VisitTrace<'_>) -> Result<(), StoreError> {
+        let ns = |us: i64| us.saturating_mul(1000);
+        // Times are compared as Phoenix has them, which are rounded: a little more is looked at.
+        const ROUNDING_NS: i64 = 2000;
+        let mut walk = Walk {
+            newest_first: self.newest_first,
+            at: self.at.map(|at| at.trace),
+            before_ns: self.to_us.map_or(i64::MAX, |us| ns(us).saturating_add(ROUNDING_NS)),
+            ended_from_ns: self.from_us.map_or(i64::MIN, |us| ns(us).saturating_sub(ROUNDING_NS)),
+        };
+        if let Some(traces) = &self.traces {
+            let mut places = Vec::with_capacity(traces.len());
+            for id in traces {
+                places.extend(server.store.trace_position(self.project, *id)?.map(|place| (place, *id)));
+            }
+            places.sort_unstable();
+            places.dedup();
+            if self.newest_first {
+                places.reverse();
+            }
+            for (place, id) in places {
+                let is_before =
+                    |at: &Place| if self.newest_first { place > at.trace } else { place < at.trace };
+                if self.at.as_ref().is_some_and(is_before) {
+                    continue;
+                }
+                let Some(trace) = server.store.trace_records(self.project, id)? else { continue };
+                if look_at(&trace, visit)?.is_break() {
+                    return Ok(());
+                }
+            }
+            return Ok(());
+        }
+        loop {
+            let page = server.store.walk(self.project, &walk)?;
+            let Some(last) = page.last() else { return Ok(()) };
+            walk = walk.behind(last.position);
+            for trace in &page {
+                if look_at(trace, visit)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn visit_spans(
+        &self,
+        view: &TraceView<'_>,
+        stopped: &mut Result<(), StoreError>,
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
+        let mut look = |index: usize| {
+            if index.is_multiple_of(SPANS_PER_CHECK)
+                && let Err(error) = check_query()
+            {
+                *stopped = Err(error.into());
+                return ControlFlow::Break(());
+            }
+            let span = &view.spans[index];
+            let us = micros(span.start_ns);
+            let is_out = self.from_us.is_some_and(|from| us < from) || self.to_us.is_some_and(|to| us >= to);
+            if is_out || self.at.is_some_and(|at| self.is_before(view, span, &at)) {
+                return ControlFlow::Continue(());
+            }
+            visit(view, index)
+        };
+        if self.newest_first {
+            (0..view.spans.len()).rev().try_for_each(&mut look)
+        } else {
+            (0..view.spans.len()).try_for_each(&mut look)
+        }
+    }
+
+    /// Whether a span was before the place to begin at.
+    fn is_before(&self, view: &TraceView<'_>, span: &Span<'_>, at: &Place) -> bool {
+        let here = (span.start_ns, span.span_id);
+        let there = (at.start_ns, at.span);
+        view.position == at.trace && if self.newest_first { here > there } else { here < there }
+    }
+}
+
+fn look_at(trace: &TraceRecords, visit: &mut VisitTrace<'_>) -> Result<ControlFlow<()>, StoreError> {
+    static CUT_TRACES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
+    let mut values_left = MAX_TRACE_VALUES;
+    let requests = sort_out(trace, &mut values_left);
+    let spans = decode(trace, &requests, &mut values_left)?;
+    if (trace.is_cut || values_left == 0)
+        && let Some(times) = CUT_TRACES.count()
+    {
+        tracing::warn!(
+            trace_id = %trace.trace_id,
+            times,
+            "a trace holds more than a query reads: Phoenix's clients see the spans that came first"
+        );
+    }
+    Ok(visit(&TraceView {
+        trace_id: trace.trace_id,
+        position: trace.position,
+        spans: &spans,
+        verdicts: OnceCell::new(),
+        by_id: OnceCell::new(),
+        sums: OnceCell::new(),
+    }))
+}
+
+/// The records of a trace, sorted out: as many as there is room for the values of their resources.
+fn sort_out<'t>(trace: &'t TraceRecords, values_left: &mut usize) -> Vec<(&'t Block, Regrouped<'t>)> {
+    let mut take = |bytes: usize| {
+        *values_left = values_left.saturating_sub(bytes.div_ceil(VALUE_BYTES));
+        *values_left > 0
+    };
+    let mut sorted = Vec::new();
+    for block in trace.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
+        match regroup_within(&block.export, Signal::Span, &Limits::default(), &mut take) {
+            Ok(request) => sorted.push((block, request)),
+            Err(WireError::NoRoom) => break,
+            // What was stored was read before; what cannot be read now is passed over, as everywhere.
+            Err(_) => {}
+        }
+    }
+    sorted
+}
+
+/// The spans of a trace, as many as there is room for their values.
+fn decode<'r>(
+    trace: &TraceRecords,
+    requests: &'r [(&Block, Regrouped<'r>)],
+    values_left: &mut usize,
+) -> Result<Vec<Span<'r>>, StoreError> {
+    let limits = Limits::default();
+    let mut spans = Vec::new();
+    'blocks: for (block, request) in requests {
+        check_query()?;
+        for (number, record) in request.parts.iter().flat_map(|part| &part.records).enumerate() {
+            if number % SPANS_PER_CHECK == 0 {
+                check_query()?;
+            }
+            let scope = request.scope(record);
+            if trace.counts(block, record.mark.span_id)
+                && let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, &limits)
+            {
+                *values_left = values_left.saturating_sub(span.value_count());
+                spans.push(span);
+                if *values_left == 0 {
+                    break 'blocks;
+                }
+            }
+        }
+    }
+    spans.sort_by_key(|span| (span.start_ns, span.span_id));
+    Ok(spans)
+}
+
+impl<'t> TraceView<'t> {
+    pub(super) fn place(&self, index: usize) -> Place {
+        let span = &self.spans[index];
+        Place { trace: self.position, start_ns: span.start_ns, span: span.span_id }
+    }
+
+    pub(super) fn position_of(&self, span: SpanId) -> Option<usize> {
+        let by_id = self.by_id.get_or_init(|| {
+            self.spans.iter().enumerate().map(|(index, span)| (span.span_id, index)).collect()
+        });
+        by_id.get(&span).copied()
+    }
+
+    /// Tokens of a prompt and of a completion, of a span and all spans below it.
+    pub(super) fn cumulative_tokens(&self, index: usize) -> (i64, i64) {
+        self.sums.get_or_init(|| cumulative_tokens(self.spans))[index]
+    }
+}

@@ -1,0 +1,101 @@
+//! Conversations, as far as trajectories tell which one they belong to: a trace is in the list once it is assembled.
+
+use crate::phoenix::session_lookup::NODE;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use gradus_phoenix::span_view::iso_time;
+use gradus_store::{SessionRow, StoreError};
+use serde_json::{Value, json};
+
+use super::error::{PhoenixError, blocking_large};
+use super::ids;
+use super::request::{self, Params};
+use super::scan::Scan;
+use crate::phoenix::session_lookup::{find, name};
+use crate::state::Server;
+
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    Path(project): Path<String>,
+    params: Params,
+) -> Result<Json<Value>, PhoenixError> {
+    if params.one("filter").is_some() {
+        let message = "the filter language for sessions is not kept here";
+        return Err(PhoenixError::new(StatusCode::NOT_IMPLEMENTED, message));
+    }
+    let is_descending = params.choice("order", ["desc", "asc"], "asc")?;
+    let limit = params.limit(100, 1000)?;
+    let from = match params.one("cursor") {
+        Some(cursor) => {
+            name(cursor).ok_or_else(|| PhoenixError::invalid(format!("Invalid cursor format: {cursor}")))?.1
+        }
+        None if is_descending => char::MAX.to_string(),
+        None => String::new(),
+    };
+    let project = request::project(&server, &project).await?.no;
+    blocking_large(&server, move |server| {
+        let mut rows = server.store.sessions(project, &from, is_descending, limit + 1)?;
+        let next = rows.get(limit).map(id);
+        rows.truncate(limit);
+        let data = rows.iter().map(|row| shown(server, row)).collect::<Result<Vec<Value>, _>>()?;
+        Ok(Json(json!({"data": data, "next_cursor": next})))
+    })
+    .await
+}
+
+pub(super) async fn one(
+    State(server): State<Arc<Server>>,
+    Path(identifier): Path<String>,
+) -> Result<Json<Value>, PhoenixError> {
+    blocking_large(&server, move |server| {
+        let row = find(server, &identifier)?;
+        let row = row.ok_or_else(|| {
+            PhoenixError::missing(format!("Session with session_id {identifier} not found"))
+        })?;
+        Ok(Json(json!({"data": shown(server, &row)?})))
+    })
+    .await
+}
+
+fn id(row: &SessionRow) -> String {
+    ids::encode(NODE, format_args!("{}:{}", row.project, row.session))
+}
+
+fn shown(server: &Server, row: &SessionRow) -> Result<Value, StoreError> {
+    let mut traces_shown = Vec::new();
+    let (mut prompt, mut completion) = (0_i64, 0_i64);
+    let (mut start_us, mut end_us) = (i64::MAX, i64::MIN);
+    let ids = row.traces.iter().map(|trace| trace.trace_id).collect();
+    let scan = Scan { newest_first: false, traces: Some(ids), ..Scan::of(row.project) };
+    scan.each_trace(server, &mut |trace| {
+        let Some((first, last)) = crate::phoenix::trace_totals::extent(trace) else {
+            return ControlFlow::Continue(());
+        };
+        let tokens = crate::phoenix::trace_totals::tokens(trace);
+        prompt = prompt.saturating_add(tokens.0);
+        completion = completion.saturating_add(tokens.1);
+        (start_us, end_us) = (start_us.min(first), end_us.max(last));
+        traces_shown.push(json!({
+            "id": ids::encode("Trace", trace.trace_id),
+            "trace_id": trace.trace_id.to_string(),
+            "start_time": iso_time(first),
+            "end_time": iso_time(last),
+        }));
+        ControlFlow::Continue(())
+    })?;
+    Ok(json!({
+        "id": id(row),
+        "session_id": row.session,
+        "project_id": ids::encode("Project", row.project),
+        "start_time": iso_time(start_us),
+        "end_time": iso_time(end_us),
+        "traces": traces_shown,
+        "token_count_prompt": prompt,
+        "token_count_completion": completion,
+        "token_count_total": prompt.saturating_add(completion),
+    }))
+}

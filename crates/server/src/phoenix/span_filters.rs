@@ -1,0 +1,126 @@
+//! The plain filters of Phoenix's listing of spans: ids, names, kinds, states, times, attributes.
+
+use gradus_core::span::SpanId;
+use gradus_phoenix::span_view::{PhoenixSpan, SpanKind};
+use serde_json::Value;
+
+use super::error::PhoenixError;
+use super::request::Params;
+use super::scan::Scan;
+use crate::state::Server;
+
+pub(super) struct SpanFilters {
+    span_ids: Vec<SpanId>,
+    /// `Some(None)`: only spans without a parent.
+    parent: Option<Option<SpanId>>,
+    names: Vec<String>,
+    kinds: Vec<SpanKind>,
+    states: Vec<String>,
+    attributes: Vec<(String, Value)>,
+}
+
+impl SpanFilters {
+    pub(super) fn read(params: &Params, has_kinds: bool) -> Result<SpanFilters, PhoenixError> {
+        let kinds: Vec<&str> = SpanKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        let kinds = if has_kinds { choices(params, "span_kind", &kinds)? } else { Vec::new() };
+        Ok(SpanFilters {
+            span_ids: params.all("span_id").iter().map(|id| SpanId::parse(id.trim())).collect(),
+            parent: params.one("parent_id").map(|id| match id {
+                "null" => None,
+                id => Some(SpanId::parse(id.trim())),
+            }),
+            names: params.all("name"),
+            kinds: kinds.iter().map(|kind| SpanKind::parse(kind)).collect(),
+            states: choices(params, "status_code", &["OK", "ERROR", "UNSET"])?,
+            attributes: params
+                .all("attribute")
+                .iter()
+                .map(|text| attribute(text))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Looks only where these spans can be.
+    pub(super) fn narrow(&self, scan: &mut Scan, server: &Server) -> Result<(), PhoenixError> {
+        match self.span_ids.is_empty() {
+            true => Ok(()),
+            false => Ok(scan.narrow_to_spans(server, &self.span_ids)?),
+        }
+    }
+
+    pub(super) fn fit(&self, span: &PhoenixSpan<'_>) -> bool {
+        let is_in = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
+        (self.span_ids.is_empty() || self.span_ids.contains(&span.span().span_id))
+            && self.parent.is_none_or(|parent| span.span().parent_id == parent)
+            && is_in(&self.names, &span.span().name)
+            && is_in(&self.states, span.status_code())
+            && (self.kinds.is_empty() || self.kinds.contains(&span.kind()))
+            && self.attributes.iter().all(|(path, wanted)| {
+                gradus_phoenix::span_view::lookup(span.attributes(), path)
+                    .is_some_and(|found| same(found, wanted))
+            })
+    }
+}
+
+/// Values of a list, in any case; what is not in it is an error.
+fn choices(params: &Params, name: &str, known: &[&str]) -> Result<Vec<String>, PhoenixError> {
+    let values: Vec<String> = params.all(name).iter().map(|value| value.to_uppercase()).collect();
+    match values.iter().find(|value| !known.contains(&value.as_str())) {
+        Some(unknown) => Err(PhoenixError::invalid(format!(
+            "Invalid {name} values: {unknown:?}; there are {}",
+            known.join(", ")
+        ))),
+        None => Ok(values),
+    }
+}
+
+/// Reads `key:value`; the value is JSON where it can be, else a text.
+fn attribute(text: &str) -> Result<(String, Value), PhoenixError> {
+    let wrong = |reason: &str| PhoenixError::invalid(format!("Invalid attribute '{text}': {reason}"));
+    let (key, value) = text.split_once(':').ok_or_else(|| wrong("expected format 'key:value'"))?;
+    if key.is_empty() || value.is_empty() {
+        return Err(wrong("key and value must not be empty"));
+    }
+    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+    if value.is_null() || value.is_array() || value.is_object() {
+        return Err(wrong(
+            "the value must be a string, integer, float, or boolean; JSON-quote a string that looks like something else",
+        ));
+    }
+    Ok((key.to_owned(), value))
+}
+
+/// A whole number fits itself however it was written; any other one only as it was.
+fn same(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Number(found), Value::Number(wanted)) if !wanted.is_f64() => {
+            found.as_f64() == wanted.as_f64() && (found.is_f64() || found == wanted)
+        }
+        (found, wanted) => found == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn attributes_are_split_at_the_first_colon() {
+        let read = |text: &str| attribute(text).ok();
+        assert_eq!(read("session.id:a:b"), Some(("session.id".to_owned(), json!("a:b"))));
+        assert_eq!(read("n:12"), Some(("n".to_owned(), json!(12))));
+        assert_eq!(read("n:\"12\""), Some(("n".to_owned(), json!("12"))));
+        for wrong in ["n", ":1", "n:", "n:null", "n:[1]", "n:{}"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_fit_however_they_are_written() {
+        assert!(same(&json!(5), &json!(5)) && same(&json!(5.0), &json!(5)));
+        assert!(!same(&json!(5), &json!(5.0)) && !same(&json!("5"), &json!(5)));
+        assert!(same(&json!(true), &json!(true)) && !same(&json!(1.5), &json!(1)));
+    }
+}

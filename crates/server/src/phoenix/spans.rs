@@ -1,0 +1,144 @@
+//! Spans page by page, in Phoenix's own form and in its form of OTLP.
+
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use gradus_core::span::{SpanId, TraceId};
+use gradus_phoenix::span_view::PhoenixSpan;
+use gradus_store::ProjectPosition;
+use serde_json::{Value, json};
+
+use super::error::{PhoenixError, blocking_large};
+use super::request::{self, Params};
+use super::scan::{Place, Scan};
+use super::span_filters::SpanFilters;
+use super::{ids, otlp};
+use crate::client_address::ClientAddress;
+use crate::spilled_body::spill_failure;
+use crate::state::Server;
+
+/// One page takes about this; it ends then, and the next one goes on.
+const MAX_PAGE_BYTES: u64 = 8 << 20;
+
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    Path(project): Path<String>,
+    params: Params,
+) -> Result<Response, PhoenixError> {
+    // Both orders are the one that traces began in.
+    params.choice("sort", ["id", "start_time"], "id")?;
+    let newest_first = params.choice("order", ["desc", "asc"], "desc")?;
+    page(&server, &project, &params, newest_first, true, |span| {
+        let mut listed = span.listed();
+        listed["id"] = Value::from(ids::encode("Span", span.span().span_id));
+        listed
+    })
+    .await
+}
+
+pub(super) async fn list_otlp(
+    State(server): State<Arc<Server>>,
+    Path(project): Path<String>,
+    params: Params,
+) -> Result<Response, PhoenixError> {
+    page(&server, &project, &params, true, false, otlp::shown).await
+}
+
+async fn page(
+    server: &Arc<Server>,
+    project: &str,
+    params: &Params,
+    newest_first: bool,
+    has_kinds: bool,
+    show: fn(&PhoenixSpan<'_>) -> Value,
+) -> Result<Response, PhoenixError> {
+    let limit = params.limit(100, 1000)?;
+    let filters = SpanFilters::read(params, has_kinds)?;
+    let trace_ids = params.all("trace_id");
+    let mut scan = Scan {
+        newest_first,
+        from_us: params.time("start_time")?,
+        to_us: params.time("end_time")?,
+        traces: (!trace_ids.is_empty())
+            .then(|| trace_ids.iter().map(|id| TraceId::parse(id.trim())).collect()),
+        at: params.one("cursor").map(read_cursor).transpose()?,
+        ..Scan::of(request::project(server, project).await?.no)
+    };
+    let client = ClientAddress::current();
+    blocking_large(server, move |server| {
+        filters.narrow(&mut scan, server)?;
+        // Written span by span: as text they take a tenth of the room.
+        let mut page = server.spill_writer(client);
+        let mut written = page.write_all(b"{\"data\":[");
+        let (mut count, mut next) = (0, None);
+        scan.visit(server, &mut |trace, index| {
+            let span = PhoenixSpan::of(&trace.spans[index]);
+            if !filters.fit(&span) {
+                return ControlFlow::Continue(());
+            }
+            if count >= limit || page.len() > MAX_PAGE_BYTES || written.is_err() {
+                next = Some(write_cursor(trace.place(index)));
+                return ControlFlow::Break(());
+            }
+            let separator: &[u8] = if count == 0 { b"" } else { b"," };
+            count += 1;
+            written = page
+                .write_all(separator)
+                .and_then(|()| serde_json::to_writer(&mut page, &show(&span)).map_err(Into::into));
+            ControlFlow::Continue(())
+        })?;
+        let body = written
+            .and_then(|()| write!(page, "],\"next_cursor\":{}}}", json!(next)))
+            .and_then(|()| page.into_body())
+            .map_err(|error| spill_failure(&error))?;
+        Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+    })
+    .await
+}
+
+/// A cursor names the first span of the next page.
+fn write_cursor(place: Place) -> String {
+    let Place { trace, start_ns, span } = place;
+    ids::encode("Span", format_args!("{}:{}:{start_ns}:{span}", trace.start_ns, trace.trace))
+}
+
+fn read_cursor(cursor: &str) -> Result<Place, PhoenixError> {
+    let read = || {
+        let text = ids::decode("Span", cursor)?;
+        let mut parts = text.split(':');
+        let place = Place {
+            trace: ProjectPosition {
+                start_ns: parts.next()?.parse().ok()?,
+                trace: parts.next()?.parse().ok()?,
+            },
+            start_ns: parts.next()?.parse().ok()?,
+            span: SpanId(u64::from_str_radix(parts.next()?, 16).ok()?),
+        };
+        parts.next().is_none().then_some(place)
+    };
+    read().ok_or_else(|| PhoenixError::invalid("Invalid cursor"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_come_back_as_they_went() {
+        let place = Place {
+            trace: ProjectPosition { start_ns: -5, trace: 7 },
+            start_ns: u64::MAX,
+            span: SpanId(0xab),
+        };
+        assert_eq!(read_cursor(&write_cursor(place)).ok(), Some(place));
+        for wrong in
+            ["", "U3Bhbjox", "%%%", &ids::encode("Span", "1:2:3:xyz"), &ids::encode("Span", "1:2:3:4:5")]
+        {
+            assert!(read_cursor(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a filter asks about a span that is not in the span: its parent, the spans below it, what was said of it.
+
+use std::cell::RefCell;
+
+use gradus_phoenix::filter::{AnnotationScope, Cost, Note, Surroundings, TokenSums};
+use gradus_store::{AnnotationFilter, StoreError};
+
+use super::scan::TraceView;
+use super::verdicts;
+use crate::phoenix::annotation_subject::Subject;
+use crate::state::Server;
+
+pub(super) struct Around<'a> {
+    server: &'a Server,
+    trace: &'a TraceView<'a>,
+    index: usize,
+    /// What went wrong while something was looked up.
+    failed: RefCell<Option<StoreError>>,
+}
+
+/// Annotations of one name on one target that are looked at.
+const MAX_NOTES: usize = 100;
+
+impl<'a> Around<'a> {
+    pub(super) fn new(server: &'a Server, trace: &'a TraceView<'a>, index: usize) -> Around<'a> {
+        Around { server, trace, index, failed: RefCell::new(None) }
+    }
+
+    pub(super) fn failed(&self) -> Option<StoreError> {
+        self.failed.borrow_mut().take()
+    }
+
+    /// Whether the span's parent is there. Nearly always it is in the same trace.
+    pub(super) fn finds_parent(&self) -> bool {
+        let Some(parent) = self.trace.spans[self.index].parent_id else { return false };
+        self.trace.position_of(parent).is_some()
+            || self.look_up(self.server.store.trace_of_span(parent)).flatten().is_some()
+    }
+
+    fn look_up<T>(&self, found: Result<T, StoreError>) -> Option<T> {
+        found.map_err(|error| *self.failed.borrow_mut() = Some(error)).ok()
+    }
+}
+
+impl Surroundings for Around<'_> {
+    fn has_parent(&self) -> bool {
+        self.finds_parent()
+    }
+
+    fn should_stop(&self) -> bool {
+        self.look_up(gradus_store::check_query().map_err(StoreError::from)).is_none()
+    }
+
+    fn cumulative_tokens(&self) -> TokenSums {
+        let (prompt, completion) = self.trace.cumulative_tokens(self.index);
+        TokenSums { prompt, completion }
+    }
+
+    /// What spans cost is not kept by span.
+    fn cost(&self) -> Cost {
+        Cost::default()
+    }
+
+    fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<Note> {
+        let target = match scope {
+            AnnotationScope::Span => Subject::Span.target(&self.trace.spans[self.index].span_id.to_string()),
+            AnnotationScope::Trace => Subject::Trace.target(&self.trace.trace_id.to_string()),
+        };
+        let filter = AnnotationFilter {
+            target: Some(target.clone()),
+            name: Some(name.to_owned()),
+            limit: MAX_NOTES,
+            ..AnnotationFilter::default()
+        };
+        let rows = self.look_up(self.server.store.annotations(&filter)).unwrap_or_default();
+        let mut notes: Vec<Note> = rows
+            .into_iter()
+            .map(|row| Note {
+                label: row.label,
+                score: row.score,
+                explanation: row.explanation,
+                identifier: row.identifier,
+            })
+            .collect();
+        let ours = self.trace.verdicts.get_or_init(|| {
+            self.look_up(verdicts::of_trace(self.server, self.trace.trace_id)).unwrap_or_default()
+        });
+        let ours = ours.iter().filter_map(|verdict| verdict.note(&target, name));
+        // What was logged under the same key stands for ours.
+        let ours: Vec<Note> =
+            ours.filter(|ours| notes.iter().all(|note| note.identifier != ours.identifier)).collect();
+        notes.extend(ours);
+        notes
+    }
+}

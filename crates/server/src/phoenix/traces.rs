@@ -1,0 +1,238 @@
+//! Traces of a project, page by page.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use gradus_core::span::{StatusCode as SpanStatus, TraceId};
+use gradus_phoenix::span_view::{PhoenixSpan, iso_time};
+use gradus_store::{ProjectPosition, StoreError};
+use serde_json::{Value, json};
+
+use super::error::{PhoenixError, blocking};
+use super::ids;
+use super::request::{self, Params};
+use super::scan::{Place, Scan, TraceView};
+use super::trace_order::{self, Ranking};
+use crate::phoenix::trace_totals::{extent, tokens};
+use crate::queries::QueryKind;
+use crate::state::Server;
+use crate::stream::{self, Sink};
+
+/// Which traces a list holds.
+struct Wanted {
+    from_us: Option<i64>,
+    to_us: Option<i64>,
+    has_error: Option<bool>,
+    latency_ms: (Option<f64>, Option<f64>),
+}
+
+impl Wanted {
+    /// How long a trace took, if it is wanted.
+    fn took_us(&self, trace: &TraceView<'_>) -> Option<i64> {
+        let (start_us, end_us) = extent(trace)?;
+        let took_us = end_us.saturating_sub(start_us);
+        let took_ms = took_us as f64 / 1000.0;
+        let has_error = || trace.spans.iter().any(|span| span.status.code == SpanStatus::Error);
+        let fits = self.from_us.is_none_or(|from| start_us >= from)
+            && self.to_us.is_none_or(|to| start_us < to)
+            && self.has_error.is_none_or(|wanted| wanted == has_error())
+            && self.latency_ms.0.is_none_or(|least| took_ms >= least)
+            && self.latency_ms.1.is_none_or(|most| took_ms <= most);
+        fits.then_some(took_us)
+    }
+}
+
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    Path(project): Path<String>,
+    params: Params,
+) -> Result<Response, PhoenixError> {
+    if params.one("filter").is_some() {
+        let message = "the filter language for traces is not known here";
+        return Err(PhoenixError::new(StatusCode::NOT_IMPLEMENTED, message));
+    }
+    let by_start = params.choice("sort", ["start_time", "latency_ms"], "start_time")?;
+    let is_descending = params.choice("order", ["desc", "asc"], "desc")?;
+    let limit = params.limit(100, 1000)?;
+    let with_spans = params.flag("include_spans")?.unwrap_or(false);
+    let wanted = Wanted {
+        from_us: params.time("start_time")?,
+        to_us: params.time("end_time")?,
+        has_error: params.flag("error")?,
+        latency_ms: (params.number("min_latency_ms")?, params.number("max_latency_ms")?),
+    };
+    let session_names = params.all("session_identifier");
+    let wrong = || PhoenixError::invalid("Invalid cursor");
+    let (mut at, mut rank) = (None, None);
+    match params.one("cursor") {
+        Some(cursor) if by_start => at = Some(read_cursor(cursor).ok_or_else(wrong)?),
+        Some(cursor) => rank = Some(trace_order::read_cursor(cursor).ok_or_else(wrong)?),
+        None => {}
+    }
+    let project = request::project(&server, &project).await?;
+    let project_id = ids::encode("Project", project.no);
+    // A trace begins when its first span does; spans are not narrowed, only traces.
+    let (from_us, to_us) = (wanted.from_us, wanted.to_us);
+    let mut scan =
+        Scan { newest_first: is_descending || !by_start, at, from_us, to_us, ..Scan::of(project.no) };
+    if !session_names.is_empty() {
+        let traces = blocking(&server, move |server| {
+            Ok(crate::phoenix::session_lookup::traces(server, project.no, &session_names)?)
+        });
+        scan.traces = Some(traces.await?);
+    }
+    let permit = server.queries.admit(QueryKind::Download).await?;
+    let queries = Arc::clone(&server.queries);
+    // Sent while it is found: with their spans, a thousand traces can be large.
+    let body = stream::body(&queries, permit, server.settings.timeouts.stall, move |sink| {
+        let mut page = Page { server: &server, project_id, with_spans, sent: 0, sink };
+        page.sink.write(b"{\"data\":[");
+        let next = if by_start {
+            page.by_start(&scan, &wanted, limit)?
+        } else {
+            page.by_latency(&scan, &wanted, Ranking::new(is_descending, rank, limit))?
+        };
+        page.sink.write(format!("],\"next_cursor\":{}}}", json!(next)).as_bytes());
+        Ok(())
+    });
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// A list that is being written.
+struct Page<'p> {
+    server: &'p Server,
+    project_id: String,
+    with_spans: bool,
+    sent: usize,
+    sink: &'p mut Sink,
+}
+
+impl Page<'_> {
+    fn by_start(&mut self, scan: &Scan, wanted: &Wanted, limit: usize) -> Result<Option<String>, StoreError> {
+        let mut next = None;
+        scan.each_trace(self.server, &mut |trace| {
+            // Those behind it began earlier still, give or take what Phoenix rounds.
+            let is_too_early = |from: i64| trace.position.start_ns / 1000 + 1 < from;
+            if scan.newest_first && wanted.from_us.is_some_and(is_too_early) {
+                return ControlFlow::Break(());
+            }
+            if wanted.took_us(trace).is_none() {
+                return self.go_on();
+            }
+            if self.sent >= limit {
+                next = Some(write_cursor(trace.position));
+                return ControlFlow::Break(());
+            }
+            self.write(trace);
+            self.go_on()
+        })?;
+        Ok(next)
+    }
+
+    fn by_latency(
+        &mut self,
+        scan: &Scan,
+        wanted: &Wanted,
+        mut ranking: Ranking,
+    ) -> Result<Option<String>, StoreError> {
+        scan.each_trace(self.server, &mut |trace| {
+            if let Some(took_us) = wanted.took_us(trace) {
+                ranking.see((took_us, trace.position), trace.trace_id);
+            }
+            self.go_on()
+        })?;
+        let (traces, next) = ranking.page();
+        for trace in traces {
+            // Read again: it may be large, and there may be a thousand of them.
+            let one = Scan { traces: Some(vec![trace]), ..Scan::of(scan.project) };
+            one.each_trace(self.server, &mut |trace| {
+                self.write(trace);
+                self.go_on()
+            })?;
+        }
+        Ok(next.map(trace_order::write_cursor))
+    }
+
+    fn go_on(&self) -> ControlFlow<()> {
+        if self.sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn write(&mut self, trace: &TraceView<'_>) {
+        self.sink.write(if self.sent == 0 { b"" } else { b"," });
+        write_trace(trace, &self.project_id, self.with_spans, self.sink);
+        self.sent += 1;
+    }
+}
+
+/// Writes a trace, its spans one by one.
+fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: &mut Sink) {
+    let (start_us, end_us) = extent(trace).unwrap_or_default();
+    let (prompt, completion) = tokens(trace);
+    let about = json!({
+        "id": ids::encode("Trace", trace.trace_id),
+        "trace_id": trace.trace_id.to_string(),
+        "project_id": project_id,
+        "start_time": iso_time(start_us),
+        "end_time": iso_time(end_us),
+        "token_count_prompt": prompt,
+        "token_count_completion": completion,
+        "token_count_total": prompt.saturating_add(completion),
+    });
+    // All but the brace at its end.
+    let about = about.to_string();
+    sink.write(about.strip_suffix('}').unwrap_or(&about).as_bytes());
+    if !with_spans {
+        sink.write(b",\"spans\":null}");
+        return;
+    }
+    sink.write(b",\"spans\":[");
+    for (number, span) in trace.spans.iter().enumerate() {
+        sink.write(if number == 0 { b"" } else { b"," });
+        sink.write(span_shown(&PhoenixSpan::of(span)).to_string().as_bytes());
+    }
+    sink.write(b"]}");
+}
+
+fn span_shown(span: &PhoenixSpan<'_>) -> Value {
+    let recorded = span.span();
+    json!({
+        "id": ids::encode("Span", recorded.span_id),
+        "span_id": recorded.span_id.to_string(),
+        "parent_id": recorded.parent_id.map(|id| id.to_string()),
+        "name": recorded.name,
+        "span_kind": span.kind().as_str(),
+        "status_code": span.status_code(),
+        "start_time": iso_time(span.start_us()),
+        "end_time": iso_time(span.end_us()),
+    })
+}
+
+fn write_cursor(position: ProjectPosition) -> String {
+    ids::encode("Trace", format_args!("{}:{}", position.start_ns, position.trace))
+}
+
+fn read_cursor(cursor: &str) -> Option<Place> {
+    let text = ids::decode("Trace", cursor)?;
+    let (start_ns, trace) = text.split_once(':')?;
+    let trace = ProjectPosition { start_ns: start_ns.parse().ok()?, trace: trace.parse().ok()? };
+    Some(Place::of_trace(trace))
+}
+
+/// Removes a trace and all that was said of it.
+pub(super) async fn remove(
+    State(server): State<Arc<Server>>,
+    Path(identifier): Path<String>,
+) -> Result<StatusCode, PhoenixError> {
+    // An id in Phoenix's form, or the trace's own.
+    let id = TraceId::parse(&ids::decode("Trace", &identifier).unwrap_or_else(|| identifier.clone()));
+    let was_there = server.store.remove_trace(id)?.done().await?;
+    if was_there {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(PhoenixError::missing(format!("Trace with trace_id '{identifier}' not found")))
+    }
+}

@@ -1,0 +1,183 @@
+//! Our own verdicts, as annotations that Phoenix's clients can read: the same names, targets, identifiers and metadata that
+//! `--log-to-phoenix` writes. They are there for whoever asks for them by a name or by the identifier `gradus`; a list of
+//! everything shows what was logged, as with Phoenix.
+
+use std::collections::HashSet;
+
+use gradus_core::span::{SpanId, TraceId};
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::annotation::{Annotation, IDENTIFIER, Places, Target, annotation};
+use gradus_eval::evaluator::{CALL_VALIDITY, Evaluator};
+use gradus_eval::outcome::OutcomeLine;
+use gradus_phoenix::filter::Note;
+use gradus_phoenix::span_view::iso_time;
+use gradus_store::{AnnotationFilter, AnnotationQuery, StoreError, VerdictLine};
+use serde_json::{Value, json};
+
+use super::ids;
+use crate::phoenix::annotation_subject::Subject;
+use crate::settings::Reloadable;
+use crate::state::Server;
+
+/// A verdict and where it belongs.
+pub(super) struct Verdict {
+    judged_ns: i64,
+    annotation: Annotation,
+}
+
+/// All verdicts on what happened in a trace.
+pub(super) fn of_trace(server: &Server, trace: TraceId) -> Result<Vec<Verdict>, StoreError> {
+    let mut verdicts = Vec::new();
+    let Some(row) = server.store.trace(trace)? else { return Ok(verdicts) };
+    let mut judged = Vec::new();
+    for trajectory in &row.trajectories {
+        judged.push((&trajectory.trajectory_id, server.store.verdict_lines(&trajectory.trajectory_id)?));
+    }
+    if judged.iter().all(|(_, lines)| lines.is_empty()) {
+        return Ok(verdicts);
+    }
+    let settings = server.reloadable();
+    // Places are numbered over all trajectories of a trace, judged or not.
+    let mut places = Places::new(settings.annotations.trajectory_target);
+    for (id, lines) in judged {
+        let json = server.store.trajectory_json(id)?.unwrap_or_default();
+        let Ok(trajectory) = serde_json::from_slice::<Trajectory>(&json) else { continue };
+        let placed = places.of(&trajectory);
+        for VerdictLine { judged_ns, line, .. } in lines {
+            let Ok(outcome) = serde_json::from_str::<OutcomeLine>(&line) else { continue };
+            if let Some(place) = placed.of(outcome.step_index) {
+                let name = name_of(&settings, &outcome.evaluator);
+                verdicts.push(Verdict { judged_ns, annotation: annotation(&name, &outcome, place) });
+            }
+        }
+    }
+    Ok(verdicts)
+}
+
+/// What an evaluation's annotations are called; an evaluation that is not known any more goes by its own name.
+fn name_of(settings: &Reloadable, evaluator: &str) -> String {
+    let rubric = || settings.library.iter().find(|rubric| rubric.name == evaluator);
+    match settings.annotations.names.get(evaluator) {
+        Some(name) => name.clone(),
+        None if evaluator == CALL_VALIDITY => Evaluator::call_validity().phoenix_name,
+        None => rubric().map_or_else(|| evaluator.to_owned(), |rubric| rubric.phoenix_name.clone()),
+    }
+}
+
+impl Verdict {
+    fn subject(&self) -> Subject {
+        match self.annotation.target {
+            Target::Span { .. } => Subject::Span,
+            Target::Trace { .. } => Subject::Trace,
+        }
+    }
+
+    /// What it is about, as the store writes targets of logged annotations.
+    fn target(&self) -> String {
+        let (Target::Span { span_id: id, .. } | Target::Trace { trace_id: id }) = &self.annotation.target;
+        self.subject().target(id)
+    }
+
+    /// It goes by the name that it is shown under, and by the evaluator's own.
+    fn is_called(&self, name: &str) -> bool {
+        self.annotation.name == name || self.annotation.subject.evaluator == name
+    }
+
+    /// What a filter sees of it, if it is about this target and goes by this name.
+    pub(super) fn note(&self, target: &str, name: &str) -> Option<Note> {
+        let said = &self.annotation;
+        (self.is_called(name) && self.target() == target).then(|| Note {
+            label: said.label.clone(),
+            score: said.score,
+            explanation: said.explanation.clone(),
+            identifier: said.identifier.clone(),
+        })
+    }
+
+    fn fits(&self, query: &AnnotationQuery) -> bool {
+        (query.names.is_empty() || query.names.iter().any(|name| self.is_called(name)))
+            && (query.identifiers.is_empty() || query.identifiers.contains(&self.annotation.identifier))
+            && !query.other_names.iter().any(|name| self.is_called(name))
+    }
+
+    /// Whether somebody has logged an annotation of the same key, as `gradus eval --log-to-phoenix` does: that one is
+    /// shown then.
+    fn is_logged(&self, server: &Server) -> Result<bool, StoreError> {
+        const LOOKED_AT: usize = 100;
+        let filter = AnnotationFilter {
+            target: Some(self.target()),
+            name: Some(self.annotation.name.clone()),
+            limit: LOOKED_AT,
+            ..AnnotationFilter::default()
+        };
+        let rows = server.store.annotations(&filter)?;
+        Ok(rows.iter().any(|row| row.identifier == self.annotation.identifier))
+    }
+
+    fn shown(&self) -> Value {
+        let said = &self.annotation;
+        let name = format!(
+            "{}:{}:{}",
+            said.subject.trajectory_id,
+            said.subject.evaluator,
+            said.subject.step_index.unwrap_or(0)
+        );
+        let time = iso_time(self.judged_ns / 1000);
+        let mut shown = json!({
+            "id": ids::encode(self.subject().node(), name),
+            "created_at": time,
+            "updated_at": time,
+            "source": "API",
+            "user_id": null,
+            "name": said.name,
+            "annotator_kind": said.annotator.name(),
+            "result": {"label": said.label, "score": said.score, "explanation": said.explanation},
+            "metadata": said.metadata,
+            "identifier": said.identifier,
+        });
+        match &said.target {
+            Target::Span { span_id, .. } => shown["span_id"] = span_id.as_str().into(),
+            Target::Trace { trace_id } => shown["trace_id"] = trace_id.as_str().into(),
+        }
+        shown
+    }
+}
+
+/// The verdicts that a list of annotations on spans or traces asks for by name.
+pub(super) fn named(
+    server: &Server,
+    subject: Subject,
+    query: &AnnotationQuery,
+) -> Result<Vec<Value>, StoreError> {
+    let is_asked = !query.names.is_empty() || query.identifiers.iter().any(|one| one.starts_with(IDENTIFIER));
+    if !is_asked {
+        return Ok(Vec::new());
+    }
+    let wanted: HashSet<&str> = query.targets.iter().map(String::as_str).collect();
+    let (mut traces, mut known) = (Vec::new(), HashSet::new());
+    for id in query.targets.iter().filter_map(|target| target.strip_prefix(query.kind)) {
+        let trace = match subject {
+            Subject::Span => server.store.trace_of_span(SpanId::parse(id))?,
+            Subject::Trace => Some(TraceId::parse(id)),
+            Subject::Session | Subject::Document => None,
+        };
+        if let Some(trace) = trace
+            && known.insert(trace)
+            && server.store.trace_position(query.project, trace)?.is_some()
+        {
+            traces.push(trace);
+        }
+    }
+    let mut shown = Vec::new();
+    for trace in traces {
+        for verdict in of_trace(server, trace)? {
+            if wanted.contains(verdict.target().as_str())
+                && verdict.fits(query)
+                && !verdict.is_logged(server)?
+            {
+                shown.push(verdict.shown());
+            }
+        }
+    }
+    Ok(shown)
+}

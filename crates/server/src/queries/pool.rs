@@ -1,0 +1,194 @@
+//! Which queries are let in: so many at once, so many of each caller, and those of whoever's queries ran least first.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use gradus_store::QueryStop;
+use tokio::sync::oneshot;
+
+use super::current_caller;
+use super::turns::run_in_turns;
+use super::workers::QueryWorkers;
+use crate::queries::pool_state::{
+    PoolShared, QueryBudget, QueryCounts, QueryKind, QueryLimits, QueryPermit, QueuedQuery,
+};
+
+/// Waiting to be let in.
+const MAX_QUEUED: usize = 512;
+const MAX_CALLER_QUEUED: usize = 64;
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum QueryRefusal {
+    #[error("too many queries are waiting; try again later")]
+    Busy,
+    #[error("{0}")]
+    Stopped(QueryStop),
+    #[error("the query could not be answered; see the server's log")]
+    Failed,
+}
+
+impl QueryRefusal {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            // What it asks for is too much: asking again does not help.
+            QueryRefusal::Stopped(QueryStop::TimedOut { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
+            QueryRefusal::Busy | QueryRefusal::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
+            QueryRefusal::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+pub(crate) struct QueryPool {
+    shared: Arc<PoolShared>,
+    workers: Arc<QueryWorkers>,
+}
+
+/// A query waits no longer when this is dropped.
+struct LeaveQueue<'p> {
+    pool: &'p Arc<PoolShared>,
+    id: u64,
+}
+
+impl Drop for LeaveQueue<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        if let Some(at) = state.queue.iter().position(|query| query.id == self.id) {
+            let query = state.queue.remove(at);
+            state.caller(&query.caller).queued -= 1;
+            state.forget_if_idle(&query.caller);
+            drop(state);
+        }
+    }
+}
+
+/// Stops a query when it is dropped: nobody waits for it any more.
+pub(crate) struct CancelOnDrop {
+    budget: Arc<QueryBudget>,
+    is_answered: bool,
+}
+
+impl CancelOnDrop {
+    /// The answer is there.
+    fn disarm(&mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        self.budget.stop(QueryStop::Cancelled);
+        self.budget.pool().changed.notify_all();
+    }
+}
+
+impl QueryPool {
+    pub(crate) fn new(limits: QueryLimits) -> QueryPool {
+        let shared = PoolShared {
+            limits,
+            counts: QueryCounts::default(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            shutdown_at: OnceLock::new(),
+        };
+        QueryPool { shared: Arc::new(shared), workers: Arc::default() }
+    }
+
+    /// Waits until another query of this task's caller may run.
+    pub(crate) async fn admit(&self, kind: QueryKind) -> Result<QueryPermit, QueryRefusal> {
+        let caller = current_caller();
+        let (admit, mut admitted) = oneshot::channel();
+        let id = {
+            if self.shared.shutdown_at.get().is_some() {
+                return Err(QueryRefusal::Stopped(QueryStop::ShuttingDown));
+            }
+            let mut state = self.shared.lock();
+            let is_full = state.queue.len() >= MAX_QUEUED;
+            if is_full || state.caller(&caller).queued >= MAX_CALLER_QUEUED {
+                state.forget_if_idle(&caller);
+                self.shared.counts.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(QueryRefusal::Busy);
+            }
+            state.caller(&caller).queued += 1;
+            state.next_id += 1;
+            let id = state.next_id;
+            state.queue.push(QueuedQuery { id, caller, kind, admit });
+            id
+        };
+        self.shared.admit_next();
+        let _leave = LeaveQueue { pool: &self.shared, id };
+        match tokio::time::timeout(self.shared.limits.max_wait, &mut admitted).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => {
+                self.shared.counts.count_end(Some(QueryStop::Overloaded));
+                Err(QueryRefusal::Stopped(QueryStop::Overloaded))
+            }
+        }
+    }
+
+    /// Begins a query that was let in; it is stopped when what comes back is dropped.
+    pub(crate) fn spawn(
+        &self,
+        permit: QueryPermit,
+        query: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<CancelOnDrop> {
+        let pool = Arc::clone(&self.shared);
+        let budget =
+            Arc::new(QueryBudget::new(permit.id, Arc::clone(&permit.caller), permit.kind, Arc::clone(&pool)));
+        let running = Arc::clone(&budget);
+        self.workers.run(Box::new(move || {
+            let _permit = permit;
+            run_in_turns(&pool, &running, query);
+            // Counted before another takes its place.
+            pool.counts.count_end(running.stop_reason());
+        }))?;
+        Ok(CancelOnDrop { budget, is_answered: false })
+    }
+
+    /// Runs a query for this task's caller, and stops it when this is not waited for any more.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        kind: QueryKind,
+        query: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, QueryRefusal> {
+        let permit = self.admit(kind).await?;
+        let (sender, answered) = oneshot::channel();
+        let running = self.spawn(permit, move || {
+            let _ = sender.send(query());
+        });
+        let mut running = running.map_err(|error| {
+            tracing::error!(%error, "a query could not be started");
+            QueryRefusal::Failed
+        })?;
+        match answered.await {
+            Ok(answer) => {
+                running.disarm();
+                Ok(answer)
+            }
+            Err(_) => match running.budget.stop_reason() {
+                Some(stop) => Err(QueryRefusal::Stopped(stop)),
+                None => Err(QueryRefusal::Failed),
+            },
+        }
+    }
+
+    pub(crate) fn counts(&self) -> &QueryCounts {
+        &self.shared.counts
+    }
+
+    /// Queries that run or wait for a turn, and those that are not let in yet.
+    pub(crate) fn under_way(&self) -> (usize, usize) {
+        let state = self.shared.lock();
+        (state.admitted.iter().sum(), state.queue.len())
+    }
+
+    /// Lets nobody in any more, and ends what still runs after a while.
+    pub(crate) fn shut_down(&self, grace: Duration) {
+        let _ = self.shared.shutdown_at.set(Instant::now() + grace);
+    }
+}

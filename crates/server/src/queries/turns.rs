@@ -1,0 +1,138 @@
+//! Turns to run: fewer queries run at a moment than are under way, so that a core is left for those who send. A query that
+//! has run for a slice of time waits for its next turn, and whoever's queries ran least has the next one.
+
+use std::cell::RefCell;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use gradus_store::QueryStop;
+
+use crate::queries::pool_state::QueryBudget;
+use crate::queries::pool_state::{PoolShared, PoolState};
+
+/// How often the clock looks after queries that run, and those that wait after their own.
+const CLOCK: Duration = Duration::from_millis(50);
+/// The clock stops when there was nothing to look after for so many times.
+const MAX_IDLE_ROUNDS: usize = 20;
+
+impl PoolState {
+    fn may_run(&self, id: u64, slots: usize) -> bool {
+        let counted = self.turns.iter().filter(|budget| !budget.is_stalled()).count();
+        let next = self.waiting.iter().min_by_key(|(id, caller)| (self.used(caller), *id));
+        counted < slots && next.is_some_and(|(next, _)| *next == id)
+    }
+}
+
+impl PoolShared {
+    /// Waits for a turn.
+    pub(super) fn take_turn(self: &Arc<Self>, budget: &Arc<QueryBudget>) -> Result<(), QueryStop> {
+        let mut state = self.lock();
+        state.waiting.push((budget.id, Arc::clone(&budget.caller)));
+        if !std::mem::replace(&mut state.has_clock, true) {
+            let pool = Arc::clone(self);
+            let clock = std::thread::Builder::new().name("query-clock".to_owned());
+            state.has_clock = clock.spawn(move || pool.watch_over()).is_ok();
+        }
+        loop {
+            budget.enforce();
+            let stopped = budget.stop_reason();
+            if stopped.is_some() || state.may_run(budget.id, self.limits.slots) {
+                state.waiting.retain(|(id, _)| *id != budget.id);
+                if let Some(stop) = stopped {
+                    self.changed.notify_all();
+                    return Err(stop);
+                }
+                state.turns.push(Arc::clone(budget));
+                budget.begin_turn();
+                return Ok(());
+            }
+            state = self.changed.wait_timeout(state, CLOCK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Gives a turn back.
+    pub(super) fn end_turn(&self, budget: &QueryBudget) {
+        let mut state = self.lock();
+        state.turns.retain(|running| running.id != budget.id);
+        let ran = budget.end_turn();
+        state.charge(&budget.caller, ran);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// After a slice: goes on at once if nobody waits.
+    pub(super) fn next_turn(self: &Arc<Self>, budget: &QueryBudget) -> Result<(), QueryStop> {
+        let mut state = self.lock();
+        let ran = budget.end_turn();
+        state.charge(&budget.caller, ran);
+        let Some(own) = state.turns.iter().position(|running| running.id == budget.id) else { return Ok(()) };
+        if state.waiting.is_empty() {
+            budget.begin_turn();
+            return Ok(());
+        }
+        let own = state.turns.swap_remove(own);
+        drop(state);
+        self.changed.notify_all();
+        self.take_turn(&own)
+    }
+
+    /// Ends queries whose time is over and that do not ask, as the index of words does not while it looks for beginnings of
+    /// words.
+    fn watch_over(&self) {
+        let mut idle_rounds = 0;
+        loop {
+            std::thread::sleep(CLOCK);
+            let mut state = self.lock();
+            let is_idle = state.turns.is_empty() && state.waiting.is_empty();
+            idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
+            if idle_rounds > MAX_IDLE_ROUNDS {
+                state.has_clock = false;
+                return;
+            }
+            let running = state.turns.clone();
+            drop(state);
+            running.iter().for_each(|budget| budget.enforce());
+        }
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<QueryBudget>>> = const { RefCell::new(None) };
+}
+
+/// Runs a query in its turns on this thread; not at all when it is not wanted any more.
+pub(super) fn run_in_turns(pool: &Arc<PoolShared>, budget: &Arc<QueryBudget>, query: impl FnOnce()) {
+    /// The turn ends with the query, also when that panics.
+    struct EndTurn<'p>(&'p PoolShared, &'p QueryBudget);
+    impl Drop for EndTurn<'_> {
+        fn drop(&mut self) {
+            CURRENT.with(|current| *current.borrow_mut() = None);
+            self.0.end_turn(self.1);
+        }
+    }
+    if pool.take_turn(budget).is_err() {
+        return;
+    }
+    let _end = EndTurn(pool, budget);
+    CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(budget)));
+    let monitor: Arc<QueryBudget> = Arc::clone(budget);
+    gradus_store::run_monitored(monitor, query);
+    budget.finish();
+}
+
+/// Waits for something else than the store, as for a client that reads slowly, while other queries have their turns.
+pub(crate) fn without_turn<T>(wait: impl FnOnce() -> T) -> T {
+    let Some(budget) = CURRENT.with(|current| current.borrow().clone()) else { return wait() };
+    let pool = budget.pool();
+    pool.end_turn(&budget);
+    let waited = wait();
+    // Why it must not go on shows at the next check.
+    let _ = pool.take_turn(&budget);
+    waited
+}
+
+/// Whether somebody waits for this thread's download to end.
+pub(crate) fn are_downloads_waiting() -> bool {
+    CURRENT
+        .with(|current| current.borrow().as_ref().is_some_and(|budget| budget.pool().are_downloads_waiting()))
+}

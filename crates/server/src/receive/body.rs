@@ -1,0 +1,210 @@
+//! Reads a request's body and decompresses it, within the memory budget. Memory is reserved as bytes arrive: a length that
+//! is only announced reserves nothing.
+
+use std::io::Read;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use axum::http::{HeaderMap, HeaderValue};
+use http_body_util::BodyExt as _;
+
+use super::Refusal;
+use crate::client_address::ClientAddress;
+use crate::memory::{MemoryLease, MemoryUse};
+use crate::request_body::BodyError;
+use crate::state::Server;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Compression, Refusal> {
+        Compression::parse(headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok()))
+    }
+
+    pub(super) fn parse(name: Option<&str>) -> Result<Compression, Refusal> {
+        let name = name.unwrap_or_default().trim().to_ascii_lowercase();
+        match name.as_str() {
+            "" | "identity" => Ok(Compression::None),
+            "gzip" | "x-gzip" => Ok(Compression::Gzip),
+            "zstd" => Ok(Compression::Zstd),
+            other => Err(Refusal::Unsupported(format!(
+                "the encoding {other:?} is not known here; send identity, gzip or zstd"
+            ))),
+        }
+    }
+}
+
+/// A body as it came, with the memory that it holds.
+#[derive(Debug)]
+pub(super) struct ReceivedBody {
+    pub(super) bytes: Vec<u8>,
+    pub(super) compression: Compression,
+    pub(super) client: ClientAddress,
+    pub(super) lease: MemoryLease,
+}
+
+/// Reads a body to its end.
+pub(super) async fn read(
+    server: &Server,
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+    compression: Compression,
+) -> Result<ReceivedBody, Refusal> {
+    let length = headers.get(CONTENT_LENGTH).and_then(|value: &HeaderValue| value.to_str().ok());
+    let length: Option<usize> = length.and_then(|length| length.parse().ok());
+    let client = ClientAddress::current();
+    let lease = server.memory.open(client, MemoryUse::Request);
+    let reading = async {
+        let mut body = body;
+        let read = match length {
+            Some(length) if length > limit => Err(Refusal::TooLarge { limit }),
+            _ => read_frames(&mut body, length, limit, lease).await,
+        };
+        if read.as_ref().is_err_and(Refusal::is_early) {
+            pass_over(&mut body, limit).await;
+        }
+        read
+    };
+    let read = tokio::time::timeout(server.settings.timeouts.body, reading).await;
+    let (bytes, lease) = read.unwrap_or(Err(Refusal::TooSlow))?;
+    Ok(ReceivedBody { bytes, compression, client, lease })
+}
+
+/// Reads the rest of a request that is refused, and keeps nothing of it: a sender that is still sending when the
+/// connection ends sees a broken pipe instead of the answer. What is far too long is cut off all the same.
+async fn pass_over(body: &mut Body, limit: usize) {
+    // Who sends nothing waits for the answer.
+    const PAUSE: Duration = Duration::from_millis(300);
+    let mut left = limit.saturating_mul(2);
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(PAUSE, body.frame()).await {
+        let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { return };
+        left = rest;
+    }
+}
+
+async fn read_frames(
+    body: &mut Body,
+    length: Option<usize>,
+    limit: usize,
+    mut lease: MemoryLease,
+) -> Result<(Vec<u8>, MemoryLease), Refusal> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| match BodyError::is_slowness(&error) {
+            true => Refusal::TooSlow,
+            false => Refusal::Bad(format!("the request broke off: {error}")),
+        })?;
+        let Some(data) = frame.data_ref() else { continue };
+        let needed = bytes.len() + data.len();
+        if needed > limit {
+            return Err(Refusal::TooLarge { limit });
+        }
+        if needed > bytes.capacity() {
+            // Doubled as bytes arrive, and never above what was announced.
+            let doubled = (2 * bytes.capacity()).max(MIN_CAPACITY).min(length.unwrap_or(limit));
+            let capacity = needed.max(doubled);
+            lease.grow_patiently(capacity - bytes.capacity()).await?;
+            bytes.reserve_exact(capacity - bytes.len());
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok((bytes, lease))
+}
+
+/// Memory that a body takes at first, if it is not announced to be shorter.
+const MIN_CAPACITY: usize = 4 << 10;
+/// Memory that a sender may ask for to look back in: 8 MB, which is more than all but extreme settings use.
+const ZSTD_WINDOW_LOG: u32 = 23;
+/// What a decoder of zstd takes beside its output.
+const ZSTD_WINDOW: usize = 1 << ZSTD_WINDOW_LOG;
+
+/// A body did not decompress to so few bytes; it is as it was.
+pub(super) struct NotSmall(pub(super) ReceivedBody);
+
+impl ReceivedBody {
+    /// Decompresses a body whose result must fit `limit`; one that does not comes back as `NotSmall`.
+    pub(super) fn decompress_small(mut self, limit: usize) -> Result<Decompressed, NotSmall> {
+        let before = self.lease.bytes();
+        match decompress(&self.bytes, self.compression, limit, &mut self.lease) {
+            Ok(Some(bytes)) => Ok(Ok((bytes, self.lease))),
+            Ok(None) => Ok(Ok((self.bytes, self.lease))),
+            Err(Refusal::TooLarge { .. }) => {
+                self.lease.shrink_to(before);
+                Err(NotSmall(self))
+            }
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Decompresses a body; what it held before is released.
+    pub(super) fn decompress(mut self, limit: usize) -> Decompressed {
+        let held = self.lease.bytes();
+        match decompress(&self.bytes, self.compression, limit, &mut self.lease)? {
+            Some(bytes) => {
+                drop(self.bytes);
+                self.lease.shrink_to((self.lease.bytes() - held).max(bytes.capacity()));
+                Ok((bytes, self.lease))
+            }
+            None => Ok((self.bytes, self.lease)),
+        }
+    }
+}
+
+/// The bytes of a body and the memory that they hold.
+pub(super) type Decompressed = Result<(Vec<u8>, MemoryLease), Refusal>;
+
+/// `None` if there is nothing to decompress. The result counts against the same limit.
+fn decompress(
+    bytes: &[u8],
+    compression: Compression,
+    limit: usize,
+    lease: &mut MemoryLease,
+) -> Result<Option<Vec<u8>>, Refusal> {
+    match compression {
+        Compression::None if bytes.len() > limit => Err(Refusal::TooLarge { limit }),
+        Compression::None => Ok(None),
+        Compression::Gzip => read_limited(flate2::read::MultiGzDecoder::new(bytes), limit, lease).map(Some),
+        Compression::Zstd => {
+            // The window is allocated as the frame's header asks, up to the maximum.
+            let window = ZSTD_WINDOW.min(limit);
+            lease.grow(window)?;
+            let mut decoder = zstd::Decoder::with_buffer(bytes).map_err(|error| broken(&error))?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(|error| broken(&error))?;
+            let read = read_limited(decoder, limit, lease);
+            lease.shrink_to(lease.bytes() - window);
+            read.map(Some)
+        }
+    }
+}
+
+fn read_limited(mut reader: impl Read, limit: usize, lease: &mut MemoryLease) -> Result<Vec<u8>, Refusal> {
+    const STEP: usize = 64 << 10;
+    let mut out: Vec<u8> = Vec::new();
+    loop {
+        if out.capacity() - out.len() < STEP {
+            // One step over the limit, to see that there is more.
+            let capacity = (2 * out.capacity()).clamp(STEP, limit.saturating_add(STEP));
+            let capacity = capacity.max(out.len() + STEP);
+            lease.grow(capacity - out.capacity())?;
+            out.reserve_exact(capacity - out.len());
+        }
+        let read = reader.by_ref().take(STEP as u64).read_to_end(&mut out).map_err(|error| broken(&error))?;
+        if out.len() > limit {
+            return Err(Refusal::TooLarge { limit });
+        }
+        if read < STEP {
+            return Ok(out);
+        }
+    }
+}
+
+fn broken(error: &std::io::Error) -> Refusal {
+    Refusal::Bad(format!("the body cannot be unpacked: {error}"))
+}

@@ -1,0 +1,261 @@
+//! From the bytes of a request to what the store takes: by trace, redacted, packed.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gradus_core::assemble::TraceLink;
+use gradus_otlp::{
+    Limits, Regrouped, Rejected, Signal, TracePart, WireError, WireRecord, decode_resource, decode_span,
+    export_from_json, regroup_within, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
+};
+use gradus_store::{BlockSignal, Chunk, Root, SpanKey};
+
+use super::{MAX_BATCH_ROWS, Refusal};
+use crate::memory::{MemoryLease, MemoryRefusal};
+use crate::redaction::Redaction;
+use crate::story::stored_link;
+use gradus_ingest::MAX_LINKED_ON_ARRIVAL;
+
+/// Where spans go that do not say.
+const DEFAULT_PROJECT: &str = "default";
+const MAX_NAME_BYTES: usize = 300;
+/// What the records of a small request may need beside their bytes: a batch of the OpenTelemetry collector, 8,192 spans,
+/// fits, whatever traces they belong to.
+const MAX_BESIDE: usize = 32 << 20;
+
+/// Bytes that a request may have repeated: every trace is stored with the resources and scopes of its records.
+const MAX_REPEATED: usize = 128 << 20;
+
+/// What ties the spans of one trace in a request to other traces: the store looks each of them up.
+const MAX_LINKS: usize = 256;
+
+/// What a request says of itself.
+pub(super) struct Sent<'s> {
+    pub(super) signal: Signal,
+    pub(super) is_json: bool,
+    pub(super) project: Option<&'s Arc<str>>,
+}
+
+pub(super) fn prepare(
+    bytes: Vec<u8>,
+    Sent { signal, is_json, project }: Sent<'_>,
+    redaction: &Redaction,
+    limits: &Limits,
+    lease: &mut MemoryLease,
+) -> Result<(Vec<Chunk>, Rejected), Refusal> {
+    let (bytes, unreadable) = if is_json {
+        let (export, rejected) = export_from_json(&bytes, signal)
+            .map_err(|error| Refusal::Bad(format!("this is no OTLP request in JSON: {error}")))?;
+        drop(bytes);
+        lease.shrink_to(2 * export.capacity());
+        (export, rejected)
+    } else {
+        (bytes, Rejected::default())
+    };
+    // Beside its bytes, a request may need a few times as much again: then its records are no spans that anyone means.
+    let most = MAX_BESIDE.max(4 * bytes.len());
+    let (mut taken, mut refused) = (0, None);
+    let mut take = |bytes: usize| {
+        taken += bytes;
+        refused = lease.grow(bytes).err();
+        refused.is_none() && taken <= most
+    };
+    let mut request = match regroup_within(&bytes, signal, limits, &mut take) {
+        Ok(request) => request,
+        Err(WireError::NoRoom) => {
+            return Err(match refused {
+                Some(refusal @ (MemoryRefusal::Full | MemoryRefusal::ClientShare)) => refusal.into(),
+                _ => Refusal::Bad(format!(
+                    "its records would take more than {} MB beside their bytes; send smaller batches",
+                    most >> 20
+                )),
+            });
+        }
+        Err(_) if bytes.starts_with(b"\x1f\x8b") => {
+            return Err(Refusal::Bad(
+                "this is packed with gzip: say so with content-encoding: gzip".to_owned(),
+            ));
+        }
+        Err(error) => return Err(Refusal::Bad(format!("this is no OTLP request in protobuf: {error}"))),
+    };
+    request.rejected.add(unreadable.count, || unreadable.reason.unwrap_or_default());
+    let redacted = project.and_then(|name| redaction.apply(name)).map(Arc::from);
+    let project = redacted.as_ref().or(project);
+    if !redaction.is_empty() {
+        redact(&mut request, signal, redaction, limits, lease)?;
+    }
+    if signal == Signal::Span {
+        request.parts.iter_mut().for_each(|part| keep_latest(&mut part.records));
+    }
+    request.parts = std::mem::take(&mut request.parts).into_iter().flat_map(split_part).collect();
+    let written: usize = request.parts.iter().map(|part| request.written_length(part)).sum();
+    if written > bytes.len() + MAX_REPEATED {
+        return Err(Refusal::Bad(format!(
+            "its {} traces would store what they have in common (resource, scopes) in {written} bytes; hint: send fewer traces in a request, or smaller resources",
+            request.parts.len()
+        )));
+    }
+    let mut export = Vec::new();
+    let mut chunks = Vec::with_capacity(request.parts.len());
+    let mut packed = 0;
+    for part in &request.parts {
+        export.clear();
+        request.write(part, &mut export);
+        let chunk = chunk(&request, part, signal, project, &export, limits);
+        // Room for what was sent is there already.
+        let grown = (packed + chunk.bytes()).saturating_sub(bytes.len().max(packed));
+        packed += chunk.bytes();
+        if grown > 0 {
+            lease.grow(grown)?;
+        }
+        chunks.push(chunk);
+    }
+    Ok((chunks, request.rejected))
+}
+
+/// A part with few records is one chunk; a large one becomes several.
+fn split_part(mut part: TracePart<'_>) -> Vec<TracePart<'_>> {
+    let mut parts = Vec::new();
+    while part.records.len() > MAX_BATCH_ROWS {
+        let rest = part.records.split_off(MAX_BATCH_ROWS);
+        let records = std::mem::replace(&mut part.records, rest);
+        parts.push(TracePart { trace_id: part.trace_id, records });
+    }
+    parts.push(part);
+    parts
+}
+
+/// Of a span that a request holds more than once, the version that counts: the last one, but none that still runs if
+/// one has ended. The store tells versions apart by the request they came in.
+fn keep_latest(records: &mut Vec<WireRecord<'_>>) {
+    let mut ids: Vec<u64> = records.iter().map(|record| record.mark.span_id.0).collect();
+    ids.sort_unstable();
+    if !ids.windows(2).any(|two| two[0] == two[1]) {
+        return;
+    }
+    let mut latest: HashMap<u64, (usize, bool)> = HashMap::new();
+    for (index, record) in records.iter().enumerate() {
+        let has_ended = record.mark.end_ns > 0;
+        let known = latest.entry(record.mark.span_id.0).or_insert((index, has_ended));
+        if has_ended || !known.1 {
+            *known = (index, has_ended);
+        }
+    }
+    let mut index = 0;
+    records.retain(|record| {
+        index += 1;
+        latest.get(&record.mark.span_id.0).is_some_and(|(latest, _)| *latest == index - 1)
+    });
+}
+
+fn chunk(
+    request: &Regrouped<'_>,
+    part: &TracePart<'_>,
+    signal: Signal,
+    project: Option<&Arc<str>>,
+    export: &[u8],
+    limits: &Limits,
+) -> Chunk {
+    let root = part.records.iter().find(|record| signal == Signal::Span && record.mark.parent_id.is_none());
+    let speaker = root.or(part.records.first());
+    let project = project.cloned().unwrap_or_else(|| {
+        let said = speaker.and_then(|record| request.resource(record).project());
+        said.unwrap_or(DEFAULT_PROJECT).into()
+    });
+    // A name of dots only is no name in an address.
+    let project = if project.bytes().all(|byte| byte == b'.') { DEFAULT_PROJECT.into() } else { project };
+    let project = if project.len() > MAX_NAME_BYTES { short(&project).into() } else { project };
+    let block = match signal {
+        Signal::Span => BlockSignal::Spans,
+        Signal::Log => BlockSignal::Logs,
+    };
+    let mut chunk = Chunk::new(part.trace_id, project, block, export);
+    for record in &part.records {
+        let mark = &record.mark;
+        // A record that does not say when it began says nothing of the trace.
+        if mark.start_ns > 0 {
+            chunk.start_ns = chunk.start_ns.min(mark.start_ns);
+        }
+        chunk.end_ns = chunk.end_ns.max(mark.end_ns).max(mark.start_ns);
+        if signal == Signal::Log {
+            continue;
+        }
+        chunk.spans.push(SpanKey {
+            span_id: mark.span_id,
+            digest: gradus_core::digest(&record.body) as u64,
+            has_ended: mark.end_ns > 0,
+            is_error: mark.is_error,
+        });
+        if mark.parent_id.is_none()
+            && record.body.len() <= MAX_LINKED_ON_ARRIVAL
+            && chunk.links.len() < MAX_LINKS
+        {
+            let scope = request.scope(record);
+            if let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, limits)
+                && let Some(link) = TraceLink::of(&span)
+            {
+                let left = MAX_LINKS - chunk.links.len();
+                chunk.links.extend(link.keys().into_iter().take(left).map(stored_link));
+            }
+        }
+    }
+    chunk.name = speaker.map(|record| short(&record.mark.name)).unwrap_or_default();
+    chunk.root =
+        root.map(|record| Root { name: short(&record.mark.name), has_ended: record.mark.end_ns > 0 });
+    chunk
+}
+
+fn short(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
+}
+
+/// Takes out what must not be stored. What changes is copied, and its copy charged.
+fn redact(
+    request: &mut Regrouped<'_>,
+    signal: Signal,
+    redaction: &Redaction,
+    limits: &Limits,
+    lease: &mut MemoryLease,
+) -> Result<(), Refusal> {
+    let mut change = |kind, text: &str| redaction.apply_in_record(kind, text);
+    let redact_schema = |schema: &mut Option<Cow<'_, [u8]>>| {
+        if let Some(schema) = schema
+            && let Some(changed) = redaction.apply(&String::from_utf8_lossy(schema))
+        {
+            *schema = Cow::Owned(changed.into_bytes());
+        }
+    };
+    for resource in request.resources_mut() {
+        redact_schema(&mut resource.schema);
+        if let Some(body) = &resource.body
+            && let Some(changed) = rewrite_resource_texts(body, limits, &mut change)?
+        {
+            lease.grow(changed.len())?;
+            resource.resource = Arc::new(decode_resource(&changed, limits)?);
+            resource.body = Some(Cow::Owned(changed));
+        }
+    }
+    for scope in request.scopes_mut() {
+        redact_schema(&mut scope.schema);
+        if let Some(body) = &scope.body
+            && let Some(changed) = rewrite_scope_texts(body, limits, &mut change)?
+        {
+            lease.grow(changed.len())?;
+            scope.body = Some(Cow::Owned(changed));
+            if let Some(name) = redaction.apply(&scope.name) {
+                scope.name = Cow::Owned(name);
+            }
+        }
+    }
+    for record in request.parts.iter_mut().flat_map(|part| &mut part.records) {
+        if let Some(changed) = rewrite_texts(&record.body, signal, limits, &mut change)? {
+            lease.grow(changed.len())?;
+            record.body = Cow::Owned(changed);
+            if let Some(name) = redaction.apply(&record.mark.name) {
+                record.mark.name = Cow::Owned(name);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! OTLP over gRPC. A unary call is a message with five bytes before it and a status behind it; that is little enough to
+//! be read here, with the same bounds on memory as over HTTP, and without decoding the message twice.
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use base64::Engine as _;
+use gradus_otlp::{Rejected, Signal, export_response, retry_status};
+use http_body_util::{BodyExt as _, Full};
+
+use super::body::{Compression, read};
+use super::http::project;
+use super::{Refusal, Request, accept};
+use crate::state::Server;
+
+pub(crate) async fn export_traces(server: State<Arc<Server>>, headers: HeaderMap, body: Body) -> Response {
+    export(&server, Signal::Span, &headers, body).await
+}
+
+pub(crate) async fn export_logs(server: State<Arc<Server>>, headers: HeaderMap, body: Body) -> Response {
+    export(&server, Signal::Log, &headers, body).await
+}
+
+const GRPC: &str = "application/grpc";
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+/// Before a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
+async fn export(server: &Arc<Server>, signal: Signal, headers: &HeaderMap, body: Body) -> Response {
+    let (code, response) = match take(server, signal, headers, body).await {
+        Ok(rejected) => (0, success(&rejected)),
+        Err(refusal) => {
+            let (code, response) = refused(&refusal);
+            server.tell_of_refusal("OTLP over gRPC", code, &refusal.to_string());
+            (code, response)
+        }
+    };
+    server.meters.answered(signal, "grpc", code);
+    response
+}
+
+async fn take(
+    server: &Arc<Server>,
+    signal: Signal,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Rejected, Refusal> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let kind = text("content-type").unwrap_or_default();
+    if !matches!(kind.split(';').next().unwrap_or_default().trim(), GRPC | "application/grpc+proto") {
+        return Err(Refusal::Unsupported(format!("content type {kind:?} is not known here; send {GRPC}")));
+    }
+    let limit = server.settings.max_request_bytes;
+    // The message says by itself how it is compressed.
+    let mut received = read(server, headers, body, limit.saturating_add(PREFIX), Compression::None).await?;
+    let frame = &mut received.bytes;
+    let head: Option<[u8; PREFIX]> = frame.first_chunk().copied();
+    let (is_packed, length) = match head {
+        Some([flag @ (0 | 1), a, b, c, d]) => (flag == 1, u32::from_be_bytes([a, b, c, d]) as usize),
+        _ => return Err(Refusal::Bad("this is no gRPC message".to_owned())),
+    };
+    if frame.len() != PREFIX + length {
+        return Err(Refusal::Bad(format!(
+            "the message says it has {length} bytes, and has {}",
+            frame.len() - PREFIX
+        )));
+    }
+    frame.drain(..PREFIX);
+    if is_packed {
+        received.compression = Compression::parse(text("grpc-encoding"))?;
+    }
+    if is_packed && received.compression == Compression::None {
+        return Err(Refusal::Bad("the message is compressed, and grpc-encoding does not say how".to_owned()));
+    }
+    accept(server, Request { signal, is_json: false, project: project(headers) }, received).await
+}
+
+fn success(rejected: &Rejected) -> Response {
+    let message = export_response(rejected);
+    let mut bytes = vec![0];
+    bytes.extend((message.len() as u32).to_be_bytes());
+    bytes.extend(message);
+    let trailers = HeaderMap::from_iter([(STATUS, HeaderValue::from_static("0"))]);
+    let body = Full::from(bytes).with_trailers(async move { Some(Ok(trailers)) });
+    response(Body::new(body), HeaderMap::new())
+}
+
+fn refused(refusal: &Refusal) -> (u16, Response) {
+    let code: u16 = match refusal {
+        Refusal::Bad(_) => 3,
+        Refusal::TooLarge { .. }
+        | Refusal::BodyTooLarge { .. }
+        | Refusal::NeverFits
+        | Refusal::ClientShare => 8,
+        Refusal::Unsupported(_) => 12,
+        Refusal::TooSlow => 4,
+        Refusal::Busy | Refusal::Store(_) => 14,
+    };
+    (code, error(code, &refusal.to_string(), refusal.retry_after_s()))
+}
+
+/// An answer that is only a status.
+pub(crate) fn error(code: u16, message: &str, retry_after_s: Option<u32>) -> Response {
+    let mut headers = HeaderMap::from_iter([(STATUS, HeaderValue::from(code))]);
+    if let Ok(value) = HeaderValue::from_str(&percent_encoded(message)) {
+        headers.insert(MESSAGE, value);
+    }
+    // Clients look for the pause in the details of the status.
+    if let Some(seconds) = retry_after_s {
+        let details = retry_status(u32::from(code), message, seconds);
+        let text = base64::engine::general_purpose::STANDARD_NO_PAD.encode(details);
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(DETAILS, value);
+        }
+    }
+    response(Body::empty(), headers)
+}
+
+fn response(body: Body, headers: HeaderMap) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::OK;
+    *response.headers_mut() = headers;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity,gzip,zstd"));
+    response
+}
+
+/// As gRPC wants messages in headers.
+fn percent_encoded(text: &str) -> String {
+    const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
+    utf8_percent_encode(text, GRPC_MESSAGE).to_string()
+}

@@ -1,0 +1,116 @@
+//! OTLP over HTTP.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gradus_otlp::{Rejected, Signal, export_response, export_response_json, status, status_json};
+
+use super::body::{Compression, read};
+use super::{Refusal, Request, accept};
+use crate::state::Server;
+
+pub(crate) async fn traces(server: State<Arc<Server>>, headers: HeaderMap, body: Body) -> Response {
+    export(&server, Signal::Span, &headers, body).await
+}
+
+pub(crate) async fn logs(server: State<Arc<Server>>, headers: HeaderMap, body: Body) -> Response {
+    export(&server, Signal::Log, &headers, body).await
+}
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+
+async fn export(server: &Arc<Server>, signal: Signal, headers: &HeaderMap, body: Body) -> Response {
+    let (kind, is_json) = (content_type(headers), is_json(headers));
+    let outcome = if is_json || kind.eq_ignore_ascii_case(PROTOBUF) {
+        take(server, signal, is_json, headers, body).await
+    } else {
+        Err(Refusal::Unsupported(format!(
+            "content type {kind:?} is not known here; send {PROTOBUF} or {JSON}"
+        )))
+    };
+    let response = match &outcome {
+        Ok(rejected) => success(rejected, signal, is_json),
+        Err(refusal) => {
+            let response = refused(refusal, is_json);
+            server.tell_of_refusal("OTLP over HTTP", response.status().as_u16(), &refusal.to_string());
+            response
+        }
+    };
+    server.meters.answered(signal, "http", response.status().as_u16());
+    response
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    content_type(headers).eq_ignore_ascii_case(JSON)
+}
+
+async fn take(
+    server: &Arc<Server>,
+    signal: Signal,
+    is_json: bool,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Rejected, Refusal> {
+    let compression = Compression::from_headers(headers)?;
+    let received = read(server, headers, body, server.settings.max_request_bytes, compression).await?;
+    accept(server, Request { signal, is_json, project: project(headers) }, received).await
+}
+
+/// The project that a sender's header names. Phoenix's clients use this name.
+pub(super) fn project(headers: &HeaderMap) -> Option<Arc<str>> {
+    // Names are UTF-8, though headers in principle are not.
+    let name = std::str::from_utf8(headers.get("x-project-name")?.as_bytes()).ok()?.trim();
+    (!name.is_empty()).then(|| name.into())
+}
+
+fn success(rejected: &Rejected, signal: Signal, is_json: bool) -> Response {
+    if is_json {
+        typed(StatusCode::OK, JSON, export_response_json(rejected, signal))
+    } else {
+        typed(StatusCode::OK, PROTOBUF, export_response(rejected))
+    }
+}
+
+/// An answer that is only a status, in the encoding that the request says it has.
+pub(crate) fn status_response(http: StatusCode, code: u16, message: &str, headers: &HeaderMap) -> Response {
+    typed_status(http, u32::from(code), message, is_json(headers))
+}
+
+fn refused(refusal: &Refusal, is_json: bool) -> Response {
+    let code = match refusal {
+        Refusal::Bad(_) | Refusal::Unsupported(_) => 3,
+        Refusal::TooLarge { .. }
+        | Refusal::BodyTooLarge { .. }
+        | Refusal::NeverFits
+        | Refusal::ClientShare => 8,
+        Refusal::Busy | Refusal::Store(_) => 14,
+        Refusal::TooSlow => 4,
+    };
+    let mut response = typed_status(refusal.status(), code, &refusal.to_string(), is_json);
+    if let Some(seconds) = refusal.retry_after_s() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn typed_status(http: StatusCode, code: u32, message: &str, is_json: bool) -> Response {
+    if is_json {
+        typed(http, JSON, status_json(code, message))
+    } else {
+        typed(http, PROTOBUF, status(code, message))
+    }
+}
+
+fn typed(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+    (status, [(CONTENT_TYPE, HeaderValue::from_static(kind))], body.into()).into_response()
+}

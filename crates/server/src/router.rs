@@ -1,0 +1,47 @@
+//! All that the server answers: the API, OTLP, Phoenix's routes and the pages, and what is said of any other address.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+
+use crate::auth::is_grpc;
+use crate::http_error::ApiError;
+use crate::receive::grpc_error;
+use crate::state::Server;
+use crate::{api, page, phoenix, receive};
+
+pub(super) fn router(server: Arc<Server>) -> Router {
+    api::routes()
+        .merge(receive::routes())
+        .merge(phoenix::routes())
+        .merge(page::routes(&server))
+        .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(server)
+}
+
+async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
+    if is_grpc(&headers) {
+        return grpc_error(12, "there is no such service here; traces and logs can be exported", None);
+    }
+    if let Some(answer) = phoenix::not_here(uri.path()) {
+        return answer;
+    }
+    if page::is_for_people(&uri, &headers) {
+        return page::missing(&headers);
+    }
+    let advice = match uri.path() {
+        "/v1/metrics" => "metrics are not kept here; /v1/traces and /v1/logs are",
+        _ => "see /openapi.json for what there is",
+    };
+    ApiError::missing(format!("there is nothing at this address; {advice}")).into_response()
+}
+
+async fn wrong_method(method: Method) -> ApiError {
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        format!("{method} is not for this address; see /openapi.json"),
+    )
+}

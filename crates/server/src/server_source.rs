@@ -1,0 +1,213 @@
+//! Projects of a running server as sources: `gradus://HOST:PORT/PROJECT`.
+
+use std::io::{self, BufReader, Read};
+use std::time::Duration;
+
+use gradus_http::Secret;
+use gradus_ingest::{Intake, SourceError, TraceSource};
+use gradus_otlp::Framing;
+use reqwest::StatusCode;
+use serde::Deserialize;
+use tokio::runtime::Runtime;
+
+/// Where a server is, and what is wanted of it.
+#[derive(Clone, Debug)]
+pub struct ServerSource {
+    name: String,
+    base: String,
+    /// All projects without it.
+    project: Option<String>,
+    key: Option<Secret>,
+}
+
+const PORT: u16 = 4318;
+const CONNECT: Duration = Duration::from_secs(10);
+/// A server that says nothing for this long is taken for dead.
+const SILENCE: Duration = Duration::from_secs(60);
+
+impl ServerSource {
+    /// Reads `gradus://HOST:PORT/PROJECT`, or `gradus+https://` where there is a proxy with a certificate. `None` when it is
+    /// no such address.
+    pub fn parse(source: &str, key: Option<Secret>) -> Option<Result<ServerSource, SourceError>> {
+        let (scheme, rest) = match source.split_once("://")? {
+            ("gradus", rest) => ("http", rest),
+            ("gradus+https", rest) => ("https", rest),
+            _ => return None,
+        };
+        let (host, project) = rest.split_once('/').unwrap_or((rest, ""));
+        if host.is_empty() || host.contains('@') {
+            let reason = "write it as gradus://HOST:PORT/PROJECT; a key goes into GRADUS_API_KEY".to_owned();
+            return Some(Err(SourceError::Unreadable { name: source.to_owned(), reason }));
+        }
+        if reqwest::Url::parse(&format!("{scheme}://{host}")).is_err() {
+            let reason = format!("{host:?} is no host and port; write it as gradus://HOST:PORT/PROJECT");
+            return Some(Err(SourceError::Unreadable { name: source.to_owned(), reason }));
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let port = if has_port || scheme == "https" { String::new() } else { format!(":{PORT}") };
+        Some(Ok(ServerSource {
+            name: source.to_owned(),
+            base: format!("{scheme}://{host}{port}"),
+            project: (!project.is_empty()).then(|| project.to_owned()),
+            key,
+        }))
+    }
+}
+
+impl TraceSource for ServerSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the project's records as they come over the wire.
+    fn read(&self, intake: &mut Intake<'_>) -> Result<(), SourceError> {
+        let asking = Asking::new(self)?;
+        let projects = asking.projects()?;
+        let wanted: Vec<&String> =
+            projects.iter().filter(|known| self.project.as_ref().is_none_or(|name| name == *known)).collect();
+        if wanted.is_empty() {
+            return Err(SourceError::no_project(
+                &self.name,
+                self.project.as_deref().unwrap_or_default(),
+                &projects,
+            ));
+        }
+        for project in wanted {
+            intake.begin_project(project);
+            let mut body = BufReader::with_capacity(1 << 16, asking.records(project)?);
+            // Export requests one behind the other are one.
+            gradus_ingest::read_export(&mut body, Framing::Single, intake)
+                .map_err(|error| error.in_source(&self.name))?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct Projects {
+    items: Vec<Project>,
+}
+
+#[derive(Deserialize)]
+struct Project {
+    name: String,
+}
+
+struct Asking<'s> {
+    source: &'s ServerSource,
+    runtime: Runtime,
+    client: reqwest::Client,
+}
+
+impl<'s> Asking<'s> {
+    fn new(source: &'s ServerSource) -> Result<Asking<'s>, SourceError> {
+        let failed = |reason: String| SourceError::Unreadable { name: source.name.clone(), reason };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| failed(error.to_string()))?;
+        let client = gradus_http::http_client()
+            .connect_timeout(CONNECT)
+            .read_timeout(SILENCE)
+            .build()
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Asking { source, runtime, client })
+    }
+
+    fn projects(&self) -> Result<Vec<String>, SourceError> {
+        let response = self.get("/api/v1/projects")?;
+        let body = self.runtime.block_on(response.bytes()).map_err(|error| self.failed(&error))?;
+        let projects: Projects = serde_json::from_slice(&body).map_err(|_| {
+            self.refused("it answers, but not as a Gradus server does; is this the HTTP port?".to_owned())
+        })?;
+        Ok(projects.items.into_iter().map(|project| project.name).collect())
+    }
+
+    fn records(&self, project: &str) -> Result<Download<'_>, SourceError> {
+        let encoded = gradus_http::percent_encode(project);
+        let response = self.get(&format!("/api/v1/projects/{encoded}/otlp"))?;
+        Ok(Download { runtime: &self.runtime, response, piece: Vec::new(), at: 0 })
+    }
+
+    fn get(&self, path: &str) -> Result<reqwest::Response, SourceError> {
+        let mut request = self.client.get(format!("{}{path}", self.source.base));
+        if let Some(key) = &self.source.key {
+            request = request.bearer_auth(key.expose());
+        }
+        let response =
+            self.runtime.block_on(async { request.send().await }).map_err(|error| self.failed(&error))?;
+        match response.status() {
+            StatusCode::OK => Ok(response),
+            StatusCode::UNAUTHORIZED if self.source.key.is_some() => Err(self.refused(
+                "the server does not know the key in GRADUS_API_KEY; `gradus keys list` there shows which it knows"
+                    .to_owned(),
+            )),
+            StatusCode::UNAUTHORIZED => Err(self
+                .refused("the server wants a key: set GRADUS_API_KEY to one with the scope read".to_owned())),
+            StatusCode::FORBIDDEN => Err(self
+                .refused("the server does not let this key read, or answers to localhost only".to_owned())),
+            status => Err(self.refused(format!("the server answered {status} to {path}"))),
+        }
+    }
+
+    fn failed(&self, error: &reqwest::Error) -> SourceError {
+        let reason = if error.is_connect() {
+            let reason = gradus_http::root_cause(error);
+            format!("nothing answers there ({reason}); is `gradus serve` running, and is this its HTTP port?")
+        } else if error.is_timeout() {
+            "the server takes too long to answer".to_owned()
+        } else {
+            format!("the server broke off: {}", error.to_string().lines().next().unwrap_or_default())
+        };
+        self.refused(reason)
+    }
+
+    fn refused(&self, reason: String) -> SourceError {
+        SourceError::Unreadable { name: self.source.name.clone(), reason }
+    }
+}
+
+/// A body as something to read from.
+struct Download<'a> {
+    runtime: &'a Runtime,
+    response: reqwest::Response,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Download<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.piece.len() {
+            match self.runtime.block_on(self.response.chunk()).map_err(io::Error::other)? {
+                Some(piece) => {
+                    self.piece = piece.to_vec();
+                    self.at = 0;
+                }
+                None => return Ok(0),
+            }
+        }
+        let rest = &self.piece[self.at..];
+        let length = rest.len().min(out.len());
+        out[..length].copy_from_slice(&rest[..length]);
+        self.at += length;
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let parsed =
+            |source: &str| ServerSource::parse(source, None).map(|read| read.map(|it| (it.base, it.project)));
+        let fine = |base: &str, project: Option<&str>| Some((base.to_owned(), project.map(str::to_owned)));
+        let ok = |source: &str| parsed(source).and_then(Result::ok);
+        assert_eq!(ok("gradus://localhost/shop"), fine("http://localhost:4318", Some("shop")));
+        assert_eq!(ok("gradus://[::1]:5000/a/b c"), fine("http://[::1]:5000", Some("a/b c")));
+        assert_eq!(ok("gradus+https://g.example"), fine("https://g.example", None));
+        assert!(parsed("traces/today.json").is_none());
+        assert!(parsed("gradus:///p").is_some_and(|read| read.is_err()));
+    }
+}

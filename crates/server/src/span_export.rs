@@ -1,0 +1,41 @@
+//! Spans of a project, one after the other.
+
+use gradus_core::dialect;
+use gradus_core::span::Span;
+use gradus_otlp::{Limits, Signal, decode_span, read_export};
+use gradus_store::{BlockSignal, Story};
+
+/// Hands out the spans of records, each with its kind.
+pub(crate) fn visit_spans(story: &Story, kind: Option<&str>, visit: &mut dyn FnMut(&Span<'_>, Option<&str>)) {
+    let limits = Limits::default();
+    for block in story.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
+        let _ = read_export(&block.export, &limits, &mut |record| {
+            if record.signal != Signal::Span {
+                return Ok(());
+            }
+            let Ok(span) = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits)
+            else {
+                // What came before limits were looked at may be over them: others are not.
+                return Ok(());
+            };
+            if !story.counts(block, span.span_id) {
+                return Ok(());
+            }
+            let found = span_kind(&span);
+            if kind.is_none_or(|wanted| found.is_some_and(|found| found.eq_ignore_ascii_case(wanted))) {
+                visit(&span, found);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The kind that the span says it has, else the one it comes to.
+pub(super) fn span_kind<'s>(span: &'s Span<'_>) -> Option<&'s str> {
+    span.text("openinference.span.kind").or_else(|| match dialect::read(span).kind {
+        dialect::Kind::Model => Some("LLM"),
+        dialect::Kind::Tool => Some("TOOL"),
+        dialect::Kind::Agent => Some("AGENT"),
+        _ => None,
+    })
+}

@@ -1,0 +1,47 @@
+//! Projects of a local store as sources.
+
+use std::path::PathBuf;
+
+use gradus_ingest::{Intake, SourceError, TraceSource};
+use gradus_store::{Store, StoreError};
+
+/// One project of a store, or all of them; also while a server uses it.
+#[derive(Debug)]
+pub struct StoreSource {
+    pub path: PathBuf,
+    pub project: Option<String>,
+}
+
+impl TraceSource for StoreSource {
+    fn name(&self) -> &str {
+        self.project.as_deref().unwrap_or("store")
+    }
+
+    fn read(&self, intake: &mut Intake<'_>) -> Result<(), SourceError> {
+        let (path, project) = (&self.path, self.project.as_deref());
+        let name = path.display().to_string();
+        let failed = |error: StoreError| match error {
+            // These say where they are.
+            error @ (StoreError::Missing { .. } | StoreError::Damaged { .. } | StoreError::TooNew { .. }) => {
+                SourceError::Told(error.to_string())
+            }
+            error => SourceError::Unreadable { name: name.clone(), reason: error.to_string() },
+        };
+        let store = Store::open_to_read(path).map_err(failed)?;
+        let known: Vec<String> = store.projects().map_err(failed)?.into_iter().map(|row| row.name).collect();
+        let wanted: Vec<&String> =
+            known.iter().filter(|known| project.is_none_or(|name| name == *known)).collect();
+        if wanted.is_empty() {
+            return Err(SourceError::no_project(&name, project.unwrap_or_default(), &known));
+        }
+        for project in wanted {
+            intake.begin_project(project);
+            let mut after = None;
+            while let Some((page, last)) = store.project_page(project, after).map_err(failed)? {
+                crate::stored_records::write_otlp(&page, &mut |export| intake.export(export));
+                after = Some(last);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Reads the records of a story into trajectories, as `gradus traces` would find them in a file, within what a server can
+//! afford for one story.
+
+use gradus_core::assemble::LinkKey;
+use gradus_core::span::TraceId;
+use gradus_core::trajectory::{Defect, DefectKind, Trajectory};
+use gradus_store::{LinkKind, Store, StoreError, Story, StoryLimits};
+
+use crate::settings::Settings;
+use gradus_ingest::{GroupLimits, Intake, Limits};
+
+/// Spans of one story that are assembled.
+const MAX_STORY_SPANS: usize = 30_000;
+/// Attribute values of all its spans.
+const MAX_STORY_VALUES: usize = 1_000_000;
+/// Trajectories of one story that are kept.
+const MAX_STORY_TRAJECTORIES: usize = 5_000;
+/// Steps of one trajectory that are kept and graded.
+const MAX_TRAJECTORY_STEPS: usize = 10_000;
+/// One text of a trajectory, such as what a tool returned; and all of them. As JSON they may be six times as long.
+const MAX_TEXT_BYTES: usize = 2 << 20;
+const MAX_TRAJECTORY_TEXT_BYTES: usize = 16 << 20;
+
+/// Whether a story is assembled together with others or in the lane for large ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StorySize {
+    Small,
+    Large,
+}
+
+impl StorySize {
+    const MAX_SMALL_BYTES: usize = 4 << 20;
+    const MAX_SMALL_SPANS: i64 = 3_000;
+
+    pub(super) fn limits(self, settings: &Settings) -> StoryLimits {
+        match self {
+            StorySize::Small => StoryLimits { bytes: Self::MAX_SMALL_BYTES, spans: Self::MAX_SMALL_SPANS },
+            StorySize::Large => StoryLimits { bytes: settings.max_trace_bytes, spans: i64::MAX },
+        }
+    }
+}
+
+/// A story as it is at this moment, for those who look at it or judge it again.
+#[derive(Debug, Default)]
+pub(crate) struct StoryView {
+    pub(crate) trajectories: Vec<Trajectory>,
+    /// Something came since it was assembled.
+    pub(crate) is_due: bool,
+    /// It is larger than what was read of it.
+    pub(crate) is_cut: bool,
+    /// Why it is quarantined, if it is. Nothing is assembled then.
+    pub(crate) quarantine_reason: Option<String>,
+}
+
+impl StoryView {
+    pub(crate) fn load(store: &Store, number: i64) -> Result<StoryView, StoreError> {
+        if let Some(reason) = store.quarantine_reason(number)? {
+            return Ok(StoryView { quarantine_reason: Some(reason), ..StoryView::default() });
+        }
+        let story = store.story(number)?;
+        let (is_due, is_cut) = (story.due_ns.is_some(), story.is_cut);
+        let (trajectories, _) = read_story(story)?;
+        Ok(StoryView { trajectories, is_due, is_cut, quarantine_reason: None })
+    }
+}
+
+pub(super) type Links = Vec<(TraceId, LinkKind, u64)>;
+
+/// The trajectories of a story, and what ties its traces to others beyond what spans alone say.
+pub(super) fn read_story(mut story: Story) -> Result<(Vec<Trajectory>, Links), StoreError> {
+    let mut trajectories = Vec::new();
+    let mut left_out = LeftOut { records: story.is_cut, ..LeftOut::default() };
+    let group = GroupLimits {
+        spans: MAX_STORY_SPANS,
+        values: MAX_STORY_VALUES,
+        // One more shows that there are more.
+        trajectories: MAX_STORY_TRAJECTORIES + 1,
+    };
+    // Kept in memory whatever its size: what was read from the store is bounded already.
+    let limits = Limits { group, spool_memory: usize::MAX, ..Limits::default() };
+    let projects = std::mem::take(&mut story.projects);
+    let mut sink = |_: usize, mut trajectory: Trajectory| {
+        if trajectories.len() == MAX_STORY_TRAJECTORIES {
+            left_out.trajectories = true;
+            return Ok(());
+        }
+        if trajectory.steps.len() > MAX_TRAJECTORY_STEPS {
+            let detail =
+                format!("{} steps; the first {MAX_TRAJECTORY_STEPS} are kept", trajectory.steps.len());
+            trajectory.steps.truncate(MAX_TRAJECTORY_STEPS);
+            trajectory.defects.truncate(MAX_TRAJECTORY_STEPS);
+            trajectory.defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+        }
+        shorten_texts(&mut trajectory);
+        // Senders name the project in a header, too, which no span knows of.
+        let first = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
+        if let Some(project) = projects.get(&first) {
+            trajectory.project = Some(project.clone());
+        }
+        trajectories.push(trajectory);
+        Ok(())
+    };
+    let number = story.no;
+    let mut intake = Intake::new(limits, &mut sink);
+    intake.begin_source("store");
+    crate::stored_records::take_otlp(story, &mut |export| intake.export(export));
+    let summary = intake
+        .finish()
+        .map_err(|error| StoreError::BadRow { what: format!("story {number}"), reason: error.to_string() })?;
+    left_out.records |= summary.defects.iter().any(|defect| defect.kind == DefectKind::TooLarge);
+    if let (Some(detail), Some(first)) = (left_out.detail(), trajectories.first_mut()) {
+        first.defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+    }
+    let links = summary.links.into_iter().map(|(trace, key)| {
+        let (kind, key) = stored_link(key);
+        (trace, kind, key)
+    });
+    Ok((trajectories, links.collect()))
+}
+
+/// Keeps the beginnings of texts that are longer than anybody reads or judges; the spans keep all of them.
+fn shorten_texts(trajectory: &mut Trajectory) {
+    let mut left = MAX_TRAJECTORY_TEXT_BYTES;
+    let mut longest = 0;
+    let mut shorten = |text: &mut Option<String>| {
+        let Some(text) = text else { return };
+        let room = MAX_TEXT_BYTES.min(left);
+        if text.len() > room {
+            longest = longest.max(text.len());
+            text.truncate(text.floor_char_boundary(room));
+            text.shrink_to_fit();
+        }
+        left -= text.len();
+    };
+    [&mut trajectory.query, &mut trajectory.final_answer].into_iter().for_each(&mut shorten);
+    for step in &mut trajectory.steps {
+        [&mut step.thought, &mut step.arguments_raw, &mut step.observation]
+            .into_iter()
+            .for_each(&mut shorten);
+    }
+    if longest > 0 {
+        let detail =
+            format!("a text of {longest} bytes is longer than a server keeps; its beginning is kept");
+        trajectory.defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+    }
+}
+
+/// What of a story is not in its trajectories.
+#[derive(Default)]
+struct LeftOut {
+    records: bool,
+    trajectories: bool,
+}
+
+impl LeftOut {
+    fn detail(&self) -> Option<String> {
+        match (self.records, self.trajectories) {
+            (false, false) => None,
+            (true, false) => {
+                Some("the trace is larger than a server assembles; what came first was read".to_owned())
+            }
+            (_, true) => Some(format!(
+                "the trace has more than {MAX_STORY_TRAJECTORIES} trajectories; those that began first are kept"
+            )),
+        }
+    }
+}
+
+/// A link's key as the store has it.
+pub(crate) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
+    match key {
+        LinkKey::Session(key) => (LinkKind::Session, key),
+        LinkKey::Leaves(key) => (LinkKind::Leaves, key),
+        LinkKey::Continues(key) => (LinkKind::Continues, key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_core::trajectory::Step;
+
+    use super::*;
+
+    #[test]
+    fn long_texts_are_kept_as_far_as_they_fit() {
+        let observed = |bytes: usize| Step { observation: Some("é".repeat(bytes / 2)), ..Step::default() };
+        let mut short = Trajectory { steps: vec![observed(1_000)], ..Trajectory::default() };
+        shorten_texts(&mut short);
+        assert_eq!(
+            (short.steps[0].observation.as_ref().map(String::len), short.defects.len()),
+            (Some(1_000), 0)
+        );
+        let mut long = Trajectory { query: Some("x".repeat(MAX_TEXT_BYTES - 1)), ..Trajectory::default() };
+        long.steps = (0..10).map(|_| observed(3 * MAX_TEXT_BYTES)).collect();
+        shorten_texts(&mut long);
+        let kept = |step: &Step| step.observation.as_ref().map_or(0, String::len);
+        let sum: usize = long.steps.iter().map(kept).sum();
+        assert_eq!(kept(&long.steps[0]), MAX_TEXT_BYTES);
+        assert_eq!(sum + MAX_TEXT_BYTES, MAX_TRAJECTORY_TEXT_BYTES, "characters are not cut in two");
+        assert_eq!(long.defects.len(), 1);
+    }
+}

@@ -1,0 +1,241 @@
+//! Runs of `gradus eval` in the server's folder, and what they come to: what is known of finished ones is kept, since it may
+//! take long to sum up.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gradus_eval::report::{Gate, GateResult, GateVerdict, Metric, RunReader, Summary};
+use gradus_eval::run::{RunFileError, RunFolder, RunRecord, RunState};
+use gradus_report::html::{number, text};
+use gradus_report::{ReportTable, RunSupplement, SupplementLoader};
+
+#[derive(Debug)]
+pub(super) struct Summaries {
+    supplements: SupplementLoader,
+    whole: Mutex<VecDeque<Arc<Whole>>>,
+    /// By the run's id.
+    briefs: Mutex<HashMap<String, Brief>>,
+}
+
+/// All that a run's report is made of.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) summary: Summary,
+    pub(super) gates: Vec<GateResult>,
+    /// Of what the run is about beside verdicts, such as a bench.
+    pub(super) tables: Vec<ReportTable>,
+    /// Something of it could not be read, and may be readable the next time.
+    is_partial: bool,
+}
+
+impl Whole {
+    fn of(run: &RunFolder, supplements: SupplementLoader) -> Result<Whole, RunFileError> {
+        let mut reader = RunReader::open(run)?;
+        let mut summary = Summary::of(&mut reader)?;
+        let (mut supplement, is_partial) = match supplements(run.path()) {
+            Ok(supplement) => (supplement, false),
+            Err(error) => {
+                tracing::error!(error, "the bench of a run cannot be read; its report is shown without it");
+                (None, true)
+            }
+        };
+        if let Some(supplement) = &mut supplement {
+            supplement.score(&mut reader)?;
+            summary.metrics.extend(supplement.metrics());
+        }
+        let gates = gates(&reader.record, supplement.as_deref(), &summary);
+        let tables = supplement.map(|supplement| supplement.tables()).unwrap_or_default();
+        Ok(Whole { summary, gates, tables, is_partial })
+    }
+}
+
+/// What the run had to meet, and whether it did. What cannot be checked here has not passed.
+fn gates(record: &RunRecord, supplement: Option<&dyn RunSupplement>, summary: &Summary) -> Vec<GateResult> {
+    let measured = supplement.map(RunSupplement::metric_names).unwrap_or_default();
+    let names = record.evaluators.iter().map(|known| known.name.as_str());
+    let names: Vec<&str> = names.chain(measured.iter().map(String::as_str)).collect();
+    let check = |text: &String| match Gate::parse(text, &names) {
+        Ok(gate) => {
+            let mut result = gate.check(summary, false);
+            if let Some(supplement) = supplement {
+                supplement.explain_gate(&mut result);
+            }
+            result
+        }
+        Err(error) => GateResult {
+            gate: text.clone(),
+            metric: String::new(),
+            bar: 0.0,
+            is_share: true,
+            verdict: GateVerdict::Inconclusive,
+            value: None,
+            interval: None,
+            explanation: format!("it cannot be checked here: {error}"),
+        },
+    };
+    record.gates.iter().map(check).collect()
+}
+
+/// What tells a run from others in the list.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Brief {
+    ended: Option<String>,
+    pub(super) trajectories: String,
+    /// Dimensions with their mean scores.
+    pub(super) scores: String,
+    pub(super) gates: Option<Gates>,
+}
+
+impl Brief {
+    fn of(record: &RunRecord, whole: &Whole) -> Brief {
+        let score = |metric: &Metric| {
+            Some(format!(
+                "{}\u{a0}{}",
+                text::line(&metric.title),
+                number::mean(metric.value?, metric.is_share)
+            ))
+        };
+        Brief {
+            ended: record.ended.clone(),
+            trajectories: number::count(whole.summary.trajectories),
+            scores: whole.summary.metrics.iter().filter_map(score).collect::<Vec<_>>().join(", "),
+            gates: Gates::of(&whole.gates),
+        }
+    }
+}
+
+/// Whether a run met its gates, in a word.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Gates {
+    pub(super) class: &'static str,
+    pub(super) text: String,
+}
+
+impl Gates {
+    fn of(results: &[GateResult]) -> Option<Gates> {
+        let count = |verdict| results.iter().filter(|one| one.verdict == verdict).count();
+        let (failed, unsure) = (count(GateVerdict::Fail), count(GateVerdict::Inconclusive));
+        let all = results.len();
+        let of = |some: usize, what: &str| match all {
+            1 => what.to_owned(),
+            _ => format!("{some} of {all} {what}"),
+        };
+        Some(match (all, failed, unsure) {
+            (0, ..) => return None,
+            (_, 0, 0) => Gates { class: "pass", text: of(all, "pass") },
+            (_, 0, _) => Gates { class: "unsure", text: of(unsure, "inconclusive") },
+            _ => Gates { class: "fail", text: of(failed, "fail") },
+        })
+    }
+}
+
+impl Summaries {
+    pub(super) fn new(supplements: SupplementLoader) -> Summaries {
+        Summaries { supplements, whole: Mutex::default(), briefs: Mutex::default() }
+    }
+
+    const MAX_SUMMARIES: usize = 16;
+    const MAX_BRIEFS: usize = 2_000;
+    /// Runs with more than this are not summed up for a list.
+    const MAX_BYTES: u64 = 16 << 20;
+
+    /// None for runs that go on, for those that would take long to sum up, and for those that cannot be read.
+    pub(super) fn brief(&self, run: &RunFolder, may_read: bool) -> Option<Brief> {
+        let record = &run.record;
+        if record.state == RunState::Running {
+            return None;
+        }
+        let lock = || self.briefs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&record.run_id).filter(|known| known.ended == record.ended) {
+            return Some(known.clone());
+        }
+        let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
+        if !may_read || size(run.outcomes_path()) + size(run.trajectories_path()) > Self::MAX_BYTES {
+            return None;
+        }
+        // What cannot be read is known, too: nobody tries it again for every list.
+        let brief =
+            Whole::of(run, self.supplements).map(|whole| Brief::of(record, &whole)).unwrap_or_else(|error| {
+                tracing::error!(%error, "a run cannot be read");
+                Brief { ended: record.ended.clone(), ..Brief::default() }
+            });
+        let mut kept = lock();
+        if kept.len() >= Self::MAX_BRIEFS {
+            kept.clear();
+        }
+        kept.insert(record.run_id.clone(), brief.clone());
+        Some(brief)
+    }
+
+    pub(super) fn of(&self, run: &RunFolder) -> Result<Arc<Whole>, RunFileError> {
+        let record = &run.record;
+        let is_finished = record.state == RunState::Finished;
+        let lock = || self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &&Arc<Whole>| {
+            known.summary.run_id == record.run_id && known.summary.ended == record.ended
+        };
+        if let Some(known) = lock().iter().find(is_same).filter(|_| is_finished) {
+            return Ok(Arc::clone(known));
+        }
+        let whole = Arc::new(Whole::of(run, self.supplements)?);
+        if is_finished && !whole.is_partial {
+            let mut kept = lock();
+            kept.truncate(Self::MAX_SUMMARIES - 1);
+            kept.push_front(Arc::clone(&whole));
+        }
+        Ok(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_eval::run::StateFolder;
+
+    use super::*;
+
+    #[test]
+    fn gates_in_a_word() {
+        let said = |verdicts: &[GateVerdict]| {
+            let result = |verdict: &GateVerdict| GateResult {
+                gate: String::new(),
+                metric: String::new(),
+                bar: 0.0,
+                is_share: true,
+                verdict: *verdict,
+                value: None,
+                interval: None,
+                explanation: String::new(),
+            };
+            Gates::of(&verdicts.iter().map(result).collect::<Vec<_>>()).map(|gates| (gates.class, gates.text))
+        };
+        use GateVerdict::{Fail, Inconclusive, Pass};
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&[Pass]), Some(("pass", "pass".to_owned())));
+        assert_eq!(said(&[Pass, Inconclusive, Pass]), Some(("unsure", "1 of 3 inconclusive".to_owned())));
+        assert_eq!(said(&[Pass, Inconclusive, Fail]), Some(("fail", "1 of 3 fail".to_owned())));
+    }
+
+    #[test]
+    fn a_gate_that_cannot_be_checked_has_not_passed() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = serde_json::json!({
+            "run_id": "r", "fingerprint": "f", "state": "finished", "stopped_because": null, "started": "2026-11-15T10:00:00Z",
+            "ended": "2026-11-15T10:00:01Z", "sources": [], "judge": "offline", "endpoint": null, "evaluators": [], "priced": true,
+            "gates": ["oracle.success >= 0.9", "cost <= 5"], "gradus_version": "0",
+        });
+        let path = folder.path().join("runs/r");
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("run.json"), record.to_string()).unwrap();
+        let run = StateFolder::at(folder.path()).read_run("r").unwrap();
+        let summaries = Summaries::new(|_| Ok(None));
+        let whole = summaries.of(&run).unwrap();
+        assert_eq!(whole.gates[0].verdict, GateVerdict::Inconclusive);
+        assert!(whole.gates[0].explanation.contains("cannot be checked here"), "{:?}", whole.gates[0]);
+        assert_eq!(summaries.brief(&run, true).unwrap().gates.unwrap().class, "unsure");
+        assert!(!whole.is_partial && summaries.whole.lock().unwrap().len() == 1);
+        // A supplement that is being written, or broken, is looked for again the next time.
+        let summaries = Summaries::new(|_| Err("broken".to_owned()));
+        assert!(summaries.of(&run).unwrap().is_partial && summaries.whole.lock().unwrap().is_empty());
+    }
+}

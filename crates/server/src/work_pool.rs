@@ -1,0 +1,160 @@
+//! Threads that decompress and parse what clients send: never an async thread, and never one that queries use. Clients take
+//! turns, and small requests have threads of their own, so that nobody's large ones keep others waiting.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::client_address::ClientAddress;
+use crate::thread_priority::ThreadPriority;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The work was lost: it panicked, or the server stops.
+#[derive(Debug, thiserror::Error)]
+#[error("the request could not be read")]
+pub(super) struct WorkLost;
+
+/// Threads with a queue.
+#[derive(Debug)]
+pub(super) struct WorkPool {
+    queue: Arc<FairQueue>,
+}
+
+#[derive(Default)]
+struct FairQueue {
+    state: Mutex<QueueState>,
+    has_work: Condvar,
+}
+
+impl std::fmt::Debug for FairQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FairQueue").finish_non_exhaustive()
+    }
+}
+
+/// Jobs by client; each client in `turns` has at least one.
+#[derive(Default)]
+struct QueueState {
+    jobs: HashMap<ClientAddress, VecDeque<Job>>,
+    turns: VecDeque<ClientAddress>,
+    is_closed: bool,
+}
+
+impl QueueState {
+    fn push(&mut self, client: ClientAddress, job: Job) {
+        let jobs = self.jobs.entry(client).or_default();
+        if jobs.is_empty() {
+            self.turns.push_back(client);
+        }
+        jobs.push_back(job);
+    }
+
+    fn pop(&mut self) -> Option<Job> {
+        let client = self.turns.pop_front()?;
+        let jobs = self.jobs.get_mut(&client)?;
+        let job = jobs.pop_front();
+        if jobs.is_empty() {
+            self.jobs.remove(&client);
+        } else {
+            self.turns.push_back(client);
+        }
+        job
+    }
+}
+
+impl WorkPool {
+    /// Starts threads, of a low priority if one is given.
+    pub(super) fn start(
+        name: &str,
+        threads: usize,
+        priority: Option<ThreadPriority>,
+    ) -> std::io::Result<WorkPool> {
+        let queue = Arc::new(FairQueue::default());
+        for _ in 0..threads {
+            let queue = Arc::clone(&queue);
+            std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+                if let Some(priority) = priority {
+                    priority.set();
+                }
+                while let Some(job) = queue.next() {
+                    // A job that panics drops its answer, and the thread goes on.
+                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                }
+            })?;
+        }
+        Ok(WorkPool { queue })
+    }
+
+    /// Runs `work` in the client's turn. It is skipped if nobody waits for it any more when its turn comes.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        client: ClientAddress,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, WorkLost> {
+        let (sender, receiver) = oneshot::channel();
+        let job = Box::new(move || {
+            if !sender.is_closed() {
+                let _ = sender.send(work());
+            }
+        });
+        self.queue.state.lock().unwrap_or_else(PoisonError::into_inner).push(client, job);
+        self.queue.has_work.notify_one();
+        receiver.await.map_err(|_| WorkLost)
+    }
+}
+
+impl FairQueue {
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(job) = state.pop() {
+                return Some(job);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = self.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for WorkPool {
+    fn drop(&mut self) {
+        self.queue.state.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
+        self.queue.has_work.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(last: u8) -> ClientAddress {
+        ClientAddress::from_ip([127, 0, 0, last].into())
+    }
+
+    #[test]
+    fn clients_take_turns() {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut queue = QueueState::default();
+        for (name, from) in [("a1", 1), ("a2", 1), ("a3", 1), ("b1", 2), ("c1", 3), ("b2", 2)] {
+            let order = Arc::clone(&order);
+            queue.push(client(from), Box::new(move || order.lock().unwrap().push(name)));
+        }
+        while let Some(job) = queue.pop() {
+            job();
+        }
+        assert_eq!(*order.lock().unwrap(), ["a1", "b1", "c1", "a2", "b2", "a3"]);
+        assert!(queue.jobs.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_panic_loses_one_job_and_no_thread() {
+        let pool = WorkPool::start("test", 1, None).unwrap();
+        let lost: Result<(), WorkLost> = pool.run(client(1), || panic!("expected by this test")).await;
+        assert!(lost.is_err());
+        assert_eq!(pool.run(client(1), || 7).await.unwrap(), 7);
+    }
+}

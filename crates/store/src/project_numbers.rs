@@ -1,0 +1,57 @@
+//! The numbers of projects.
+
+use crate::error::StoreError;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The numbers of projects that are known already; the table has them all.
+#[derive(Debug, Default)]
+pub(crate) struct Projects(HashMap<Arc<str>, i64>);
+
+impl Projects {
+    /// Takes a project out that was removed.
+    pub(crate) fn forget(&mut self, number: i64) {
+        self.0.retain(|_, known| *known != number);
+    }
+
+    pub(crate) fn read(connection: &Connection) -> Result<Projects, StoreError> {
+        let mut statement = connection.prepare("SELECT name, no FROM project")?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?.into(), row.get(1)?)))?;
+        Ok(Projects(rows.collect::<Result<_, _>>()?))
+    }
+
+    pub(crate) fn number(
+        &mut self,
+        name: &Arc<str>,
+        sql: &Connection,
+        now_ns: i64,
+    ) -> Result<i64, StoreError> {
+        if let Some(number) = self.0.get(name) {
+            return Ok(*number);
+        }
+        let known: Option<i64> = sql
+            .prepare_cached("SELECT no FROM project WHERE name = ?")?
+            .query_row([&**name], |row| row.get(0))
+            .optional()?;
+        let number = match known {
+            Some(number) => number,
+            // A sender that names a project for each process would otherwise name them without end.
+            None if self.0.len() >= MAX_PROJECTS && &**name != OTHER_PROJECTS => {
+                return self.number(&OTHER_PROJECTS.into(), sql, now_ns);
+            }
+            None => {
+                sql.prepare_cached("INSERT INTO project (name, created_ns) VALUES (?, ?)")?
+                    .execute(params![&**name, now_ns])?;
+                sql.last_insert_rowid()
+            }
+        };
+        self.0.insert(Arc::clone(name), number);
+        Ok(number)
+    }
+}
+
+/// When there are so many, the spans of further ones go where it says "others".
+pub(super) const MAX_PROJECTS: usize = 10_000;
+
+pub(super) const OTHER_PROJECTS: &str = "(other projects)";
