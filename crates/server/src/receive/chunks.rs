@@ -114,15 +114,18 @@ pub(super) fn prepare(
     Ok((chunks, request.rejected))
 }
 
-/// A part with few records is one chunk; a large one becomes several.
-fn split_part(mut part: TracePart<'_>) -> Vec<TracePart<'_>> {
-    let mut parts = Vec::new();
-    while part.records.len() > MAX_BATCH_ROWS {
-        let rest = part.records.split_off(MAX_BATCH_ROWS);
-        let records = std::mem::replace(&mut part.records, rest);
-        parts.push(TracePart { trace_id: part.trace_id, records });
+/// A part with few records is one chunk; a large one becomes several, each with room for its own records only.
+fn split_part(part: TracePart<'_>) -> Vec<TracePart<'_>> {
+    if part.records.len() <= MAX_BATCH_ROWS {
+        return vec![part];
     }
-    parts.push(part);
+    let mut parts = Vec::with_capacity(part.records.len().div_ceil(MAX_BATCH_ROWS));
+    let mut records = part.records.into_iter();
+    while records.len() > 0 {
+        let mut batch = Vec::with_capacity(MAX_BATCH_ROWS.min(records.len()));
+        batch.extend(records.by_ref().take(MAX_BATCH_ROWS));
+        parts.push(TracePart { trace_id: part.trace_id, records: batch });
+    }
     parts
 }
 
@@ -258,4 +261,29 @@ fn redact(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+    use prost::Message as _;
+
+    use super::*;
+
+    #[test]
+    fn a_large_part_is_split_without_room_for_all_in_each() {
+        let span =
+            |id: u64| Span { trace_id: vec![1; 16], span_id: id.to_be_bytes().to_vec(), ..Span::default() };
+        let count = 20 * MAX_BATCH_ROWS + 1;
+        let spans = ScopeSpans { spans: (1..=count as u64).map(span).collect(), ..ScopeSpans::default() };
+        let resource = ResourceSpans { scope_spans: vec![spans], ..ResourceSpans::default() };
+        let bytes = ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec();
+        let request = gradus_otlp::regroup(&bytes, Signal::Span, &Limits::default()).unwrap();
+        let parts: Vec<TracePart<'_>> = request.parts.into_iter().flat_map(split_part).collect();
+        assert_eq!(parts.iter().map(|part| part.records.len()).sum::<usize>(), count);
+        assert!(parts.iter().all(|part| part.records.len() <= MAX_BATCH_ROWS));
+        let room: usize = parts.iter().map(|part| part.records.capacity()).sum();
+        assert!(room < count + MAX_BATCH_ROWS, "{room}");
+    }
 }
