@@ -26,7 +26,7 @@ impl Wanted {
 
     /// What of a text is looked for.
     pub(crate) fn part(text: &str) -> &str {
-        &text[..floor(text, MAX_COMPARED_BYTES)]
+        &text[..text.floor_char_boundary(MAX_COMPARED_BYTES)]
     }
 
     pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Wanted {
@@ -47,7 +47,7 @@ impl Wanted {
             }
             let text = text.as_ref();
             if text.len() >= MIN_TEXT_BYTES {
-                known.insert(text[..floor(text, longest)].to_owned());
+                known.insert(text[..text.floor_char_boundary(longest)].to_owned());
             }
         }
         let texts: Vec<String> = known.into_iter().collect();
@@ -118,15 +118,6 @@ impl Wanted {
     pub(crate) fn without(self, known: &BTreeSet<String>) -> Wanted {
         Wanted::up_to(self.longest, self.texts.into_iter().filter(|one| !known.contains(one)))
     }
-}
-
-/// The last place at or before `at` where a character begins.
-pub(crate) fn floor(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 #[cfg(test)]

@@ -167,10 +167,7 @@ fn cut_texts(json: &mut Value, length: usize) {
 /// Keeps the beginning, and says what is missing.
 fn cut(text: &mut String, length: usize) {
     let (whole, missing_before) = before_note(text);
-    let mut end = length.min(whole);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(length.min(whole));
     let missing = text[end..whole].chars().count().saturating_add(missing_before);
     let note = format!(" … {MARK}{missing}{CUT}");
     if text.len() <= end + note.len() {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::occurrences::{Wanted, floor};
+use crate::occurrences::Wanted;
 
 /// What was written so far where others read it, as far as parts of a secret may stand in it.
 pub(super) struct Parts<'p> {
@@ -48,7 +48,7 @@ impl<'p> Parts<'p> {
     ) -> Option<(Option<usize>, String)> {
         let shares: Vec<Share> = self.canaries.iter().map(|canary| share(canary, text)).collect();
         let begin = text.trim_start();
-        let begin = &begin[..floor(begin, EDGE)];
+        let begin = &begin[..begin.floor_char_boundary(EDGE)];
         self.written.iter().find_map(|part| {
             let is_whole = |(at, canary): &(usize, &&str)| {
                 let (one, other) = (part.shares[*at], shares[*at]);
@@ -85,10 +85,7 @@ impl<'p> Parts<'p> {
 
     pub(super) fn add(&mut self, step: Option<usize>, text: &str) {
         let text_end = text.trim_end();
-        let mut from = text_end.len().saturating_sub(EDGE);
-        while !text_end.is_char_boundary(from) {
-            from += 1;
-        }
+        let from = text_end.ceil_char_boundary(text_end.len().saturating_sub(EDGE));
         let end = &text_end[from..];
         let places = end.char_indices().map(|(at, _)| at).filter(|at| end.len() - at >= PART);
         let opens: Vec<usize> =

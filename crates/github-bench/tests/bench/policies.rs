@@ -91,10 +91,21 @@ fn the_oracle_does_all_tasks_on_the_shortest_way_and_breaks_no_rule() {
     }
 }
 
+/// Once; `--ignored` plays more variants.
 #[test]
 fn flawed_policies_come_out_as_their_truth_says() {
+    check_flawed_policies(1);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test --release -p gradus-github-bench --test bench -- --ignored"]
+fn flawed_policies_come_out_as_their_truth_says_in_every_round() {
+    check_flawed_policies(ROUNDS);
+}
+
+fn check_flawed_policies(rounds: u32) {
     let policies: Vec<Policy> = Flaw::ALL.into_iter().map(Policy::Flawed).collect();
-    let finished = play(&policies, ROUNDS);
+    let finished = play(&policies, rounds);
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
     for one in &finished {
         tallies.entry(&one.line.agent).or_default().add(one);

@@ -173,11 +173,7 @@ fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[Hunk]) {
 fn heading<'t>(above: &[&'t str]) -> Option<&'t str> {
     let begins = |line: &&&str| line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$');
     let line = above.iter().rev().find(begins)?.trim_end();
-    let mut end = line.len().min(80);
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
-    Some(line[..end].trim_end())
+    Some(line[..line.floor_char_boundary(80)].trim_end())
 }
 
 fn write_line(text: &mut String, mark: char, line: &str) {

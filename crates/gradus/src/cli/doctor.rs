@@ -1,12 +1,14 @@
 //! `gradus doctor`: what a server needs, looked at before it is missed.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use gradus_server::ServerSummary;
 use gradus_store::{FILE_NAME, Store};
+use reqwest::header::HOST;
 
 use super::Exit;
 use super::serve::ServerOptions;
@@ -83,15 +85,16 @@ fn port(address: &str, option: &str) -> Finding {
 
 /// Whether what listens there is one of us.
 fn answers(address: &str) -> bool {
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = std::net::TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(std::time::Duration::from_secs(2)))?;
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.take(4_096).read_to_string(&mut answer)?;
-        Ok(answer.contains("\"status\":\"ok\",\"version\""))
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let ask = async {
+        let http = gradus_http::http_client().timeout(TIMEOUT).build().ok()?;
+        let request = http.get(format!("http://{address}/healthz")).header(HOST, "localhost");
+        let health = request.send().await.ok()?.bytes().await.ok()?;
+        let health: serde_json::Value = serde_json::from_slice(&health).ok()?;
+        Some(health["status"] == "ok" && health["version"].is_string())
     };
-    ask().unwrap_or(false)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.ok().and_then(|runtime| runtime.block_on(ask)).unwrap_or(false)
 }
 
 fn folder(data: &Path) -> Finding {

@@ -164,11 +164,7 @@ fn end_of_call(code: &str, open: usize) -> usize {
         at += 1;
     }
     // Cut at a character's border.
-    let mut end = at.min(code.len());
-    while !code.is_char_boundary(end) {
-        end -= 1;
-    }
-    end
+    code.floor_char_boundary(at)
 }
 
 /// The place behind the text literal that begins at `start`.
