@@ -142,10 +142,10 @@ impl Tally {
         } += 1;
     }
 
-    /// In 99 of 100 at least, of those in which there is something to see.
+    /// Nothing comes out otherwise; a replay may say that it cannot tell of one in a hundred, or of one.
     fn is_as_scripted(&self) -> bool {
         let all = self.as_scripted + self.otherwise + self.untold;
-        self.alarms == 0 && all > 0 && self.as_scripted * 100 >= all * 99
+        self.alarms == 0 && self.otherwise == 0 && all > 0 && self.untold <= 1.max(all / 100)
     }
 }
 
