@@ -24,7 +24,7 @@ from collector import Server, checked, clean_environment, free_ports
 from page import PACKAGES, chromium, due_count
 from run import HERE, finish, python_for, run_checks
 
-SOURCE = HERE.parent.parent / "crates" / "gradus" / "src" / "serve"
+SOURCE = HERE.parent.parent / "crates" / "server" / "src"
 TRACE, SPAN, NEW_SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
 PLANTED = "planted by a web page"
 # What each route would have taken; the others get an empty object.
