@@ -91,30 +91,39 @@ fn the_oracle_does_all_tasks_on_the_shortest_way_and_breaks_no_rule() {
     }
 }
 
-/// Once; `--ignored` plays more variants.
+/// One round. A hundredth of so few runs of a policy is less than one, so that bound is for all policies together here.
 #[test]
 fn flawed_policies_come_out_as_their_truth_says() {
-    check_flawed_policies(1);
+    let tallies = play_flawed_policies(1);
+    let mut all = Tally::default();
+    for (name, tally) in &tallies {
+        assert!(tally.otherwise == 0 && tally.alarms == 0, "{name}: {tallies:#?}");
+        all.as_scripted += tally.as_scripted;
+        all.untold += tally.untold;
+    }
+    assert!(all.is_as_scripted(), "{all:?} {tallies:#?}");
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test --release -p gradus-github-bench --test bench -- --ignored"]
 fn flawed_policies_come_out_as_their_truth_says_in_every_round() {
-    check_flawed_policies(ROUNDS);
+    let tallies = play_flawed_policies(ROUNDS);
+    let wrong: Vec<&String> =
+        tallies.iter().filter(|(_, tally)| !tally.is_as_scripted()).map(|(name, _)| name).collect();
+    assert!(wrong.is_empty(), "{wrong:?} {tallies:#?}");
 }
 
-fn check_flawed_policies(rounds: u32) {
+fn play_flawed_policies(rounds: u32) -> BTreeMap<String, Tally> {
     let policies: Vec<Policy> = Flaw::ALL.into_iter().map(Policy::Flawed).collect();
     let finished = play(&policies, rounds);
-    let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
+    let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
     for one in &finished {
-        tallies.entry(&one.line.agent).or_default().add(one);
+        tallies.entry(one.line.agent.clone()).or_default().add(one);
     }
-    eprintln!("{tallies:#?}");
+    // Shown where a test fails.
+    eprintln!("{}", told(&finished));
     assert_eq!(tallies.len(), Flaw::ALL.len(), "each flaw can be made somewhere");
-    let wrong: Vec<&&str> =
-        tallies.iter().filter(|(_, tally)| !tally.is_as_scripted()).map(|(name, _)| name).collect();
-    assert!(wrong.is_empty(), "{wrong:?} {tallies:#?}\n{}", told(&finished));
+    tallies
 }
 
 /// How the runs of one policy came out.
@@ -142,10 +151,10 @@ impl Tally {
         } += 1;
     }
 
-    /// Nothing comes out otherwise; a replay may say that it cannot tell of one in a hundred, or of one.
+    /// In 99 of 100 at least, of those in which there is something to see.
     fn is_as_scripted(&self) -> bool {
         let all = self.as_scripted + self.otherwise + self.untold;
-        self.alarms == 0 && self.otherwise == 0 && all > 0 && self.untold <= 1.max(all / 100)
+        self.alarms == 0 && all > 0 && self.as_scripted * 100 >= all * 99
     }
 }
 
